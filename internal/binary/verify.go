@@ -1,0 +1,107 @@
+package binary
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// Rejected says that a built file is not what the recipe's [verify] asks for.
+type Rejected struct {
+	File  string
+	Fault string
+}
+
+// Error names the file and the fault.
+func (e *Rejected) Error() string { return fmt.Sprintf("%s: %s", e.File, e.Fault) }
+
+// Verify inspects the files of a bundle, paths below dir, against a recipe's
+// [verify]. Files that are no ELF files are passed over. A library that is
+// needed must be among the files or match a name in v.Needed. The error joins
+// one *Rejected per fault.
+func Verify(dir string, files []string, v spec.Verify) ([]*File, error) {
+	var found []*File
+	var errs []error
+	inside := map[string]bool{}
+	for _, name := range files {
+		inside[path.Base(name)] = true
+		f, err := Inspect(filepath.Join(dir, name))
+		if errors.Is(err, ErrNotELF) {
+			continue
+		}
+		if err != nil {
+			errs = append(errs, &Rejected{File: name, Fault: err.Error()})
+			continue
+		}
+		f.Name = name
+		found = append(found, f)
+	}
+	for _, f := range found {
+		for _, fault := range f.faults(v, inside) {
+			errs = append(errs, &Rejected{File: f.Name, Fault: fault})
+		}
+	}
+	return found, errors.Join(errs...)
+}
+
+func (f *File) faults(v spec.Verify, inside map[string]bool) []string {
+	var faults []string
+	if v.Machine != "" && f.Machine != v.Machine {
+		faults = append(faults, fmt.Sprintf("is for %s, not for %s", f.Machine, v.Machine))
+	}
+	if have := f.Versions["GLIBC"]; v.GlibcMax != "" && Less(v.GlibcMax, have) {
+		faults = append(faults, fmt.Sprintf("needs GLIBC_%s, above the %s that the recipe allows; build on an older system or raise glibc-max", have, v.GlibcMax))
+	}
+	for _, p := range f.RunPath {
+		if p != "$ORIGIN" && !strings.HasPrefix(p, "$ORIGIN/") && p != "" {
+			faults = append(faults, fmt.Sprintf("looks for libraries in %s, a folder of the build machine", p))
+		}
+	}
+	for _, lib := range f.Needed {
+		allowed := slices.ContainsFunc(v.Needed, func(g string) bool {
+			ok, err := path.Match(g, lib)
+			return err == nil && ok
+		})
+		if !inside[lib] && !allowed {
+			faults = append(faults, fmt.Sprintf("needs %s, which is neither in the bundle nor in the recipe's verify.needed", lib))
+		}
+	}
+	return faults
+}
+
+// Floor returns the highest version of a symbol family, such as GLIBC, that
+// any of the files needs: what the user's system must have at least. It is
+// empty where no file needs one.
+func Floor(files []*File, family string) string {
+	floor := ""
+	for _, f := range files {
+		if v := f.Versions[family]; v != "" && Less(floor, v) {
+			floor = v
+		}
+	}
+	return floor
+}
+
+// Outside returns the sorted names of the libraries that the files need and
+// that are not among them.
+func Outside(files []*File) []string {
+	inside := map[string]bool{}
+	for _, f := range files {
+		inside[path.Base(f.Name)] = true
+	}
+	var out []string
+	for _, f := range files {
+		for _, lib := range f.Needed {
+			if !inside[lib] && !slices.Contains(out, lib) {
+				out = append(out, lib)
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,114 @@
+package spec
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Series is what was chosen for one tag and one target: the variants in
+// order, and every fix left out, each with its reason.
+type Series struct {
+	Upstream string   `json:"upstream"`
+	Tag      string   `json:"tag"`
+	Build    int      `json:"build"`
+	Target   string   `json:"target"`
+	In       []Chosen `json:"in"`
+	Out      []Left   `json:"out"`
+}
+
+// Chosen is a variant that the tree gets.
+type Chosen struct {
+	Fix      string   `json:"fix"`
+	Summary  string   `json:"summary"`
+	Why      string   `json:"why"`
+	Reports  []string `json:"reports,omitempty"`
+	Range    string   `json:"range"`
+	Patch    string   `json:"patch,omitempty"`  // file below the declarations' root
+	SHA256   string   `json:"sha256,omitempty"` // of that file
+	Commit   string   `json:"commit,omitempty"` // instead of Patch
+	Reason   string   `json:"reason"`
+	Compiled bool     `json:"compiled"` // whether a backend of the target compiles it
+}
+
+// Left is a fix that the tree does not get.
+type Left struct {
+	Fix     string `json:"fix"`
+	Summary string `json:"summary"`
+	Reason  string `json:"reason"`
+}
+
+// Choose picks the series for a target at build number n of the tag called
+// name. It fails only where the target cannot be built from that tag at all or
+// a chosen file cannot be read.
+func (r *Repo) Choose(rec Recipe, name string, n int) (*Series, error) {
+	if !rec.Range.Contains(n) {
+		return nil, &Error{
+			File: path.Join("recipes", rec.Name+".toml"),
+			Msg:  fmt.Sprintf("target %s builds %s for build numbers %s; %s is build %d", rec.Name, rec.Upstream, rec.Range, name, n),
+		}
+	}
+	s := &Series{Upstream: rec.Upstream, Tag: name, Build: n, Target: rec.Name, In: []Chosen{}, Out: []Left{}}
+	in := map[string]bool{}
+	for _, f := range r.Fixes {
+		c, reason := choose(f, rec, name, n, in)
+		if reason != "" {
+			s.Out = append(s.Out, Left{Fix: f.ID, Summary: f.Summary, Reason: reason})
+			continue
+		}
+		if c.Patch != "" {
+			data, err := fs.ReadFile(r.FS, c.Patch)
+			if err != nil {
+				return nil, &Error{File: c.Patch, Msg: "cannot be read: " + cause(err)}
+			}
+			sum := sha256.Sum256(data)
+			c.SHA256 = hex.EncodeToString(sum[:])
+		}
+		in[f.ID] = true
+		s.In = append(s.In, c)
+	}
+	return s, nil
+}
+
+// choose returns f's variant for the tag, or the reason why f is left out.
+func choose(f Fix, rec Recipe, name string, n int, in map[string]bool) (Chosen, string) {
+	shared := slices.ContainsFunc(f.Backends, func(b string) bool { return slices.Contains(rec.Backends, b) })
+	compiled := len(f.Backends) == 0 || shared
+	v, fits := f.VariantFor(n)
+	switch {
+	case f.Upstream != rec.Upstream:
+		return Chosen{}, fmt.Sprintf("it is for %s, and the target builds %s", f.Upstream, rec.Upstream)
+	case !rec.Fixes.All && !slices.Contains(rec.Fixes.IDs, f.ID):
+		return Chosen{}, fmt.Sprintf("recipes/%s.toml does not name it", rec.Name)
+	case !rec.Fixes.All && !compiled:
+		return Chosen{}, fmt.Sprintf("it is for %s, and the target has %s", strings.Join(f.Backends, ", "), strings.Join(rec.Backends, ", "))
+	case f.FixedIn > 0 && n >= f.FixedIn:
+		return Chosen{}, fmt.Sprintf("upstream cured the defect in build %d; %s is build %d", f.FixedIn, name, n)
+	case !fits:
+		return Chosen{}, fmt.Sprintf("no variant is for build %d; there are variants for %s", n, f.ranges())
+	}
+	for _, need := range f.Requires {
+		if !in[need] {
+			return Chosen{}, fmt.Sprintf("it requires %s, which is left out", need)
+		}
+	}
+	c := Chosen{Fix: f.ID, Summary: f.Summary, Why: f.Why, Reports: f.Reports, Range: v.Range.String(), Commit: v.Commit, Compiled: compiled}
+	if v.Patch != "" {
+		c.Patch = path.Join("patches", f.ID, v.Patch)
+	}
+	c.Reason = fmt.Sprintf("build %d is in %s", n, v.Range)
+	if !compiled {
+		c.Reason += fmt.Sprintf("; in, not compiled by this target's backend (%s)", strings.Join(rec.Backends, ", "))
+	}
+	return c, ""
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
+	return slices.Sorted(maps.Keys(m))
+}

@@ -1,0 +1,183 @@
+package spec
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+)
+
+// Repo is a loaded and valid set of declarations.
+type Repo struct {
+	FS         fs.FS // what they were read from: patch files are read through it
+	Fixes      []Fix // in the order of patches/series
+	Recipes    map[string]Recipe
+	Toolchains map[string]Toolchain
+	Sources    []Source
+	Lock       Lock
+	Levels     Levels
+}
+
+// Files of a set of declarations, below its root.
+const (
+	SeriesFile  = "patches/series"
+	LevelsFile  = "patches/llpatch.lock"
+	SourcesFile = "recipes/sources.toml"
+	LockFile    = "recipes/tags.lock"
+)
+
+// loader collects every error, so that one run shows all there is to mend.
+type loader struct {
+	fsys       fs.FS
+	errs       []error
+	ids        []string // of the series, whether their fix is valid or not
+	toolchains []string // files, likewise
+}
+
+// Load reads every declaration below fsys and checks it. The error joins one
+// *Error per fault.
+func Load(fsys fs.FS) (*Repo, error) {
+	l := &loader{fsys: fsys}
+	r := &Repo{FS: fsys, Recipes: map[string]Recipe{}, Toolchains: map[string]Toolchain{}}
+	r.Fixes = l.fixes()
+	l.toolchains = l.glob("toolchains", ".toml")
+	for _, name := range l.toolchains {
+		if tc, ok := l.toolchain(name); ok {
+			r.Toolchains[tc.Name] = tc
+		}
+	}
+	for _, name := range l.glob("recipes", ".toml") {
+		if name == SourcesFile {
+			r.Sources = l.sources()
+			continue
+		}
+		if rec, ok := l.recipe(name); ok {
+			r.Recipes[rec.Name] = rec
+		}
+	}
+	r.Lock = l.lock()
+	r.Levels = l.levels()
+	if err := errors.Join(l.errs...); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Recipe returns the target of that name, or an error that lists the targets.
+func (r *Repo) Recipe(name string) (Recipe, error) {
+	if rec, ok := r.Recipes[name]; ok {
+		return rec, nil
+	}
+	return Recipe{}, &UnknownTarget{Name: name, Known: slices.Sorted(maps.Keys(r.Recipes))}
+}
+
+// UnknownTarget is asked for by a name that no recipe has.
+type UnknownTarget struct {
+	Name  string
+	Known []string
+}
+
+// Error names the targets that there are.
+func (e *UnknownTarget) Error() string {
+	return fmt.Sprintf("target %q has no recipe; there are: %s", e.Name, strings.Join(e.Known, ", "))
+}
+
+func (l *loader) fail(err error) {
+	l.errs = append(l.errs, err)
+}
+
+func (l *loader) read(name string) ([]byte, bool) {
+	data, err := fs.ReadFile(l.fsys, name)
+	if err != nil {
+		l.fail(&Error{File: name, Msg: "cannot be read: " + cause(err)})
+		return nil, false
+	}
+	if bytes.HasPrefix(data, []byte("\xef\xbb\xbf")) {
+		l.fail(&Error{File: name, Line: 1, Col: 1, Msg: "starts with a byte order mark; save it as plain UTF-8"})
+		return nil, false
+	}
+	return data, true
+}
+
+// cause drops the operation and the path that fs errors carry: the message has the path already.
+func cause(err error) string {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err.Error()
+	}
+	return err.Error()
+}
+
+func (l *loader) glob(dir, suffix string) []string {
+	entries, err := fs.ReadDir(l.fsys, dir)
+	if err != nil {
+		l.fail(&Error{File: dir, Msg: "cannot be read: " + cause(err)})
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		if !e.IsDir() && strings.HasSuffix(e.Name(), suffix) {
+			names = append(names, path.Join(dir, e.Name()))
+		}
+	}
+	return names
+}
+
+// file is one TOML document with the places of its keys.
+type file struct {
+	l    *loader
+	name string
+	data []byte
+	at   map[string]position
+	bad  bool
+}
+
+// decode reads name into v; it returns nil when the document itself is wrong.
+func (l *loader) decode(name string, v any) *file {
+	data, ok := l.read(name)
+	if !ok {
+		return nil
+	}
+	if err := decodeTOML(name, data, v); err != nil {
+		l.fail(err)
+		return nil
+	}
+	return &file{l: l, name: name, data: data, at: positions(data)}
+}
+
+// fail reports a fault at a key, or at the nearest table above it that is there.
+func (f *file) fail(key, format string, args ...any) {
+	f.bad = true
+	p, ok := f.at[key]
+	for !ok && key != "" {
+		cut := strings.LastIndexByte(key, '.')
+		key = key[:max(cut, 0)]
+		p, ok = f.at[key]
+	}
+	f.l.fail(errorAt(f.name, f.data, p, format, args...))
+}
+
+func (f *file) required(values map[string]string) {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		if strings.TrimSpace(values[key]) == "" {
+			f.fail(key, "%s is missing or empty", key)
+		}
+	}
+}
+
+func (f *file) oneOf(key, value string, allowed ...string) {
+	if !slices.Contains(allowed, value) {
+		f.fail(key, "%s is %q; it must be one of %s", key, value, strings.Join(allowed, ", "))
+	}
+}
+
+func upstreamOrDefault(s string) string {
+	if s == "" {
+		return LlamaCpp
+	}
+	return s
+}

@@ -1,0 +1,152 @@
+package spec
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/llpatch/llpatch/internal/tag"
+)
+
+// backends are ggml's own names; a fix and a recipe may name no other.
+var backends = []string{"cpu", "cuda", "hip", "musa", "vulkan", "metal", "sycl", "opencl", "rpc", "blas"}
+
+var (
+	idRE     = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+	commitRE = regexp.MustCompile(`^[0-9a-f]{40}$`)
+)
+
+func (l *loader) fixes() []Fix {
+	ids, at, data := l.series()
+	l.ids = ids
+	folders, err := fs.ReadDir(l.fsys, "patches")
+	if err != nil {
+		return nil // series was not readable either, and that is reported
+	}
+	for _, d := range folders {
+		if !d.IsDir() || slices.Contains(ids, d.Name()) {
+			continue
+		}
+		l.fail(&Error{File: path.Join("patches", d.Name()), Msg: "is not listed in " + SeriesFile + "; add its name there, or remove the folder"})
+	}
+	var fixes []Fix
+	for _, id := range ids {
+		name := path.Join("patches", id, "fix.toml")
+		if _, err := fs.Stat(l.fsys, name); err != nil {
+			l.fail(errorAt(SeriesFile, data, at[id], "%q has no %s", id, name))
+			continue
+		}
+		if f, ok := l.fix(id, name); ok {
+			fixes = append(fixes, f)
+		}
+	}
+	return fixes
+}
+
+// series reads the order of the fixes: one id a line, # starts a comment, as quilt has it.
+func (l *loader) series() (ids []string, at map[string]position, data []byte) {
+	data, ok := l.read(SeriesFile)
+	if !ok {
+		return nil, nil, nil
+	}
+	at = map[string]position{}
+	for i, line := range strings.Split(string(data), "\n") {
+		id, _, _ := strings.Cut(line, "#")
+		id = strings.TrimSpace(id)
+		p := position{i + 1, strings.Index(line, id) + 1}
+		switch {
+		case id == "":
+		case !idRE.MatchString(id):
+			l.fail(errorAt(SeriesFile, data, p, "%q is not the name of a fix: lower-case words joined by hyphens, one a line", id))
+		case at[id] != position{}:
+			l.fail(errorAt(SeriesFile, data, p, "%q is listed twice, first in line %d", id, at[id].line))
+		default:
+			at[id] = p
+			ids = append(ids, id)
+		}
+	}
+	return ids, at, data
+}
+
+func (l *loader) fix(id, name string) (Fix, bool) {
+	var fix Fix
+	f := l.decode(name, &fix)
+	if f == nil {
+		return fix, false
+	}
+	fix.ID = id
+	fix.Upstream = upstreamOrDefault(fix.Upstream)
+	f.required(map[string]string{"summary": fix.Summary, "why": fix.Why, "proof": fix.Proof, "status": fix.Status})
+	f.oneOf("status", fix.Status, "ours", "submitted", "upstream")
+	f.oneOf("upstream", fix.Upstream, LlamaCpp, IkLlamaCpp)
+	for _, b := range fix.Backends {
+		f.oneOf("backends", b, backends...)
+	}
+	for _, r := range fix.Requires {
+		switch at := slices.Index(l.ids, r); {
+		case at < 0:
+			f.fail("requires", "requires %q, which is not in %s", r, SeriesFile)
+		case at >= slices.Index(l.ids, id):
+			f.fail("requires", "requires %q, which %s lists after it", r, SeriesFile)
+		}
+	}
+	if len(fix.Variants) == 0 {
+		f.fail("", "has no [[variant]]: a fix needs a patch file and the tags it is for")
+	}
+	for i, v := range fix.Variants {
+		f.variant(fix, i, v)
+	}
+	return fix, !f.bad
+}
+
+func (f *file) variant(fix Fix, i int, v Variant) {
+	key := func(k string) string { return fmt.Sprintf("variant[%d].%s", i, k) }
+	if v.Range.IsZero() {
+		f.fail(key("range"), "variant has no range")
+	}
+	switch {
+	case v.Patch == "" && v.Commit == "":
+		f.fail(key("patch"), "variant needs patch = \"FILE\" or commit = \"ID\"")
+	case v.Patch != "" && v.Commit != "":
+		f.fail(key("commit"), "variant has both patch and commit; keep one")
+	case v.Commit != "" && !commitRE.MatchString(v.Commit):
+		f.fail(key("commit"), "commit %q is not a full commit id of 40 hex digits", v.Commit)
+	case v.Patch != "":
+		file := path.Join("patches", fix.ID, v.Patch)
+		if v.Patch != path.Base(v.Patch) {
+			f.fail(key("patch"), "patch %q must be a file beside fix.toml", v.Patch)
+		} else if _, err := fs.Stat(f.l.fsys, file); err != nil {
+			f.fail(key("patch"), "patch file %s: %s", file, cause(err))
+		}
+	}
+	for j, o := range fix.Variants[:i] {
+		if v.Range.Overlaps(o.Range) {
+			f.fail(key("range"), "range %q overlaps %q of variant %d: at most one variant may fit a tag", v.Range, o.Range, j+1)
+		}
+	}
+	if _, hi := v.Range.Bounds(); fix.FixedIn > 0 && !v.Range.IsZero() && hi >= fix.FixedIn {
+		f.fail(key("range"), "range %q reaches past fixed-in = %d, where upstream has cured the defect; end it with < %d", v.Range, fix.FixedIn, fix.FixedIn)
+	}
+}
+
+// VariantFor returns the variant of f whose range holds build number n.
+func (f Fix) VariantFor(n int) (Variant, bool) {
+	for _, v := range f.Variants {
+		if v.Range.Contains(n) {
+			return v, true
+		}
+	}
+	return Variant{}, false
+}
+
+// ranges lists the ranges of f's variants for a message.
+func (f Fix) ranges() string {
+	var s []string
+	for _, v := range f.Variants {
+		s = append(s, tag.Range.String(v.Range))
+	}
+	return strings.Join(s, "; ")
+}

@@ -1,0 +1,228 @@
+package spec
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/llpatch/llpatch/internal/tag"
+)
+
+var (
+	optionRE = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	wordRE   = regexp.MustCompile(`^[a-z0-9][a-z0-9.]*(-[a-z0-9.]+)*$`)
+)
+
+func (l *loader) recipe(name string) (Recipe, bool) {
+	var rec Recipe
+	f := l.decode(name, &rec)
+	if f == nil {
+		return rec, false
+	}
+	rec.Name = strings.TrimSuffix(path.Base(name), ".toml")
+	rec.Upstream = upstreamOrDefault(rec.Upstream)
+	f.required(map[string]string{"summary": rec.Summary, "toolchain": rec.Toolchain, "os": rec.OS, "arch": rec.Arch, "backend": rec.Backend})
+	if rec.Range.IsZero() {
+		f.fail("range", "range is missing: the build numbers that this recipe can build")
+	}
+	if !wordRE.MatchString(rec.Name) {
+		f.fail("", "%q is not a fit name for a target: lower-case letters, digits, dots and hyphens", rec.Name)
+	}
+	f.oneOf("upstream", rec.Upstream, LlamaCpp, IkLlamaCpp)
+	for _, key := range []struct{ name, value string }{{"os", rec.OS}, {"arch", rec.Arch}, {"backend", rec.Backend}} {
+		if key.value != "" && !wordRE.MatchString(key.value) {
+			f.fail(key.name, "%s %q does not fit into a file name", key.name, key.value)
+		}
+	}
+	if rec.Toolchain != "" && !slices.Contains(l.toolchains, path.Join("toolchains", rec.Toolchain+".toml")) {
+		f.fail("toolchain", "toolchain %q has no file toolchains/%s.toml", rec.Toolchain, rec.Toolchain)
+	}
+	if len(rec.Backends) == 0 {
+		f.fail("backends", "backends is empty: it says which fixes are compiled")
+	}
+	for _, b := range rec.Backends {
+		f.oneOf("backends", b, backends...)
+	}
+	if len(rec.Programs) == 0 {
+		f.fail("programs", "programs is empty: name the CMake targets to build")
+	}
+	f.fixList(&rec)
+	f.options("cmake", rec.CMake)
+	for i, c := range rec.CMakeFor {
+		if c.Range.IsZero() {
+			f.fail(fmt.Sprintf("cmake-for[%d]", i), "cmake-for has no range")
+		}
+		f.options(fmt.Sprintf("cmake-for[%d].set", i), c.Set)
+	}
+	for i, o := range rec.Optional {
+		if !optionRE.MatchString(o.Option) || o.Header == "" || o.Gives == "" {
+			f.fail(fmt.Sprintf("optional[%d]", i), "optional needs option, header and gives")
+		}
+	}
+	for _, g := range slices.Concat(rec.Exclude, rec.Bundle.Files, rec.Bundle.Licenses) {
+		if strings.HasPrefix(g, "/") || slices.Contains(strings.Split(g, "/"), "..") {
+			f.fail("exclude", "%q must be a path below the tree", g)
+		}
+	}
+	for i, c := range rec.Smoke {
+		if c.Name == "" {
+			f.fail(fmt.Sprintf("smoke[%d]", i), "smoke check has no name")
+		}
+	}
+	return rec, !f.bad
+}
+
+func (f *file) fixList(rec *Recipe) {
+	switch v := rec.FixesValue.(type) {
+	case nil:
+		f.fail("fixes", `fixes is missing: "all", or a list of fixes`)
+	case string:
+		if v != "all" {
+			f.fail("fixes", `fixes is %q; it must be "all" or a list of fixes`, v)
+		}
+		rec.Fixes.All = true
+	case []any:
+		for _, e := range v {
+			id, ok := e.(string)
+			if !ok || !slices.Contains(f.l.ids, id) {
+				f.fail("fixes", "fix %v is not in %s", e, SeriesFile)
+				continue
+			}
+			rec.Fixes.IDs = append(rec.Fixes.IDs, id)
+		}
+	default:
+		f.fail("fixes", `fixes must be "all" or a list of fixes`)
+	}
+}
+
+func (f *file) options(key string, o Options) {
+	for _, name := range slices.Sorted(maps.Keys(o)) {
+		if !optionRE.MatchString(name) {
+			f.fail(key+"."+name, "%q is not the name of a CMake option", name)
+			continue
+		}
+		if _, err := OptionValue(o[name]); err != nil {
+			f.fail(key+"."+name, "%s: %v", name, err)
+		}
+	}
+}
+
+// OptionValue returns the text of a typed CMake value: ON or OFF, the digits of
+// a whole number, a string, or a list joined by semicolons.
+func OptionValue(v any) (string, error) {
+	switch v := v.(type) {
+	case bool:
+		if v {
+			return "ON", nil
+		}
+		return "OFF", nil
+	case int64:
+		return strconv.FormatInt(v, 10), nil
+	case string:
+		// A line break would end the cache entry that is read back.
+		if strings.ContainsAny(v, "\n\r\x00") {
+			return "", fmt.Errorf("value %q holds a line break", v)
+		}
+		return v, nil
+	case []any:
+		var parts []string
+		for _, e := range v {
+			s, err := OptionValue(e)
+			if err != nil {
+				return "", err
+			}
+			if strings.Contains(s, ";") {
+				return "", fmt.Errorf("list entry %q holds a semicolon", s)
+			}
+			parts = append(parts, s)
+		}
+		return strings.Join(parts, ";"), nil
+	}
+	return "", fmt.Errorf("value %v is neither true or false, a whole number, a string nor a list", v)
+}
+
+// OptionsFor returns the recipe's options at build number n, later blocks over earlier ones.
+func (r Recipe) OptionsFor(n int) Options {
+	o := maps.Clone(r.CMake)
+	if o == nil {
+		o = Options{}
+	}
+	for _, c := range r.CMakeFor {
+		if c.Range.Contains(n) {
+			maps.Copy(o, c.Set)
+		}
+	}
+	return o
+}
+
+func (l *loader) toolchain(name string) (Toolchain, bool) {
+	var tc Toolchain
+	f := l.decode(name, &tc)
+	if f == nil {
+		return tc, false
+	}
+	tc.Name = strings.TrimSuffix(path.Base(name), ".toml")
+	f.required(map[string]string{"summary": tc.Summary, "os": tc.OS, "arch": tc.Arch})
+	if tc.File != "" {
+		if _, err := fs.Stat(l.fsys, path.Join("toolchains", tc.File)); err != nil {
+			f.fail("file", "CMake toolchain file toolchains/%s: %s", tc.File, cause(err))
+		}
+	}
+	if tc.JobMiB <= 0 {
+		f.fail("job-mib", "job-mib must say how much memory one compile job may take, in MiB")
+	}
+	for role, t := range tc.Programs {
+		if len(t.Names) == 0 {
+			f.fail("program."+role, "program %q has no names", role)
+		}
+		if t.Min != "" && !regexp.MustCompile(`^[0-9]+(\.[0-9]+)*$`).MatchString(t.Min) {
+			f.fail("program."+role+".min", "min %q is not a version", t.Min)
+		}
+	}
+	f.options("cmake", tc.CMake)
+	return tc, !f.bad
+}
+
+func (l *loader) sources() []Source {
+	var doc struct {
+		Source []Source `toml:"source"`
+	}
+	f := l.decode(SourcesFile, &doc)
+	if f == nil {
+		return nil
+	}
+	for i := range doc.Source {
+		s := &doc.Source[i]
+		key := func(k string) string { return fmt.Sprintf("source[%d].%s", i, k) }
+		s.Upstream = upstreamOrDefault(s.Upstream)
+		if s.Name == "" {
+			f.fail(key("name"), "source has no name")
+		}
+		switch s.Kind {
+		case "git", "archive":
+			if s.URL == "" {
+				f.fail(key("url"), "source %q needs url", s.Name)
+			}
+		case "bundle":
+			if (s.URL == "") == (s.NPM == "") {
+				f.fail(key("url"), "source %q needs either url or npm", s.Name)
+			}
+			if s.NPM != "" && (s.File == "" || len(s.Tags) == 0) {
+				f.fail(key("npm"), "source %q needs file and tags beside npm", s.Name)
+			}
+		default:
+			f.fail(key("kind"), "kind is %q; it must be git, bundle or archive", s.Kind)
+		}
+		for t := range s.Tags {
+			if _, err := tag.Parse(t); err != nil {
+				f.fail(key("tags"), "%v", err)
+			}
+		}
+	}
+	return doc.Source
+}

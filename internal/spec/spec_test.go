@@ -1,0 +1,251 @@
+package spec_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+
+	"github.com/llpatch/llpatch"
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func files(t *testing.T, archives ...string) fstest.MapFS {
+	t.Helper()
+	m := fstest.MapFS{}
+	for _, name := range archives {
+		a, err := txtar.ParseFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range a.Files {
+			m[f.Name] = &fstest.MapFile{Data: f.Data}
+		}
+	}
+	return m
+}
+
+func good(t *testing.T) *spec.Repo {
+	t.Helper()
+	r, err := spec.Load(files(t, "testdata/good.txtar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// golden compares got with a file, or writes the file with -update.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (go test ./internal/spec -update writes it anew):\n%s", name, diff)
+	}
+}
+
+// TestErrors lays each testdata/errors/*.txtar over the good declarations: a
+// file named "remove" lists files to leave out, and beside it stands the
+// error's whole text.
+func TestErrors(t *testing.T) {
+	cases, err := filepath.Glob("testdata/errors/*.txtar")
+	if err != nil || len(cases) < 20 {
+		t.Fatalf("%d cases, %v", len(cases), err)
+	}
+	for _, name := range cases {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) {
+			m := files(t, "testdata/good.txtar", name)
+			if r := m["remove"]; r != nil {
+				for f := range strings.FieldsSeq(string(r.Data)) {
+					delete(m, f)
+				}
+				delete(m, "remove")
+			}
+			_, err := spec.Load(m)
+			var se *spec.Error
+			if !errors.As(err, &se) {
+				t.Fatalf("error %v is not a *spec.Error", err)
+			}
+			golden(t, strings.TrimSuffix(name, ".txtar")+".golden", err.Error()+"\n")
+		})
+	}
+}
+
+func TestChoose(t *testing.T) {
+	r := good(t)
+	var b strings.Builder
+	for _, target := range []string{"everything", "named", "other"} {
+		for _, n := range []int{60, 150, 250, 350} {
+			rec, err := r.Recipe(target)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := r.Choose(rec, fmt.Sprintf("b%d", n), n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(&b, "%s b%d\n", target, n)
+			for _, c := range s.In {
+				fmt.Fprintf(&b, "  in  %s %s%s sha256=%.8s compiled=%v: %s\n", c.Fix, c.Patch, c.Commit, c.SHA256, c.Compiled, c.Reason)
+			}
+			for _, o := range s.Out {
+				fmt.Fprintf(&b, "  out %s: %s\n", o.Fix, o.Reason)
+			}
+		}
+	}
+	golden(t, "testdata/choose.golden", b.String())
+
+	rec := r.Recipes["everything"]
+	if _, err := r.Choose(rec, "b10", 10); err == nil || !strings.Contains(err.Error(), "for build numbers >= 50") {
+		t.Errorf("Choose below the recipe's range: %v", err)
+	}
+	if _, err := r.Recipe("nothing"); err == nil || !strings.Contains(err.Error(), "everything, named, other") {
+		t.Errorf("unknown target: %v", err)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	rec := good(t).Recipes["everything"]
+	for n, want := range map[int]string{99: "A=ON", 100: "A=OFF B=80;90-virtual", 150: "A=ON"} {
+		var got []string
+		o := rec.OptionsFor(n)
+		for _, k := range []string{"A", "B"} {
+			if v, ok := o[k]; ok {
+				s, err := spec.OptionValue(v)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, k+"="+s)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("options at %d: %q, want %q", n, got, want)
+		}
+	}
+}
+
+// The repository's own declarations are valid, and each recipe can say what it
+// does with every pinned tag that it builds.
+func TestOwnDeclarations(t *testing.T) {
+	r, err := spec.Load(llpatch.Declarations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chosen := 0
+	for _, rec := range r.Recipes {
+		for name, pin := range r.Lock[rec.Upstream] {
+			if !rec.Range.Contains(pin.Build) {
+				continue
+			}
+			s, err := r.Choose(rec, name, pin.Build)
+			if err != nil {
+				t.Errorf("%s %s: %v", name, rec.Name, err)
+				continue
+			}
+			chosen += len(s.In)
+			if len(s.In)+len(s.Out) != len(r.Fixes) {
+				t.Errorf("%s %s: %d fixes in, %d out, of %d", name, rec.Name, len(s.In), len(s.Out), len(r.Fixes))
+			}
+		}
+	}
+	if chosen == 0 {
+		t.Error("no fix is chosen for any tag")
+	}
+}
+
+func TestLockRoundTrip(t *testing.T) {
+	data, err := fs.ReadFile(llpatch.Declarations, spec.LockFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock, err := spec.ParseLock(spec.LockFile, data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := lock.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(data), string(again)); diff != "" {
+		t.Errorf("%s is not as llpatch writes it:\n%s", spec.LockFile, diff)
+	}
+}
+
+func TestLevels(t *testing.T) {
+	v := spec.Levels{}
+	if n, ok := v.Find("llama.cpp", "b1", "cpu", "t1", "p1"); n != 1 || ok {
+		t.Errorf("empty: %d %v", n, ok)
+	}
+	v.Add("llama.cpp", "b1", "cpu", spec.Level{N: 1, Tree: "t1", Plan: "p1"})
+	v.Add("llama.cpp", "b1", "cpu", spec.Level{N: 2, Tree: "t2", Plan: "p1"})
+	for _, c := range []struct {
+		tree, plan string
+		n          int
+		ok         bool
+	}{{"t1", "p1", 1, true}, {"t2", "p1", 2, true}, {"t1", "p2", 3, false}} {
+		if n, ok := v.Find("llama.cpp", "b1", "cpu", c.tree, c.plan); n != c.n || ok != c.ok {
+			t.Errorf("Find(%s, %s) = %d %v, want %d %v", c.tree, c.plan, n, ok, c.n, c.ok)
+		}
+	}
+	text, err := v.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	back, err := spec.ParseLevels("x", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(v, back); diff != "" {
+		t.Error(diff)
+	}
+	if _, err := spec.ParseLevels("x", []byte(`{"llama.cpp":{"b1":{"cpu":[{"n":2}]}}}`)); err == nil {
+		t.Error("a lock with a gap is accepted")
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	a, err := txtar.ParseFile("testdata/good.txtar")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range a.Files {
+		f.Add(file.Name, file.Data)
+	}
+	f.Fuzz(func(t *testing.T, name string, data []byte) {
+		m := fstest.MapFS{}
+		for _, file := range a.Files {
+			m[file.Name] = &fstest.MapFile{Data: file.Data}
+		}
+		if m[name] == nil {
+			return
+		}
+		m[name] = &fstest.MapFile{Data: data}
+		r, err := spec.Load(m)
+		if err != nil {
+			_ = err.Error()
+			return
+		}
+		for _, rec := range r.Recipes {
+			if s, err := r.Choose(rec, "b150", 150); err == nil && len(s.In)+len(s.Out) != len(r.Fixes) {
+				t.Fatalf("%d in, %d out, %d fixes", len(s.In), len(s.Out), len(r.Fixes))
+			}
+		}
+	})
+}

@@ -1,0 +1,159 @@
+package spec
+
+import (
+	"time"
+
+	"github.com/llpatch/llpatch/internal/tag"
+)
+
+// Upstreams that a fix, a recipe and a lock entry may name. Build numbers
+// never cross from one to another.
+const (
+	LlamaCpp   = "llama.cpp"
+	IkLlamaCpp = "ik_llama.cpp"
+)
+
+// Fix is a folder under patches/: one defect, its reason, its proof, and one
+// patch file per range of tags.
+type Fix struct {
+	ID       string    `toml:"-" json:"id"`
+	Summary  string    `toml:"summary" json:"summary"`
+	Why      string    `toml:"why" json:"why"`
+	Reports  []string  `toml:"reports" json:"reports,omitempty"`
+	Status   string    `toml:"status" json:"status"` // ours, submitted or upstream
+	Requires []string  `toml:"requires" json:"requires,omitempty"`
+	Backends []string  `toml:"backends" json:"backends,omitempty"` // empty: any backend
+	Proof    string    `toml:"proof" json:"proof"`                 // a smoke check, or "build"
+	Upstream string    `toml:"upstream" json:"upstream"`           // empty in the file: llama.cpp
+	FixedIn  int       `toml:"fixed-in" json:"fixed_in,omitempty"` // build number, 0: not fixed upstream
+	Variants []Variant `toml:"variant" json:"variants"`
+}
+
+// Variant is one patch file of a fix and the build numbers that it is for.
+// Either Patch or Commit is set.
+type Variant struct {
+	Range  tag.Range `toml:"range" json:"range"`
+	Patch  string    `toml:"patch" json:"patch,omitempty"`   // file beside fix.toml
+	Commit string    `toml:"commit" json:"commit,omitempty"` // upstream commit, taken from its history
+	Why    string    `toml:"why" json:"why,omitempty"`       // why the range ends where it does
+}
+
+// Recipe declares a target: what is built from a tag, how it is checked, and
+// what goes into the bundle.
+type Recipe struct {
+	Name       string     `toml:"-" json:"name"`
+	Summary    string     `toml:"summary" json:"summary"`
+	Upstream   string     `toml:"upstream" json:"upstream"` // empty in the file: llama.cpp
+	Range      tag.Range  `toml:"range" json:"range"`       // tags that the recipe can build
+	Toolchain  string     `toml:"toolchain" json:"toolchain"`
+	OS         string     `toml:"os" json:"os"`           // as in the bundle's name: linux, win7
+	Backend    string     `toml:"backend" json:"backend"` // as in the bundle's name: cpu, cuda-11.4
+	Arch       string     `toml:"arch" json:"arch"`       // as in the bundle's name: x64
+	Backends   []string   `toml:"backends" json:"backends"`
+	FixesValue any        `toml:"fixes" json:"-"` // as written; Fixes is what it means
+	Fixes      FixList    `toml:"-" json:"fixes"`
+	Programs   []string   `toml:"programs" json:"programs"` // CMake targets to build
+	Exclude    []string   `toml:"exclude" json:"exclude"`   // paths of the tree that no build step reads
+	CMake      Options    `toml:"cmake" json:"cmake"`
+	CMakeFor   []CMakeFor `toml:"cmake-for" json:"cmake_for,omitempty"`
+	Optional   []Optional `toml:"optional" json:"optional,omitempty"`
+	Verify     Verify     `toml:"verify" json:"verify"`
+	Smoke      []Check    `toml:"smoke" json:"smoke"`
+	Bundle     Bundle     `toml:"bundle" json:"bundle"`
+}
+
+// FixList is what a recipe's fixes key says: every fix, or named ones.
+type FixList struct {
+	All bool     `json:"all"`
+	IDs []string `json:"ids,omitempty"`
+}
+
+// Options are CMake cache entries: a bool becomes ON or OFF, a whole number its
+// digits, a string stays itself, and a list is joined by semicolons. No value
+// is ever read by a shell.
+type Options map[string]any
+
+// CMakeFor adds options for a range of build numbers, because upstream renames
+// options and an option that CMake does not use is an error.
+type CMakeFor struct {
+	Range tag.Range `toml:"range" json:"range"`
+	Set   Options   `toml:"set" json:"set"`
+}
+
+// Optional is a feature that is built where its header is there: Option is on
+// when the toolchain's compiler finds Header, and off, said aloud, when not.
+type Optional struct {
+	Option string    `toml:"option" json:"option"`
+	Header string    `toml:"header" json:"header"`
+	Gives  string    `toml:"gives" json:"gives"`   // what the user gets, for the message
+	Debian string    `toml:"debian" json:"debian"` // the package that has the header
+	Range  tag.Range `toml:"range" json:"range"`   // zero: every tag
+}
+
+// Verify holds what the built binaries must look like.
+type Verify struct {
+	Machine  string   `toml:"machine" json:"machine"`     // ELF machine, such as EM_X86_64
+	GlibcMax string   `toml:"glibc-max" json:"glibc_max"` // highest GLIBC_ symbol version, empty: no limit
+	Needed   []string `toml:"needed" json:"needed"`       // libraries from outside the bundle that may be needed
+}
+
+// Check is a smoke check that a recipe asks for.
+type Check struct {
+	Name string            `toml:"name" json:"name"` // which check, such as version, health, completion
+	Args map[string]any    `toml:"args" json:"args,omitempty"`
+	Env  map[string]string `toml:"env" json:"env,omitempty"`
+}
+
+// Bundle says what goes into the archive.
+type Bundle struct {
+	Files    []string `toml:"files" json:"files"`       // globs below the build folder
+	Licenses []string `toml:"licenses" json:"licenses"` // globs below the source tree
+}
+
+// Toolchain declares compilers, the versions they must have, and the
+// environment they run in.
+type Toolchain struct {
+	Name     string            `toml:"-" json:"name"`
+	Summary  string            `toml:"summary" json:"summary"`
+	OS       string            `toml:"os" json:"os"`               // GOOS of the machine that runs the compilers
+	Arch     string            `toml:"arch" json:"arch"`           // GOARCH, likewise
+	File     string            `toml:"file" json:"file,omitempty"` // CMake toolchain file beside it
+	Programs map[string]Tool   `toml:"program" json:"programs"`    // by role: cmake, ninja, cc, cxx
+	Inherit  []string          `toml:"inherit" json:"inherit"`     // environment variables passed through
+	Env      map[string]string `toml:"env" json:"env"`
+	CFlags   []string          `toml:"cflags" json:"cflags"`   // C and C++
+	LdFlags  []string          `toml:"ldflags" json:"ldflags"` // programs and shared libraries
+	CMake    Options           `toml:"cmake" json:"cmake"`
+	JobMiB   int64             `toml:"job-mib" json:"job_mib"` // memory one compile job may take
+}
+
+// Tool is a program that a toolchain runs: the first of Names that is on the
+// PATH and whose version is at least Min.
+type Tool struct {
+	Names  []string `toml:"names" json:"names"`
+	Min    string   `toml:"min" json:"min,omitempty"`
+	Debian string   `toml:"debian" json:"debian,omitempty"` // the package that brings it
+}
+
+// Source is one transport that recipes/sources.toml lists.
+type Source struct {
+	Name     string            `toml:"name" json:"name"`
+	Upstream string            `toml:"upstream" json:"upstream"`
+	Kind     string            `toml:"kind" json:"kind"`           // git, bundle or archive
+	URL      string            `toml:"url" json:"url,omitempty"`   // git: URL or path; bundle, archive: may hold {tag}
+	NPM      string            `toml:"npm" json:"npm,omitempty"`   // bundle: the npm package that holds it
+	File     string            `toml:"file" json:"file,omitempty"` // bundle: its path inside the package
+	Tags     map[string]string `toml:"tags" json:"tags,omitempty"` // bundle: tag -> version of the package
+}
+
+// Pin is what recipes/tags.lock holds of a tag: its identity.
+type Pin struct {
+	Commit string    `json:"commit,omitempty"` // upstream's commit; empty where only the tree is known
+	Tree   string    `json:"tree"`             // git tree id: what every transport must yield
+	Build  int       `json:"build"`            // build number: the commit count on master
+	Time   time.Time `json:"time"`             // commit time: SOURCE_DATE_EPOCH of the build
+	Note   string    `json:"note,omitempty"`
+}
+
+// Lock is recipes/tags.lock: upstream -> tag -> pin.
+type Lock map[string]map[string]Pin
