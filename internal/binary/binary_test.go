@@ -19,12 +19,12 @@ import (
 
 // link builds a C++ program and a shared library that it needs, with the
 // compiler of this machine.
-func link(t testing.TB, flags ...string) (dir string) {
-	t.Helper()
-	dir = t.TempDir()
+func link(tb testing.TB, flags ...string) (dir string) {
+	tb.Helper()
+	dir = tb.TempDir()
 	write := func(name, text string) {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	write("lib.cpp", "#include <string>\nstd::string greet(const char *s) { return std::string(\"hello \") + s; }\n")
@@ -33,7 +33,7 @@ func link(t testing.TB, flags ...string) (dir string) {
 		cmd := exec.Command("g++", args...)
 		cmd.Dir = dir
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("g++ %v: %v\n%s", args, err, out)
+			tb.Fatalf("g++ %v: %v\n%s", args, err, out)
 		}
 	}
 	run("-shared", "-fPIC", "-Wl,-soname,libgreet.so.1", "-o", "libgreet.so.1", "lib.cpp")

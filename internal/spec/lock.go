@@ -93,6 +93,17 @@ func (k Lock) Encode() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// JSON writes a value as indented JSON with a line end, and leaves <, > and &
+// as they are: ranges are full of them, and nothing here is put into a page.
+func JSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	err := e.Encode(v)
+	return b.Bytes(), err
+}
+
 func comma(i int) string {
 	if i > 0 {
 		return ","
@@ -221,9 +232,9 @@ func (v Levels) Add(upstream, tagName, target string, lv Level) {
 
 // Encode writes the levels as sorted, indented JSON.
 func (v Levels) Encode() ([]byte, error) {
-	text, err := json.MarshalIndent(v, "", "  ")
+	text, err := JSON(v)
 	if err != nil {
 		return nil, fmt.Errorf("encode levels: %w", err)
 	}
-	return append(text, '\n'), nil
+	return text, nil
 }

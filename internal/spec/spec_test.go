@@ -12,7 +12,7 @@ import (
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
+	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/llpatch/llpatch"
 	"github.com/llpatch/llpatch/internal/spec"

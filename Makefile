@@ -1,0 +1,63 @@
+# Every command of the project; `make help` lists them. CI calls only these.
+SHELL := /bin/sh
+TAG   ?= b8833
+FUZZTIME ?= 30s
+
+GOFUMPT     = go run mvdan.cc/gofumpt@v0.12.0
+STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOLANGCI    = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.9.0
+
+.PHONY: help
+help: ## list the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## the main job: release $(TAG) for linux-cpu, from nothing to a bundle
+	sh scripts/setup build
+	$(MAKE) --no-print-directory build
+	bin/llpatch release $(TAG) linux-cpu --nearest
+
+.PHONY: build
+build: ## build bin/llpatch
+	go build -o bin/llpatch ./cmd/llpatch
+
+.PHONY: test
+test: ## every test but the full release, with the race detector
+	sh scripts/setup build test
+	go test -race -timeout 20m ./...
+
+.PHONY: real
+real: ## a full release of b8390 from its npm package, compiled and run for real
+	sh scripts/setup build test
+	go test -tags real -timeout 40m -count 1 -run TestReal -v ./internal/cli
+
+.PHONY: syntax
+syntax: ## compile every CUDA file that a fix touches, host side, on the npm bundles
+	sh scripts/setup build syntax
+	$(MAKE) --no-print-directory build
+	sh scripts/check-fixes
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME each (30s)
+	sh scripts/fuzz $(FUZZTIME)
+
+.PHONY: bench
+bench: ## the measurements of docs/performance.md
+	sh scripts/setup build test
+	$(MAKE) --no-print-directory build
+	sh scripts/bench
+
+.PHONY: fmt
+fmt: ## format the Go files
+	$(GOFUMPT) -l -w .
+
+.PHONY: lint
+lint: ## formatting, vet, staticcheck, golangci-lint, tidy, known vulnerabilities
+	@test -z "$$($(GOFUMPT) -l .)" || { echo "not formatted, run make fmt:"; $(GOFUMPT) -l .; exit 1; }
+	go vet ./...
+	go vet -tags real ./...
+	$(STATICCHECK) ./...
+	$(GOLANGCI) run
+	go mod tidy -diff
+	$(GOVULNCHECK) ./...

@@ -1,0 +1,198 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/llpatch/llpatch/internal/run"
+)
+
+// RunOptions are what Run needs beside the plan.
+type RunOptions struct {
+	Log      string       // file that gets every command and all its output; empty: none
+	Logger   *slog.Logger // nil: none
+	Progress func(what string, done, total int64)
+	Hold     []*os.File // locks that last until the last process is gone
+}
+
+// stopGrace is what Ninja gets to stop its jobs and remove their half outputs.
+const stopGrace = 10 * time.Second
+
+// Run brings the build folder to what the plan says and returns what was made.
+// CMake is skipped where it has run for this very plan; Ninja then compiles only
+// what changed. A stopped or killed run goes on with the next. The error is a
+// *Failed where the build itself is at fault, and wraps the context's where ctx
+// ended.
+func Run(ctx context.Context, p Plan, o RunOptions) (Artifacts, error) {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	b := &builder{plan: p, o: o}
+	art, err := b.run(ctx)
+	var f *Failed
+	if err != nil && !errors.As(err, &f) {
+		err = fmt.Errorf("build %s %s: %w", p.Tag, p.Target, err)
+	}
+	return art, err
+}
+
+type builder struct {
+	plan Plan
+	o    RunOptions
+}
+
+func (b *builder) run(ctx context.Context) (Artifacts, error) {
+	p := b.plan
+	if len(p.Steps) != 2 {
+		return Artifacts{}, errors.New("the plan has no steps")
+	}
+	art := Artifacts{Dir: p.Dir, Tools: map[string]string{}}
+	for role, t := range p.Tools {
+		art.Tools[role] = t.Banner
+	}
+	key, configured, err := p.openDir()
+	if err != nil {
+		return art, err
+	}
+	if configured {
+		if configured, err = b.upToDate(ctx); err != nil {
+			return art, err
+		}
+	}
+	var targets []string
+	if configured {
+		targets, err = b.targets(ctx)
+	} else {
+		start := time.Now()
+		targets, err = b.configure(ctx, key)
+		art.ConfigureSeconds = time.Since(start).Seconds()
+	}
+	if err != nil {
+		return art, err
+	}
+	start := time.Now()
+	w, err := b.step(ctx, p.Steps[1])
+	if err != nil {
+		return art, err
+	}
+	art.BuildSeconds, art.Compiled, art.Steps = time.Since(start).Seconds(), w.objects, w.steps
+	art.Files, err = outputs(ctx, p.Dir, targets, p.Programs)
+	return art, err
+}
+
+// step runs one of the plan's commands.
+func (b *builder) step(ctx context.Context, s Step) (*watcher, error) {
+	b.o.Logger.Debug("build step", "name", s.Name, "dir", b.plan.Dir)
+	w := &watcher{progress: b.o.Progress, what: s.Name}
+	if w.progress != nil {
+		w.progress(s.Name, 0, 0)
+	}
+	err := run.Run(ctx, run.Cmd{
+		Argv: s.Argv, Env: s.Env, Dir: s.Dir, Stdout: w, Log: b.o.Log, Grace: stopGrace, Hold: b.o.Hold,
+	})
+	if err == nil {
+		w.all()
+		return w, nil
+	}
+	if ctx.Err() != nil {
+		return w, fmt.Errorf("%s: %w", s.Name, ctx.Err())
+	}
+	var e *run.Error
+	if !errors.As(err, &e) || e.Err != nil {
+		return w, err // it did not start, or its log or output failed
+	}
+	f := b.plan.failed(s.Name, findCause(w.all()))
+	if e.Signal == "killed" {
+		f.Kind, f.Cause = KindMemory, s.Name+" was killed"
+	}
+	f.Log, f.Err = b.o.Log, e
+	return w, f
+}
+
+// configure runs CMake, reads back what it made of the options, and records
+// that only when all is well.
+func (b *builder) configure(ctx context.Context, key string) ([]string, error) {
+	p := b.plan
+	if err := p.clear(key); err != nil {
+		return nil, err
+	}
+	w, err := b.step(ctx, p.Steps[0])
+	if err != nil {
+		return nil, err
+	}
+	cache, err := readCache(filepath.Join(p.Dir, "CMakeCache.txt"))
+	if err != nil {
+		return nil, err
+	}
+	if err := p.checkOptions(w.all(), cache); err != nil {
+		return nil, b.withLog(err)
+	}
+	targets, err := b.targets(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.checkTargets(targets); err != nil {
+		return nil, b.withLog(err)
+	}
+	// What an earlier plan made and this one does not would pass for an output.
+	if _, err := b.ninja(ctx, "-t", "cleandead"); err != nil {
+		return nil, err
+	}
+	return targets, p.writeState(state{Key: key, Configured: true})
+}
+
+func (b *builder) withLog(err error) error {
+	var f *Failed
+	if errors.As(err, &f) {
+		f.Log = b.o.Log
+	}
+	return err
+}
+
+// upToDate reports whether Ninja would not run CMake again by itself, which it
+// does when a CMake file changed. Then this package must run it, to read back
+// what came of it.
+func (b *builder) upToDate(ctx context.Context) (bool, error) {
+	out, err := b.ninja(ctx, "-n", "build.ninja")
+	var e *run.Error
+	if errors.As(err, &e) && e.Err == nil {
+		return false, nil // a file that build.ninja needs is gone
+	}
+	return err == nil && !strings.Contains(string(out), "Re-running CMake"), err
+}
+
+// targets lists what Ninja can make: names of targets and paths below the
+// build folder.
+func (b *builder) targets(ctx context.Context) ([]string, error) {
+	out, err := b.ninja(ctx, "-t", "targets", "all")
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for line := range strings.Lines(string(out)) {
+		if name, _, ok := strings.Cut(line, ": "); ok {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// ninja asks Ninja about the build folder; that is not a step of the plan.
+func (b *builder) ninja(ctx context.Context, args ...string) ([]byte, error) {
+	s := b.plan.Steps[1]
+	out, err := run.Output(ctx, run.Cmd{
+		Argv: append([]string{s.Argv[0], "-C", b.plan.Dir}, args...), Env: s.Env, Dir: b.plan.Dir, Grace: stopGrace, Hold: b.o.Hold,
+	})
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return out, err
+}

@@ -1,0 +1,262 @@
+package build
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/llpatch/llpatch/internal/run"
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+func TestRun(t *testing.T) {
+	in := smallInput(t, t.TempDir())
+	p := mustPlan(t, in)
+	art := mustRun(t, p)
+	if art.Compiled != 2 || art.ConfigureSeconds == 0 {
+		t.Errorf("first run: %+v", art)
+	}
+	var names []string
+	for _, f := range art.Files {
+		names = append(names, f.Path)
+		if (f.Link == "") != (len(f.SHA256) == 64 && f.Size > 0) {
+			t.Errorf("file %+v", f)
+		}
+	}
+	if want := []string{"bin/libgreet.so", "bin/libgreet.so.0", "bin/libgreet.so.0.0.100", "bin/small"}; !slices.Equal(names, want) {
+		t.Errorf("files %q, want %q", names, want)
+	}
+	if art.Tools["cmake"] == "" || !strings.Contains(art.Tools["cc"], "gcc") {
+		t.Errorf("tools %q", art.Tools)
+	}
+	// The program says what the plan gave it, and finds its library elsewhere.
+	moved := filepath.Join(t.TempDir(), "elsewhere")
+	if err := os.Rename(filepath.Join(p.Dir, "bin"), moved); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.Command(filepath.Join(moved, "small")).CombinedOutput()
+	if want := "./greet.c 100 c0ffee00c-llp1 ./main.c\n"; err != nil || string(out) != want {
+		t.Errorf("the program prints %q, %v; want %q", out, err, want)
+	}
+	if err := os.Rename(moved, filepath.Join(p.Dir, "bin")); err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.ReadFile(p.Dir + ".log")
+	if err != nil || !bytes.Contains(log, []byte("[1/5] ")) || !bytes.Contains(log, []byte("$ ")) {
+		t.Errorf("log %q, %v", log, err)
+	}
+
+	// Again: nothing to do, and CMake is not asked.
+	if art = mustRun(t, p); art.Compiled != 0 || art.ConfigureSeconds != 0 || art.Steps != 0 {
+		t.Errorf("second run: %+v", art)
+	}
+	// One file changed: one object, no CMake.
+	write(t, in.Source, map[string]string{"greet.c": "const char *greet(void) { return \"changed\"; }\n"})
+	if art = mustRun(t, p); art.Compiled != 1 || art.ConfigureSeconds != 0 {
+		t.Errorf("after a change: %+v", art)
+	}
+	// A CMake file changed: configured again, and read back again.
+	write(t, in.Source, map[string]string{"CMakeLists.txt": strings.Replace(small["CMakeLists.txt"], "SMALL_LOUD", "SMALL_NOISE", 2)})
+	_, err = Run(t.Context(), p, RunOptions{})
+	if f := wantFailed(t, err); f.Kind != KindOption || !strings.Contains(f.Cause, "SMALL_LOUD=ON") {
+		t.Errorf("got %+v", f)
+	}
+	write(t, in.Source, map[string]string{"CMakeLists.txt": small["CMakeLists.txt"]})
+	mustRun(t, p)
+	// A new build number renames the library; the old one is not an output.
+	in.Build = 101
+	art = mustRun(t, mustPlan(t, in))
+	if names = nil; art.Compiled == 0 {
+		t.Errorf("a new number compiled nothing: %+v", art)
+	}
+	for _, f := range art.Files {
+		names = append(names, f.Path)
+	}
+	if want := []string{"bin/libgreet.so", "bin/libgreet.so.0", "bin/libgreet.so.0.0.101", "bin/small"}; !slices.Equal(names, want) {
+		t.Errorf("files %q, want %q", names, want)
+	}
+	if _, err := os.Stat(filepath.Join(p.Dir, "bin", "libgreet.so.0.0.100")); err == nil {
+		t.Error("the old library is still in bin")
+	}
+}
+
+// An option that an earlier plan had does not live on in CMake's cache.
+func TestRemovedOption(t *testing.T) {
+	in := smallInput(t, t.TempDir())
+	mustRun(t, mustPlan(t, in))
+	in.Recipe.CMake = nil
+	p := mustPlan(t, in)
+	mustRun(t, p)
+	cache, err := readCache(filepath.Join(p.Dir, "CMakeCache.txt"))
+	if err != nil || cache["SMALL_LOUD"] != "OFF" {
+		t.Errorf("SMALL_LOUD is %q, %v", cache["SMALL_LOUD"], err)
+	}
+}
+
+func TestOptionFaults(t *testing.T) {
+	for name, c := range map[string]struct {
+		set   spec.Options
+		cmake string // appended to CMakeLists.txt
+		kind  Kind
+		want  string
+	}{
+		"unused":     {spec.Options{"SMALL_OLD": true}, "", KindOption, "option SMALL_OLD=ON (recipe small) was not used by CMake"},
+		"changed":    {spec.Options{"SMALL_N": int64(3)}, "set(SMALL_N 4 CACHE STRING x FORCE)\n", KindOption, `option SMALL_N=3 (recipe small) was changed by CMake to "4"`},
+		"deprecated": {spec.Options{"SMALL_OLD": true}, "if (SMALL_OLD)\nmessage(WARNING \"SMALL_OLD is deprecated and will be ignored\")\nendif()\n", KindOption, "option SMALL_OLD=ON (recipe small) has no effect at b100 any more: SMALL_OLD is deprecated and will be ignored"},
+		"not found":  {spec.Options{"LLAMA_OPENSSL": true}, "if (LLAMA_OPENSSL)\nset(OPENSSL_SSL_LIBRARY OPENSSL_SSL_LIBRARY-NOTFOUND CACHE FILEPATH x)\nendif()\n", KindOption, "is on, but CMake did not find OpenSSL's library"},
+		"no target":  {spec.Options{"GGML_CUDA": true}, "option(GGML_CUDA x OFF)\n", KindOutput, "option GGML_CUDA is on, but CMake made no target ggml-cuda"},
+		"no cpu":     {spec.Options{}, "add_custom_target(ggml-base)\n", KindOutput, "backend cpu is not on"},
+		"refused":    {spec.Options{}, "message(FATAL_ERROR \"there is no way\")\n", KindCMake, "there is no way"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in := smallInput(t, t.TempDir())
+			in.Recipe.CMake = c.set
+			write(t, in.Source, map[string]string{"CMakeLists.txt": small["CMakeLists.txt"] + c.cmake})
+			p := mustPlan(t, in)
+			for range 2 { // a fault stays one: nothing was recorded as configured
+				_, err := Run(t.Context(), p, RunOptions{Log: p.Dir + ".log"})
+				f := wantFailed(t, err)
+				if f.Kind != c.kind || !strings.Contains(err.Error(), c.want) || !strings.HasSuffix(err.Error(), "log: "+p.Dir+".log") {
+					t.Errorf("kind %q, message %s", f.Kind, err)
+				}
+			}
+		})
+	}
+}
+
+func TestCompilerError(t *testing.T) {
+	in := smallInput(t, t.TempDir())
+	in.Touched = map[string][]string{"greet.c": {"greeting", "manners"}}
+	write(t, in.Source, map[string]string{"greet.c": "const char *greet(void) {\n    return nobody;\n}\n"})
+	p := mustPlan(t, in)
+	_, err := Run(t.Context(), p, RunOptions{Log: p.Dir + ".log"})
+	f := wantFailed(t, err)
+	if f.Kind != KindCompiler || f.File != "greet.c" || f.Line != 2 || !slices.Equal(f.Fixes, in.Touched["greet.c"]) {
+		t.Errorf("got %+v", f)
+	}
+	want := "build b100 small: greet.c:2: "
+	if !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "the fixes greeting, manners change this file") {
+		t.Errorf("message %s", err)
+	}
+	var e *run.Error
+	if !errors.As(err, &e) || e.Exit != 1 {
+		t.Errorf("beneath it is %v", e)
+	}
+	// Repaired, it goes on.
+	write(t, in.Source, map[string]string{"greet.c": small["greet.c"]})
+	if art := mustRun(t, p); art.ConfigureSeconds != 0 || art.Compiled == 0 {
+		t.Errorf("after the repair: %+v", art)
+	}
+}
+
+func TestLinkerError(t *testing.T) {
+	in := smallInput(t, t.TempDir())
+	write(t, in.Source, map[string]string{"greet.c": "const char *farewell(void) { return 0; }\n"})
+	_, err := Run(t.Context(), mustPlan(t, in), RunOptions{})
+	if f := wantFailed(t, err); f.Kind != KindLinker || !strings.Contains(f.Cause, "undefined reference to `greet'") {
+		t.Errorf("got %+v", f)
+	}
+}
+
+func TestMissingProgram(t *testing.T) {
+	in := smallInput(t, t.TempDir())
+	in.Recipe.Programs = []string{"small", "large"}
+	_, err := Run(t.Context(), mustPlan(t, in), RunOptions{})
+	if f := wantFailed(t, err); f.Kind != KindOutput || !strings.Contains(f.Cause, "no program large") {
+		t.Errorf("got %+v", f)
+	}
+}
+
+func TestForeignFolder(t *testing.T) {
+	in := smallInput(t, t.TempDir())
+	write(t, in.Dir, map[string]string{"thesis.tex": "three years of work"})
+	_, err := Run(t.Context(), mustPlan(t, in), RunOptions{})
+	if err == nil || !strings.Contains(err.Error(), "not llpatch's, such as thesis.tex") {
+		t.Errorf("got %v", err)
+	}
+	if b, err := os.ReadFile(filepath.Join(in.Dir, "thesis.tex")); err != nil || len(b) == 0 {
+		t.Error("the file is gone")
+	}
+}
+
+// A run that is stopped in the middle leaves no process and no half output, and
+// the next one goes on.
+func TestCancelAndGoOn(t *testing.T) {
+	for _, step := range []string{Configure, Compile} {
+		t.Run(step, func(t *testing.T) {
+			in := smallInput(t, t.TempDir())
+			gate := filepath.Join(filepath.Dir(in.Source), "gate")
+			write(t, in.Source, map[string]string{"wait.sh": "while ! test -e " + gate + "; do sleep 0.05; done\n"})
+			more := "execute_process(COMMAND sh ${CMAKE_SOURCE_DIR}/wait.sh)\n"
+			if step == Compile {
+				more = "add_custom_command(OUTPUT gate.h COMMAND sh ${CMAKE_SOURCE_DIR}/wait.sh COMMAND touch gate.h)\n" +
+					"add_custom_target(wait DEPENDS gate.h)\nadd_dependencies(small wait)\n"
+			}
+			write(t, in.Source, map[string]string{"CMakeLists.txt": small["CMakeLists.txt"] + more})
+			p := mustPlan(t, in)
+			ctx, cancel := context.WithCancel(t.Context())
+			var seen atomic.Bool
+			done := make(chan error, 1)
+			go func() {
+				_, err := Run(ctx, p, RunOptions{Log: p.Dir + ".log", Progress: func(what string, done, _ int64) {
+					if what == step && (step == Configure || done > 0) && seen.CompareAndSwap(false, true) {
+						time.AfterFunc(300*time.Millisecond, cancel)
+					}
+				}})
+				done <- err
+			}()
+			select {
+			case err := <-done:
+				var f *Failed
+				if !errors.Is(err, context.Canceled) || errors.As(err, &f) {
+					t.Fatalf("got %v", err)
+				}
+			case <-time.After(60 * time.Second):
+				t.Fatal("it did not stop")
+			}
+			left, err := exec.Command("pgrep", "-f", in.Source+"/wait.sh").Output()
+			if len(left) > 0 {
+				t.Errorf("left behind: %s %v", left, err)
+			}
+			if err := os.WriteFile(gate, nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if art := mustRun(t, p); (art.ConfigureSeconds > 0) != (step == Configure) {
+				t.Errorf("configured again: %+v", art)
+			}
+		})
+	}
+}
+
+// Two folders of different length, one with a blank in its name, and a
+// repository around one of them: the same bytes.
+func TestReproducible(t *testing.T) {
+	top := t.TempDir()
+	a, b := smallInput(t, filepath.Join(top, "a")), smallInput(t, filepath.Join(top, "a longer name"))
+	if out, err := exec.Command("git", "init", "-q", filepath.Join(top, "a longer name")).CombinedOutput(); err != nil {
+		t.Fatal(err, string(out))
+	}
+	b.Dir = filepath.Join(b.Source, "below")
+	pa, pb := mustPlan(t, a), mustPlan(t, b)
+	if pa.Digest != pb.Digest {
+		t.Errorf("digests %s and %s", pa.Digest, pb.Digest)
+	}
+	fa, fb := mustRun(t, pa).Files, mustRun(t, pb).Files
+	if !slices.Equal(fa, fb) {
+		t.Errorf("files differ:\n%v\n%v", fa, fb)
+	}
+	for _, f := range fa {
+		if bin, err := os.ReadFile(filepath.Join(a.Dir, f.Path)); err != nil || bytes.Contains(bin, []byte(top)) {
+			t.Errorf("%s holds the folder's name, or %v", f.Path, err)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package build
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Facts is what a plan needs to know of the machine that builds.
+type Facts struct {
+	OS        string              `json:"os"`         // GOOS
+	Arch      string              `json:"arch"`       // GOARCH
+	Cores     int                 `json:"cores"`      // that this process may use
+	MemoryMiB int64               `json:"memory_mib"` // that is free, 0: not known
+	Tools     map[string]ToolFact `json:"tools"`      // by role, as in a toolchain's programs
+	Headers   map[string]bool     `json:"headers"`    // those of the recipe's optional features, found or not
+	Launcher  string              `json:"launcher"`   // absolute path of ccache or sccache, or empty
+	Env       map[string]string   `json:"env"`        // HOME and what the toolchain inherits, where set
+}
+
+// ToolFact is a program that was found.
+type ToolFact struct {
+	Path    string `json:"path"`
+	Version string `json:"version"` // such as 3.25.1
+	Banner  string `json:"banner"`  // the first line of --version
+}
+
+// MissingTools says which programs a toolchain needs and this machine lacks.
+type MissingTools struct {
+	Toolchain string
+	Tools     []MissingTool
+}
+
+// MissingTool is one of them.
+type MissingTool struct {
+	Role   string
+	Names  []string
+	Debian string // the package that brings it, or empty
+	Why    string // not there, or too old
+}
+
+// Error names every program and the command that installs them on Debian.
+func (e *MissingTools) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "toolchain %s: this machine lacks what it needs", e.Toolchain)
+	var packages []string
+	for _, t := range e.Tools {
+		fmt.Fprintf(&b, "\n  %s: %s", strings.Join(t.Names, " or "), t.Why)
+		if t.Debian != "" {
+			fmt.Fprintf(&b, " (Debian package %s)", t.Debian)
+			packages = append(packages, t.Debian)
+		}
+	}
+	if len(packages) > 0 {
+		slices.Sort(packages)
+		fmt.Fprintf(&b, "\n  on Debian and Ubuntu: sudo apt-get install -y %s", strings.Join(slices.Compact(packages), " "))
+	}
+	return b.String()
+}

@@ -1,0 +1,191 @@
+package build
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// options are cache entries by name.
+type options map[string]Option
+
+// own are the entries that a plan sets itself; a recipe or a toolchain that
+// sets one would lose silently, so it is refused.
+var own = []string{
+	"CMAKE_BUILD_TYPE", "CMAKE_C_COMPILER", "CMAKE_CXX_COMPILER", "CMAKE_C_FLAGS", "CMAKE_CXX_FLAGS",
+	"CMAKE_C_COMPILER_LAUNCHER", "CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_BUILD_RPATH_USE_ORIGIN",
+	"CMAKE_EXE_LINKER_FLAGS", "CMAKE_SHARED_LINKER_FLAGS", "CMAKE_MODULE_LINKER_FLAGS",
+	"LLAMA_BUILD_NUMBER", "LLAMA_BUILD_COMMIT",
+}
+
+// versionsFrom is the first build whose CMakeLists has a semantic version and
+// the option LLAMA_BUILD_IS_DEV (ggml-org/llama.cpp#26839).
+const versionsFrom = 10394
+
+// shown are options that switch off what a user sees in a program. They are
+// said aloud where a recipe turns them off, and turned off where the source
+// lacks a file that they need.
+var shown = map[string]struct{ gives, needs, sources string }{
+	// The built page lies in the tree until b9151.
+	"LLAMA_BUILD_WEBUI": {gives: "the web page of llama-server", needs: "tools/server/public/"},
+	"LLAMA_BUILD_UI":    {gives: "the web page of llama-server", sources: "tools/ui"},
+}
+
+// pageNeeds is where the page lies in trees that have no option for it.
+const (
+	pageOptionFrom = 8558
+	pageNeeds      = "tools/server/public/"
+)
+
+// collect fills o in the order in which later entries win.
+func (o options) collect(in Input, versionCommit string, off *[]string) error {
+	if err := o.declared(in.Toolchain.CMake, "toolchain "+in.Toolchain.Name); err != nil {
+		return err
+	}
+	if err := o.declared(in.Recipe.CMake, "recipe "+in.Recipe.Name); err != nil {
+		return err
+	}
+	for _, c := range in.Recipe.CMakeFor {
+		if c.Range.Contains(in.Build) {
+			if err := o.declared(c.Set, fmt.Sprintf("recipe %s, builds %s", in.Recipe.Name, c.Range)); err != nil {
+				return err
+			}
+		}
+	}
+	o.optional(in, off)
+	if err := o.missing(in, off); err != nil {
+		return err
+	}
+	o.standing(in, versionCommit)
+	return nil
+}
+
+func (o options) set(name, value, why string) { o[name] = Option{name, value, why} }
+
+func (o options) declared(from spec.Options, why string) error {
+	for name, v := range from {
+		if slices.Contains(own, name) {
+			return fmt.Errorf("%s sets %s, which the plan sets itself", why, name)
+		}
+		value, err := spec.OptionValue(v)
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", why, name, err)
+		}
+		o.set(name, value, why)
+	}
+	return nil
+}
+
+// optional turns on the features whose headers are there.
+func (o options) optional(in Input, off *[]string) {
+	for _, f := range in.Recipe.Optional {
+		if !f.Range.IsZero() && !f.Range.Contains(in.Build) {
+			continue
+		}
+		if in.Facts.Headers[f.Header] {
+			o.set(f.Option, "ON", f.Header+" is there")
+			continue
+		}
+		o.set(f.Option, "OFF", f.Header+" is not there")
+		msg := fmt.Sprintf("%s: the compiler finds no %s", f.Gives, f.Header)
+		if f.Debian != "" {
+			msg += " (Debian package " + f.Debian + ")"
+		}
+		*off = append(*off, msg)
+	}
+}
+
+// missing turns off what the source has no files for, and says what is off.
+func (o options) missing(in Input, off *[]string) error {
+	lacks := func(below string) string {
+		for _, m := range in.Missing {
+			if below != "" && strings.HasPrefix(m, below) {
+				return m
+			}
+		}
+		return ""
+	}
+	for _, name := range slices.Sorted(maps.Keys(shown)) {
+		f := shown[name]
+		switch m := lacks(f.needs); {
+		case o[name].Value == "ON" && m != "":
+			o.set(name, "OFF", "the source lacks "+m)
+			*off = append(*off, fmt.Sprintf("%s: this source of %s lacks %s", f.gives, in.Tag, m))
+		case o[name].Value == "OFF" && f.sources != "":
+			*off = append(*off, fmt.Sprintf("%s: the tree of %s holds only its sources (%s), which need npm and the network", f.gives, in.Tag, f.sources))
+		case o[name].Value == "OFF":
+			*off = append(*off, fmt.Sprintf("%s: %s turns %s off", f.gives, o[name].Why, name))
+		}
+	}
+	if m := lacks(pageNeeds); m != "" && in.Build < pageOptionFrom && in.Recipe.Upstream == spec.LlamaCpp {
+		return fmt.Errorf("the source lacks %s, and before b%d llama-server cannot be built without it; take another source", m, pageOptionFrom)
+	}
+	return nil
+}
+
+// standing adds what every plan has.
+func (o options) standing(in Input, versionCommit string) {
+	const why = "every plan"
+	o.set("CMAKE_BUILD_TYPE", "Release", why)
+	o.set("CMAKE_C_COMPILER", in.Facts.Tools["cc"].Path, "toolchain "+in.Toolchain.Name)
+	if cxx, ok := in.Facts.Tools["cxx"]; ok {
+		o.set("CMAKE_CXX_COMPILER", cxx.Path, "toolchain "+in.Toolchain.Name)
+	}
+	// Else a library's place in the build folder ends up in what links to it.
+	o.set("CMAKE_BUILD_RPATH_USE_ORIGIN", "ON", "the programs find their libraries beside them, wherever they lie")
+	flags := strings.Join(append(slices.Clone(in.Toolchain.CFlags), prefixMaps(in.Source, in.Dir)...), " ")
+	const maps = "no folder of this machine in the binaries"
+	o.set("CMAKE_C_FLAGS", flags, maps)
+	o.set("CMAKE_CXX_FLAGS", flags, maps)
+	if len(in.Toolchain.LdFlags) > 0 {
+		ld := strings.Join(in.Toolchain.LdFlags, " ")
+		for _, kind := range []string{"EXE", "SHARED", "MODULE"} {
+			o.set("CMAKE_"+kind+"_LINKER_FLAGS", ld, "toolchain "+in.Toolchain.Name)
+		}
+	}
+	if in.Facts.Launcher != "" {
+		o.set("CMAKE_C_COMPILER_LAUNCHER", in.Facts.Launcher, "compiler cache")
+		o.set("CMAKE_CXX_COMPILER_LAUNCHER", in.Facts.Launcher, "compiler cache")
+	}
+	o.set("LLAMA_BUILD_NUMBER", fmt.Sprint(in.Build), "what --version prints")
+	o.set("LLAMA_BUILD_COMMIT", versionCommit, "what --version prints")
+	if in.Build >= versionsFrom && in.Recipe.Upstream == spec.LlamaCpp && isRelease(in.Tag) {
+		o.set("LLAMA_BUILD_IS_DEV", "OFF", in.Tag+" is a release of upstream's")
+	}
+}
+
+// prefixMaps takes the machine's folders out of the binaries. Of two maps that
+// fit, GCC and Clang take the last, so a folder that lies in the other comes last.
+func prefixMaps(source, dir string) []string {
+	maps := [][2]string{{source, "."}, {dir, "build"}}
+	if strings.HasPrefix(source, dir+"/") {
+		slices.Reverse(maps)
+	}
+	var flags []string
+	for _, m := range maps {
+		flag := "-ffile-prefix-map=" + m[0] + "=" + m[1]
+		if strings.ContainsAny(flag, " ~^") { // the flags go through a shell
+			flag = `"` + flag + `"`
+		}
+		flags = append(flags, flag)
+	}
+	return flags
+}
+
+func (o options) sorted() []Option {
+	return slices.SortedFunc(maps.Values(o), func(a, b Option) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// Dispensable reports whether a build can do without a path of the tree: the
+// plan turns off what needs it where it stands among Input.Missing.
+func Dispensable(path string) bool {
+	for _, f := range shown {
+		if f.needs != "" && strings.HasPrefix(path, f.needs) {
+			return true
+		}
+	}
+	return false
+}

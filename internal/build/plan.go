@@ -1,0 +1,275 @@
+package build
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/tag"
+)
+
+// Input is everything that a plan depends on.
+type Input struct {
+	Tag       string              // as upstream writes it
+	Build     int                 // build number
+	Commit    string              // full upstream commit; empty where only the tree is known
+	Time      time.Time           // of the tag's commit: SOURCE_DATE_EPOCH
+	Tree      string              // git tree id of the patched tree
+	Level     int                 // the n of -llp<n>
+	Series    []string            // ids of the fixes in the tree, in order
+	Touched   map[string][]string // path in the tree -> ids of the fixes that change it
+	Missing   []string            // paths of the tree that its source could not give
+	Recipe    spec.Recipe
+	Toolchain spec.Toolchain
+	Facts     Facts
+	Source    string // absolute path of the patched work tree
+	Dir       string // absolute path of the build folder
+}
+
+// Plan is every command of a build, and what must be true when they have run.
+type Plan struct {
+	Tag           string              `json:"tag"`
+	Target        string              `json:"target"`
+	Build         int                 `json:"build"`
+	VersionCommit string              `json:"version_commit"` // as --version prints it: 45cac7ca7-llp1
+	Tree          string              `json:"tree"`
+	Series        []string            `json:"series"`
+	Touched       map[string][]string `json:"touched,omitempty"`
+	Source        string              `json:"source"`
+	Dir           string              `json:"dir"`
+	Steps         []Step              `json:"steps"` // configure, then build
+	Options       []Option            `json:"options"`
+	Programs      []string            `json:"programs"` // Ninja targets
+	Backends      []string            `json:"backends"`
+	Jobs          int                 `json:"jobs"`
+	JobsWhy       string              `json:"jobs_why"`
+	Off           []string            `json:"off"`       // features left out, each with its reason
+	Inherited     []string            `json:"inherited"` // names in the steps' environment that are this machine's
+	Tools         map[string]ToolFact `json:"tools"`     // beside the digest, not in it
+	Digest        string              `json:"digest"`    // sha256 of what decides the binaries, whatever the machine's paths
+}
+
+// Step is one command.
+type Step struct {
+	Name string   `json:"name"` // configure or build
+	Argv []string `json:"argv"`
+	Env  []string `json:"env"` // the whole environment, sorted KEY=VALUE
+	Dir  string   `json:"dir"`
+}
+
+// Option is a CMake cache entry that is passed with -D.
+type Option struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+	Why   string `json:"why"`
+}
+
+// The steps' names.
+const (
+	Configure = "configure"
+	Compile   = "build"
+)
+
+// NewPlan makes the plan. It looks at nothing but in. The digest is the same on
+// every machine that compiles the same thing: paths, job count, compiler cache
+// and level do not enter it, and neither do the compilers' versions, which
+// stand beside it in Tools.
+func NewPlan(in Input) (Plan, error) {
+	p, err := newPlan(in)
+	if err != nil {
+		return Plan{}, fmt.Errorf("plan %s %s: %w", in.Tag, in.Recipe.Name, err)
+	}
+	c, err := newPlan(canonical(in))
+	if err != nil {
+		return Plan{}, fmt.Errorf("plan %s %s: %w", in.Tag, in.Recipe.Name, err)
+	}
+	p.Digest, err = digest(c)
+	return p, err
+}
+
+func newPlan(in Input) (Plan, error) {
+	if err := in.check(); err != nil {
+		return Plan{}, err
+	}
+	p := Plan{
+		Tag: in.Tag, Target: in.Recipe.Name, Build: in.Build, Tree: in.Tree, Series: in.Series, Touched: in.Touched,
+		VersionCommit: versionCommit(in), Source: in.Source, Dir: in.Dir,
+		Programs: in.Recipe.Programs, Backends: in.Recipe.Backends, Tools: in.Facts.Tools,
+	}
+	p.Jobs, p.JobsWhy = jobs(in.Facts, in.Toolchain)
+	opts := options{}
+	if err := opts.collect(in, p.VersionCommit, &p.Off); err != nil {
+		return Plan{}, err
+	}
+	p.Options = opts.sorted()
+	env := planEnv(in.Facts, in.Toolchain, in.Time.Unix())
+	p.Inherited = slices.Sorted(maps.Keys(in.Facts.Env))
+	configure := []string{in.Facts.Tools["cmake"].Path, "-G", "Ninja", "-S", in.Source, "-B", in.Dir}
+	for _, o := range p.Options {
+		configure = append(configure, "-D"+o.Name+"="+o.Value)
+	}
+	compile := append([]string{in.Facts.Tools["ninja"].Path, "-C", in.Dir, "-j", strconv.Itoa(p.Jobs)}, p.Programs...)
+	p.Steps = []Step{
+		{Name: Configure, Argv: configure, Env: env, Dir: in.Source},
+		{Name: Compile, Argv: compile, Env: env, Dir: in.Source},
+	}
+	return p, nil
+}
+
+func (in Input) check() error {
+	var errs []error
+	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if in.Level < 0 || in.Build <= 0 {
+		fail("build number %d or level %d makes no sense", in.Build, in.Level)
+	}
+	if len(in.Tree) < 9 || (in.Commit != "" && len(in.Commit) < 9) {
+		fail("the tree id %q or the commit %q is too short", in.Tree, in.Commit)
+	}
+	if in.Time.IsZero() {
+		fail("the time of the tag's commit is not known")
+	}
+	if !in.Recipe.Range.IsZero() && !in.Recipe.Range.Contains(in.Build) {
+		fail("recipe %s builds %s, and this is build %d", in.Recipe.Name, in.Recipe.Range, in.Build)
+	}
+	if in.Toolchain.OS != in.Facts.OS || in.Toolchain.Arch != in.Facts.Arch {
+		fail("toolchain %s runs on %s/%s, and this machine is %s/%s", in.Toolchain.Name, in.Toolchain.OS, in.Toolchain.Arch, in.Facts.OS, in.Facts.Arch)
+	}
+	if in.Toolchain.File != "" {
+		fail("toolchain %s names the CMake toolchain file %s, which a plan cannot pass on yet", in.Toolchain.Name, in.Toolchain.File)
+	}
+	for _, role := range []string{"cmake", "ninja", "cc"} {
+		if in.Facts.Tools[role].Path == "" {
+			fail("toolchain %s brings no program %s", in.Toolchain.Name, role)
+		}
+	}
+	for _, dir := range []string{in.Source, in.Dir} {
+		if err := checkPath(dir); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkPath refuses what a compiler's -ffile-prefix-map, CMake's lists or
+// Ninja's rules would take apart.
+func checkPath(dir string) error {
+	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir {
+		return fmt.Errorf("folder %q is not an absolute, clean path", dir)
+	}
+	if i := strings.IndexAny(dir, "=;\"'`$\\#&|<>()*?[]!\n\r\t"); i >= 0 {
+		return fmt.Errorf("folder %q holds %q, which CMake or a compiler would misread; choose another folder", dir, dir[i])
+	}
+	return nil
+}
+
+// versionCommit is what LLAMA_BUILD_COMMIT becomes. Where upstream's commit is
+// not known, the tree's digits stand for it, and say that they are a tree's.
+func versionCommit(in Input) string {
+	id := "tree-" + in.Tree[:9]
+	if in.Commit != "" {
+		id = in.Commit[:9]
+	}
+	return id + "-llp" + strconv.Itoa(in.Level)
+}
+
+// jobs follows memory as well as cores: a compiler that the kernel kills for
+// want of memory costs more than a core that idles.
+func jobs(f Facts, tc spec.Toolchain) (n int, why string) {
+	n, why = max(f.Cores, 1), fmt.Sprintf("%d processors", f.Cores)
+	if f.MemoryMiB > 0 && tc.JobMiB > 0 {
+		if m := int(max(f.MemoryMiB/tc.JobMiB, 1)); m < n {
+			return m, fmt.Sprintf("%d MiB of memory are free, and a job may take %d MiB", f.MemoryMiB, tc.JobMiB)
+		}
+	}
+	return n, why
+}
+
+// planEnv is the environment of every step: nothing of the caller's but what
+// the toolchain inherits.
+func planEnv(f Facts, tc spec.Toolchain, epoch int64) []string {
+	env := map[string]string{
+		"LANG": "C", "LC_ALL": "C", "TZ": "UTC",
+		"PATH": toolPath(f),
+		// A build takes nothing from git: inside any repository llama.cpp would take
+		// that one's commit. A ceiling would not do where the tree has a .git itself.
+		"GIT_DIR":           "/dev/null",
+		"NINJA_STATUS":      ninjaStatus,
+		"SOURCE_DATE_EPOCH": strconv.FormatInt(epoch, 10),
+	}
+	for k, v := range f.Env {
+		env[k] = v
+	}
+	for k, v := range tc.Env {
+		env[k] = v
+	}
+	out := make([]string, 0, len(env))
+	for k, v := range env {
+		out = append(out, k+"="+v)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// toolPath holds the folders of the tools and the system's own, and not the
+// caller's PATH: CMake also looks for libraries beside each folder of it.
+func toolPath(f Facts) string {
+	var dirs []string
+	add := func(dir string) {
+		if !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	for _, role := range []string{"cmake", "ninja", "cc", "cxx"} {
+		if t, ok := f.Tools[role]; ok {
+			add(filepath.Dir(t.Path))
+		}
+	}
+	add("/usr/bin")
+	add("/bin")
+	return strings.Join(dirs, ":")
+}
+
+// canonical is in without what differs from machine to machine.
+func canonical(in Input) Input {
+	c := in
+	c.Source, c.Dir, c.Level = "/source", "/build", 0
+	c.Series, c.Touched = nil, nil
+	c.Facts.Cores, c.Facts.MemoryMiB, c.Facts.Launcher = 1, 0, ""
+	c.Facts.Env = nil
+	c.Facts.Tools = map[string]ToolFact{}
+	for role := range in.Facts.Tools {
+		c.Facts.Tools[role] = ToolFact{Path: "/tools/" + role}
+	}
+	// The patched tree has an identity of its own; in the plan it stands only
+	// for a commit that is not known.
+	if in.Commit != "" {
+		c.Tree = strings.Repeat("0", len(in.Tree))
+	}
+	return c
+}
+
+func digest(c Plan) (string, error) {
+	text, err := json.Marshal(struct {
+		Form     int // raised when the meaning of a plan changes without its commands
+		Steps    []Step
+		Backends []string
+	}{1, c.Steps, c.Backends})
+	if err != nil {
+		return "", err
+	}
+	return sha256Hex(text), nil
+}
+
+// isRelease reports whether the tag is one of upstream's versions, which its
+// build calls a release and not a development state.
+func isRelease(name string) bool {
+	t, err := tag.Parse(name)
+	return err == nil && t.Kind() == tag.Version
+}

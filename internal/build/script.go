@@ -1,0 +1,211 @@
+package build
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/template"
+
+	"github.com/llpatch/llpatch/internal/run"
+)
+
+// Script is what a plan's script needs to make the source by itself.
+type Script struct {
+	URL     string        // git repository that has Ref; empty: the script asks for a source instead
+	Ref     string        // refs/tags/b8833, or a full commit id
+	Tree    string        // git tree id of the tag, before the patches
+	Patches []ScriptPatch // in order
+}
+
+// ScriptPatch is one patch file, as `git apply` reads it.
+type ScriptPatch struct {
+	Name string
+	Data []byte
+}
+
+// Script writes the plan as a POSIX shell script that needs git, CMake, Ninja
+// and the compilers, and no llpatch. `sh plan.sh [SRC [BUILD]]` fetches and
+// patches the source where SRC is not there, checks both tree ids, and compiles
+// into BUILD: the same bytes as Run makes with the same compilers.
+func (p Plan) Script(w io.Writer, s Script) error {
+	if len(p.Steps) != 2 || len(s.Tree) < 40 {
+		return fmt.Errorf("plan %s %s: a script needs the plan's steps and the tag's tree id", p.Tag, p.Target)
+	}
+	d := scriptData{Plan: p, Script: s}
+	for i, patch := range s.Patches {
+		text, err := hereDoc(patch, i)
+		if err != nil {
+			return fmt.Errorf("plan %s %s: %w", p.Tag, p.Target, err)
+		}
+		d.Texts = append(d.Texts, text)
+	}
+	d.steps()
+	var b bytes.Buffer
+	if err := scriptTemplate.Execute(&b, d); err != nil {
+		return err
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+type scriptData struct {
+	Plan   Plan
+	Script Script
+	Texts  []hereText
+	Tools  []variableDefault
+	Env    []string
+	Config []string
+	Build  []string
+}
+
+type variableDefault struct{ Name, Value string }
+
+type hereText struct{ File, End, Text string }
+
+// hereDoc makes a patch fit for a quoted here-document, which keeps every byte
+// but can hold no NUL and always ends with a line's end.
+func hereDoc(p ScriptPatch, i int) (hereText, error) {
+	switch {
+	case bytes.IndexByte(p.Data, 0) >= 0:
+		return hereText{}, fmt.Errorf("patch %s holds a NUL byte, which a script cannot", p.Name)
+	case len(p.Data) == 0 || p.Data[len(p.Data)-1] != '\n':
+		return hereText{}, fmt.Errorf("patch %s does not end with a line end", p.Name)
+	}
+	lines := strings.Split(string(p.Data), "\n")
+	end := "END_OF_PATCH"
+	for slices.Contains(lines, end) {
+		end += "_"
+	}
+	return hereText{File: fmt.Sprintf("%04d.patch", i+1), End: end, Text: string(p.Data)}, nil
+}
+
+// steps puts variables where the machine's own paths stand.
+func (d *scriptData) steps() {
+	p := d.Plan
+	vars := []variable{{"SRC", p.Source}, {"BUILD", p.Dir}}
+	for _, t := range []struct{ name, role string }{{"CMAKE", "cmake"}, {"NINJA", "ninja"}, {"CC", "cc"}, {"CXX", "cxx"}} {
+		if path := p.Tools[t.role].Path; path != "" {
+			vars = append(vars, variable{t.name, path})
+			d.Tools = append(d.Tools, variableDefault{t.name, run.Quote(path)})
+		}
+	}
+	// A folder that lies in another one must be found first.
+	slices.SortStableFunc(vars, func(a, b variable) int { return len(b.value) - len(a.value) })
+
+	for _, kv := range p.Steps[0].Env {
+		k, v, _ := strings.Cut(kv, "=")
+		switch {
+		case slices.Contains(p.Inherited, k): // of the machine that runs the script
+			d.Env = append(d.Env, "${"+k+"+"+k+`="$`+k+`"}`)
+		case k == "PATH":
+			d.Env = append(d.Env, `PATH="$TOOLS"`)
+		default:
+			d.Env = append(d.Env, k+"="+run.Quote(v))
+		}
+	}
+	for _, a := range p.Steps[0].Argv {
+		// A compiler cache makes nothing else, and may be elsewhere or nowhere.
+		if strings.HasPrefix(a, "-DCMAKE_C_COMPILER_LAUNCHER=") || strings.HasPrefix(a, "-DCMAKE_CXX_COMPILER_LAUNCHER=") {
+			continue
+		}
+		d.Config = append(d.Config, words(a, vars))
+	}
+	argv := p.Steps[1].Argv
+	for i, a := range argv {
+		if i > 0 && argv[i-1] == "-j" {
+			d.Build = append(d.Build, `"$JOBS"`)
+			continue
+		}
+		d.Build = append(d.Build, words(a, vars))
+	}
+}
+
+var scriptTemplate = template.Must(template.New("plan.sh").Funcs(template.FuncMap{
+	"q":     run.Quote,
+	"lines": func(w []string) string { return strings.Join(w, " \\\n\t") },
+	"list":  func(w []string) string { return strings.Join(w, ", ") },
+}).Parse(`#!/bin/sh
+# {{.Plan.Tag}} for {{.Plan.Target}}: fetches, patches and builds it without llpatch.
+#
+#   sh plan.sh [SRC [BUILD]]
+#
+# SRC is the patched source; where it is not there it is made. BUILD gets the
+# programs in BUILD/bin. CMAKE, NINJA, CC and CXX may be
+# set to absolute paths, JOBS to a number.
+# patched tree {{.Plan.Tree}}
+# plan {{.Plan.Digest}}{{range .Plan.Off}}
+# left out: {{.}}{{end}}
+set -eu
+
+SRC=${1:-{{printf "llama.cpp-%s" .Plan.VersionCommit}}}
+BUILD=${2:-{{printf "build-%s-%s" .Plan.Tag .Plan.Target}}}
+{{range .Tools}}{{.Name}}=${ {{- .Name}}:-{{.Value}}}
+{{end}}JOBS=${JOBS:-{{.Plan.Jobs}}}
+TOOLS={{range .Tools}}${ {{- .Name}}%/*}:{{end}}/usr/bin:/bin
+
+die() {
+	echo "plan.sh: $*" >&2
+	exit 1
+}
+
+# Every step's whole environment.
+clean() {
+	env -i {{lines .Env}} \
+	"$@"
+}
+
+tmp=
+cleanup() {
+	if [ -n "$tmp" ]; then rm -rf "$tmp"; fi
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# git keeps its own files out of the source: llama.cpp would ask them for a version.
+source_git() {
+	GIT_DIR=$tmp/git GIT_WORK_TREE=$SRC GIT_INDEX_FILE=$tmp/index \
+	git -c core.autocrlf=false -c core.safecrlf=false -c core.fileMode=true -c core.attributesFile=/dev/null "$@"
+}
+
+if [ ! -e "$SRC" ]; then
+{{- if .Script.URL}}
+	tmp=$(mktemp -d)
+	rm -rf "$SRC.part"
+	mkdir -p "$SRC.part"
+	SRC=$(cd "$SRC.part" && pwd)
+	git init -q --bare "$tmp/git"
+	source_git fetch -q --depth 1 -- {{q .Script.URL}} {{q .Script.Ref}}
+	tree=$(source_git rev-parse 'FETCH_HEAD^{tree}')
+	[ "$tree" = {{.Script.Tree}} ] || die "{{.Plan.Tag}} has tree $tree, not {{.Script.Tree}}: it was moved, or this is another repository"
+	source_git read-tree FETCH_HEAD
+	source_git checkout-index -a -f -u
+{{- range .Texts}}
+	cat >"$tmp/{{.File}}" <<'{{.End}}'
+{{.Text}}{{.End}}
+	(cd "$SRC" && source_git apply --index --whitespace=nowarn "$tmp/{{.File}}")
+{{- end}}
+	tree=$(source_git write-tree)
+	[ "$tree" = {{.Plan.Tree}} ] || die "the patched tree is $tree, not {{.Plan.Tree}}"
+	mv "$SRC" "${SRC%.part}"
+	SRC=${SRC%.part}
+	cleanup
+	tmp=
+{{- else}}
+	die "$SRC is not there. Make it: the tree {{.Script.Tree}} of {{.Plan.Tag}} with {{if .Plan.Series}}the fixes {{list .Plan.Series}}, which gives the tree {{.Plan.Tree}}{{else}}no fix{{end}}"
+{{- end}}
+fi
+SRC=$(cd "$SRC" && pwd -P)
+mkdir -p "$BUILD"
+BUILD=$(cd "$BUILD" && pwd -P)
+case $SRC$BUILD in
+*[!A-Za-z0-9_./+,@%-]*) die "the folders $SRC and $BUILD must have plain names" ;;
+esac
+
+cd "$SRC"
+clean {{lines .Config}}
+clean {{lines .Build}}
+echo "$BUILD/bin"
+`))

@@ -1,0 +1,194 @@
+// Package cli is the command line: flags become one call, what it returns is
+// rendered, and an error becomes an exit code.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+
+	"github.com/llpatch/llpatch"
+	"github.com/llpatch/llpatch/internal/release"
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// app is what the flags that all commands share say.
+type app struct {
+	dir      string // -C
+	out      string
+	json     bool
+	verbose  bool
+	source   string
+	locked   bool
+	offline  bool
+	nearest  bool
+	stdout   io.Writer
+	stderr   io.Writer
+	progress *progress
+	log      *slog.Logger
+}
+
+// Run runs one command line and returns its exit code: 0 ok, 1 unexpected, 2
+// usage, 3 a declaration is wrong, 4 a patch does not fit, 5 build or binary
+// check failed, 6 smoke failed, 7 smoke could not run, 8 source unavailable or
+// not what was pinned, 130 interrupted.
+func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	a := &app{stdout: stdout, stderr: stderr}
+	a.progress = newProgress(stderr)
+	root := a.root()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
+	a.progress.close()
+	if err == nil {
+		return 0
+	}
+	return a.report(ctx, err)
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "llpatch",
+		Short: "Turn a llama.cpp tag into fixed, proven, releasable binaries",
+		Long: `llpatch fetches a tagged llama.cpp, applies the fixes that fit the tag and the
+target, builds it, proves on the real programs that it works, and bundles it.
+
+  llpatch release b8833 linux-cpu     the whole chain
+  llpatch explain b8833 linux-cpu     which fixes are in or out, and why
+  llpatch targets                     what can be built`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		PersistentPreRun: func(*cobra.Command, []string) {
+			level := slog.LevelInfo
+			if a.verbose {
+				level = slog.LevelDebug
+			}
+			a.log = slog.New(newHandler(a.progress, level))
+		},
+	}
+	f := root.PersistentFlags()
+	f.StringVarP(&a.dir, "directory", "C", "", "folder that holds recipes/ and patches/ (default: this folder if it does, else those inside llpatch)")
+	f.StringVar(&a.out, "out", "dist", "folder that the stages write to")
+	f.BoolVar(&a.json, "json", false, "write the result as JSON")
+	f.BoolVarP(&a.verbose, "verbose", "v", false, "tell more of what is done")
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return &usageError{err: err, help: c.CommandPath() + " --help"}
+	})
+	root.AddCommand(
+		a.targetsCmd(), a.explainCmd(), a.fetchCmd(), a.applyCmd(), a.planCmd(),
+		a.buildCmd(), a.smokeCmd(), a.bundleCmd(), a.releaseCmd(), a.inspectCmd(), a.versionCmd(),
+	)
+	return root
+}
+
+// sourceFlags are for every command that may fetch.
+func (a *app) sourceFlags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&a.source, "source", "", "take the tag from here only: a git URL, or the path of a repository, a git bundle, an npm package or a source tarball")
+	f.BoolVar(&a.locked, "locked", false, "refuse a tag that recipes/tags.lock does not have")
+	f.BoolVar(&a.offline, "offline", false, "use no network: only the cache and local paths")
+	f.BoolVar(&a.nearest, "nearest", false, "where no source has the tag, take the nearest tag that one has, and say so")
+}
+
+// args demands n arguments and names them when they are not there.
+func args(names ...string) cobra.PositionalArgs {
+	return func(c *cobra.Command, got []string) error {
+		if len(got) == len(names) {
+			return nil
+		}
+		err := fmt.Errorf("takes %d arguments, not %d", len(names), len(got))
+		if len(got) < len(names) {
+			err = fmt.Errorf("%s is missing", names[len(got)])
+		}
+		return &usageError{err: err, help: c.CommandPath() + " --help"}
+	}
+}
+
+// declarations finds and loads the declarations, and what was recorded beside
+// them on this machine.
+func (a *app) declarations() (*spec.Repo, release.Records, error) {
+	cache, err := cacheDir()
+	if err != nil {
+		return nil, release.Records{}, err
+	}
+	records := release.Records{Dir: cache, Cache: cache, Log: a.log}
+	var fsys fs.FS = llpatch.Declarations
+	switch {
+	case a.dir != "":
+		if _, err := os.Stat(filepath.Join(a.dir, "recipes")); err != nil {
+			return nil, records, &usageError{err: fmt.Errorf("-C %s: there is no folder recipes/ in it", a.dir)}
+		}
+		fsys, records.Dir = os.DirFS(a.dir), a.dir
+	case isDir("recipes") && isDir("patches"):
+		fsys, records.Dir = os.DirFS("."), "."
+	}
+	repo, err := spec.Load(fsys)
+	if err != nil {
+		return nil, records, err
+	}
+	if records.Dir == cache {
+		err = records.Overlay(repo)
+	}
+	return repo, records, err
+}
+
+func isDir(name string) bool {
+	st, err := os.Stat(name)
+	return err == nil && st.IsDir()
+}
+
+// cacheDir is $LLPATCH_CACHE, or llpatch in the user's cache folder.
+func cacheDir() (string, error) {
+	if dir := os.Getenv("LLPATCH_CACHE"); dir != "" {
+		return filepath.Abs(dir)
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", &usageError{err: fmt.Errorf("no place for the cache: %w; set LLPATCH_CACHE", err)}
+	}
+	return filepath.Join(dir, "llpatch"), nil
+}
+
+func (a *app) options() (release.Options, error) {
+	repo, records, err := a.declarations()
+	if err != nil {
+		return release.Options{}, err
+	}
+	return release.Options{
+		Repo: repo, Records: records, Cache: records.Cache, Out: a.out, Source: a.source,
+		Locked: a.locked, Offline: a.offline, Nearest: a.nearest, Version: version(), Log: a.log, Progress: a.progress.update,
+	}, nil
+}
+
+// version is the module's version, or the commit for a binary built from a checkout.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	v := info.Main.Version
+	if v == "" || v == "(devel)" {
+		v = "devel"
+	}
+	return v
+}
+
+// usageError is a command line that says something impossible.
+type usageError struct {
+	err  error
+	help string // the command that explains it
+}
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+var errInterrupted = errors.New("interrupted")

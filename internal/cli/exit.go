@@ -1,0 +1,108 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/patch"
+	"github.com/llpatch/llpatch/internal/smoke"
+	"github.com/llpatch/llpatch/internal/source"
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// Exit codes, as docs/design.md lists them.
+const (
+	exitUnexpected  = 1
+	exitUsage       = 2
+	exitDeclaration = 3
+	exitConflict    = 4
+	exitBuild       = 5
+	exitSmoke       = 6
+	exitNotRun      = 7
+	exitSource      = 8
+	exitInterrupted = 130
+)
+
+// report prints an error with what to do next, and returns the exit code.
+func (a *app) report(ctx context.Context, err error) int {
+	code, hint := classify(err)
+	if ctx.Err() != nil {
+		code, hint = exitInterrupted, "run the same command again: it goes on where it stopped"
+		err = errInterrupted
+	}
+	_, _ = fmt.Fprintf(a.stderr, "llpatch: error: %s\n", strings.TrimRight(err.Error(), "\n"))
+	if hint != "" {
+		_, _ = fmt.Fprintf(a.stderr, "llpatch: hint: %s\n", hint)
+	}
+	return code
+}
+
+// is reports whether err holds an error of type T.
+func is[T error](err error) (T, bool) {
+	var t T
+	ok := errors.As(err, &t)
+	return t, ok
+}
+
+func classify(err error) (code int, hint string) {
+	if u, ok := is[*usageError](err); ok {
+		if u.help != "" {
+			return exitUsage, "see " + u.help
+		}
+		return exitUsage, ""
+	}
+	if _, ok := is[*spec.UnknownTarget](err); ok {
+		return exitUsage, "llpatch targets tells what each of them is"
+	}
+	if _, ok := is[*spec.Error](err); ok {
+		return exitDeclaration, ""
+	}
+	if _, ok := is[*patch.ParseError](err); ok {
+		return exitDeclaration, ""
+	}
+	if _, ok := is[*patch.Conflict](err); ok {
+		return exitConflict, "the tree is not what the fix was made for; nothing was written"
+	}
+	if _, ok := is[*build.Failed](err); ok {
+		return exitBuild, ""
+	}
+	if _, ok := is[*build.MissingTools](err); ok {
+		return exitBuild, ""
+	}
+	if _, ok := is[*binary.Rejected](err); ok {
+		return exitBuild, "the recipe's [verify] says what a binary may need"
+	}
+	if _, ok := is[*smoke.Failed](err); ok {
+		return exitSmoke, ""
+	}
+	if _, ok := is[*smoke.NotRun](err); ok {
+		return exitNotRun, ""
+	}
+	if u, ok := is[*source.Unavailable](err); ok {
+		if len(u.Nearest) > 0 {
+			return exitSource, fmt.Sprintf("--nearest takes %s instead; --source takes a repository, bundle or tarball that you have", u.Nearest[0])
+		}
+		return exitSource, "--source takes a repository, bundle or tarball that you have"
+	}
+	for _, isSource := range []func(error) bool{
+		holds[*source.Mismatch], holds[*source.NotLocked], holds[*source.Missing], holds[*source.Corrupt],
+	} {
+		if isSource(err) {
+			return exitSource, ""
+		}
+	}
+	// cobra has no type for what it finds wrong with the command line itself.
+	if strings.HasPrefix(err.Error(), "unknown command") {
+		return exitUsage, "see llpatch --help"
+	}
+	return exitUnexpected, ""
+}
+
+func holds[T error](err error) bool {
+	_, ok := is[T](err)
+	return ok
+}

@@ -1,0 +1,96 @@
+//go:build real
+
+package cli_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llpatch/llpatch/internal/release"
+)
+
+// TestReal releases b8390 for linux-cpu from the npm package, as a user
+// without a way to GitHub would, and uses what came out.
+func TestReal(t *testing.T) {
+	self, err := exec.LookPath("llpatch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	llpatch := func(args ...string) (string, time.Duration) {
+		t.Helper()
+		start := time.Now()
+		c := exec.CommandContext(t.Context(), self, append([]string{"-C", root}, args...)...)
+		c.Dir = dir
+		c.Env = append(os.Environ(), "LLPATCH_CACHE="+filepath.Join(dir, "cache"), "CCACHE_DISABLE=1")
+		c.Stderr = os.Stderr
+		out, err := c.Output()
+		if err != nil {
+			t.Fatalf("llpatch %v: %v", args, err)
+		}
+		return strings.TrimSpace(string(out)), time.Since(start)
+	}
+	archive, cold := llpatch("release", "b8390", "linux-cpu", "--locked")
+	again, warm := llpatch("release", "b8390", "linux-cpu", "--locked", "--offline")
+	t.Logf("cold %v, again %v, %s", cold.Round(time.Second), warm.Round(10*time.Millisecond), filepath.Base(archive))
+	if again != archive {
+		t.Errorf("the second run gives %s, the first gave %s", again, archive)
+	}
+
+	// What a downloader does: an empty folder elsewhere, nothing of the build in the environment.
+	elsewhere := t.TempDir()
+	do := func(name string, args ...string) string {
+		t.Helper()
+		c := exec.CommandContext(t.Context(), name, args...)
+		c.Dir = elsewhere
+		c.Env = []string{"PATH=/usr/bin:/bin", "LANG=C"}
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s %v: %v\n%s", name, args, err, out)
+		}
+		return string(out)
+	}
+	do("tar", "xzf", archive)
+	elsewhere = filepath.Join(elsewhere, "llama-b8390")
+	do("sha256sum", "--quiet", "-c", "SHA256SUMS")
+	for _, prog := range []string{"llama-server", "llama-cli", "llama-bench", "llama-quantize"} {
+		if _, err := os.Stat(filepath.Join(elsewhere, prog)); err != nil {
+			t.Error(err)
+		}
+	}
+	if v := do("./llama-server", "--version"); !strings.Contains(v, "version: 8390 (b6c83aad5-llp") {
+		t.Errorf("llama-server --version: %s", v)
+	}
+	data, err := os.ReadFile(filepath.Join(elsewhere, "BUILD_INFO.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var info release.BuildInfo
+	if err := json.Unmarshal(data, &info); err != nil {
+		t.Fatal(err)
+	}
+	if info.Tree != "f4f156dc575fe331750c66b02d9e1e8152696d46" || info.Patched == info.Tree || len(info.Series.In) == 0 || info.Glibc == "" {
+		t.Errorf("BUILD_INFO: tree %s, patched %s, %d fixes, glibc %q", info.Tree, info.Patched, len(info.Series.In), info.Glibc)
+	}
+	for _, c := range info.Checks {
+		if c.Verdict != "passed" {
+			t.Errorf("check %s: %s", c.Name, c.Verdict)
+		}
+	}
+	if len(info.Checks) < 5 {
+		t.Errorf("only %d checks", len(info.Checks))
+	}
+	if bytes.Contains(data, []byte(root)) || bytes.Contains(data, []byte(dir)) {
+		t.Error("BUILD_INFO.json names a folder of the build machine")
+	}
+}

@@ -1,0 +1,34 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// print writes a result's text to standard output, or v as JSON with --json.
+func (a *app) print(v any, text func() string) error {
+	if a.json {
+		data, err := spec.JSON(v)
+		if err != nil {
+			return err
+		}
+		_, err = a.stdout.Write(data)
+		return err
+	}
+	_, err := fmt.Fprint(a.stdout, text())
+	return err
+}
+
+// table lays rows out in columns.
+func table(rows ...[]string) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, r := range rows {
+		_, _ = fmt.Fprintln(w, strings.Join(r, "\t"))
+	}
+	_ = w.Flush()
+	return b.String()
+}

@@ -1,0 +1,116 @@
+package cli_test
+
+import (
+	"context"
+	"flag"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/rogpeppe/go-internal/txtar"
+
+	"github.com/llpatch/llpatch/internal/cli"
+	"github.com/llpatch/llpatch/internal/run"
+)
+
+var update = flag.Bool("update", false, "write the expected output into the scripts")
+
+func TestMain(m *testing.M) {
+	run.Supervise()
+	testscript.Main(m, map[string]func(){
+		"llpatch": func() {
+			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+			code := cli.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+			stop()
+			os.Exit(code)
+		},
+	})
+}
+
+// TestScript runs testdata/script/*.txtar: every command and every exit code,
+// on a small upstream that is built for real.
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		UpdateScripts:       *update,
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(e *testscript.Env) error {
+			a, err := txtar.ParseFile("testdata/base.txtar")
+			if err != nil {
+				return err
+			}
+			if err := txtar.Write(a, e.WorkDir); err != nil {
+				return err
+			}
+			e.Setenv("LLPATCH_CACHE", filepath.Join(e.WorkDir, "cache"))
+			// For scripts that take everything else off the PATH.
+			self, err := exec.LookPath("llpatch")
+			if err != nil {
+				return err
+			}
+			e.Setenv("LLPATCH", self)
+			return makeUpstream(filepath.Join(e.WorkDir, "up"))
+		},
+		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
+			"code": exitCode,
+		},
+	})
+}
+
+// exitCode is the script command "code N PROG ARGS...": the program must end
+// with exactly that code; its output is then stdout and stderr.
+func exitCode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: code N PROG ARGS...")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	got := "0"
+	if err != nil {
+		got = strings.TrimPrefix(err.Error(), "exit status ")
+	}
+	if got != args[0] {
+		ts.Fatalf("%v ended with %s, want %s", args[1:], got, args[0])
+	}
+}
+
+// makeUpstream turns a folder into a repository with the tags b100 and b101.
+func makeUpstream(dir string) error {
+	git := func(args ...string) error {
+		c := exec.Command("git", args...)
+		c.Dir = dir
+		c.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null",
+			"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_AUTHOR_DATE=2026-01-02T03:04:05Z",
+			"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.com", "GIT_COMMITTER_DATE=2026-01-02T03:04:05Z")
+		out, err := c.CombinedOutput()
+		if err != nil {
+			return &exec.Error{Name: "git " + strings.Join(args, " ") + ": " + string(out), Err: err}
+		}
+		return nil
+	}
+	steps := [][]string{
+		{"init", "-q", "-b", "master"},
+		{"add", "."},
+		{"commit", "-q", "-m", "first"},
+		{"tag", "b100"},
+	}
+	for _, s := range steps {
+		if err := git(s...); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "NEWS"), []byte("second\n"), 0o644); err != nil {
+		return err
+	}
+	for _, s := range [][]string{{"add", "."}, {"commit", "-q", "-m", "second"}, {"tag", "b101"}} {
+		if err := git(s...); err != nil {
+			return err
+		}
+	}
+	return nil
+}

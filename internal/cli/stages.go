@@ -1,0 +1,220 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/patch"
+	"github.com/llpatch/llpatch/internal/release"
+	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/tag"
+)
+
+func parseTag(s string) (tag.Tag, error) {
+	t, err := tag.Parse(s)
+	if err != nil {
+		return t, &usageError{err: err}
+	}
+	return t, nil
+}
+
+func (a *app) explainCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use: "explain TAG TARGET", Short: "Say for every fix why it is in or out", Args: args("TAG", "TARGET"),
+		RunE: func(c *cobra.Command, got []string) error {
+			t, err := parseTag(got[0])
+			if err != nil {
+				return err
+			}
+			o, err := a.options()
+			if err != nil {
+				return err
+			}
+			s, err := o.Explain(c.Context(), t, got[1])
+			if err != nil {
+				return err
+			}
+			return a.print(s, func() string { return explain(s) })
+		},
+	}
+	a.sourceFlags(c)
+	return c
+}
+
+func explain(s *spec.Series) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s (build %d) for %s\n", s.Upstream, s.Tag, s.Build, s.Target)
+	for _, c := range s.In {
+		fmt.Fprintf(&b, "in   %s: %s\n     because %s\n     from %s%s\n", c.Fix, c.Summary, c.Reason, c.Patch, c.Commit)
+	}
+	for _, o := range s.Out {
+		fmt.Fprintf(&b, "out  %s: %s\n     because %s\n", o.Fix, o.Summary, o.Reason)
+	}
+	return b.String()
+}
+
+func (a *app) fetchCmd() *cobra.Command {
+	var upstream string
+	c := &cobra.Command{
+		Use: "fetch TAG", Short: "Fetch a tag into the cache and verify its tree", Args: args("TAG"),
+		RunE: func(c *cobra.Command, got []string) error {
+			t, err := parseTag(got[0])
+			if err != nil {
+				return err
+			}
+			o, err := a.options()
+			if err != nil {
+				return err
+			}
+			tree, err := o.Fetch(c.Context(), upstream, t)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = tree.Close() }()
+			v := struct {
+				Upstream string   `json:"upstream"`
+				Tag      tag.Tag  `json:"tag"`
+				Pin      spec.Pin `json:"pin"`
+				Source   string   `json:"source"`
+			}{upstream, tree.Tag, tree.Pin, tree.Source}
+			return a.print(v, func() string { return fmt.Sprintf("%s %s\n", tree.Tag, tree.ID()) })
+		},
+	}
+	c.Flags().StringVar(&upstream, "upstream", spec.LlamaCpp, "whose tag it is")
+	a.sourceFlags(c)
+	return c
+}
+
+// chainCmd is a command that takes a tag and a target and works on their chain.
+func (a *app) chainCmd(use, short string, do func(context.Context, *release.Chain) error) *cobra.Command {
+	c := &cobra.Command{
+		Use: use + " TAG TARGET", Short: short, Args: args("TAG", "TARGET"),
+		RunE: func(c *cobra.Command, got []string) error {
+			t, err := parseTag(got[0])
+			if err != nil {
+				return err
+			}
+			o, err := a.options()
+			if err != nil {
+				return err
+			}
+			chain, err := release.Open(c.Context(), o, t, got[1])
+			if err != nil {
+				return err
+			}
+			return errors.Join(do(c.Context(), chain), chain.Close())
+		},
+	}
+	a.sourceFlags(c)
+	return c
+}
+
+func (a *app) applyCmd() *cobra.Command {
+	var to string
+	c := a.chainCmd("apply", "Write the patched tree to a folder and print its git tree id", func(ctx context.Context, c *release.Chain) error {
+		stats, err := c.Checkout(ctx, to)
+		if err != nil {
+			return err
+		}
+		a.log.Info("written", "dir", to, "files", stats.Written, "kept", stats.Kept, "removed", stats.Removed)
+		v := struct {
+			Tag        string            `json:"tag"`
+			Tree       string            `json:"tree"`
+			Dir        string            `json:"dir"`
+			Series     *spec.Series      `json:"series"`
+			Placements []patch.Placement `json:"placements"`
+		}{c.Tree.Tag.String(), c.Patched.Tree.ID(), to, c.Series, c.Patched.Placements}
+		return a.print(v, func() string { return c.Patched.Tree.ID() + "\n" })
+	})
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if to == "" {
+			return &usageError{err: errors.New("-o DIR is missing"), help: "llpatch apply --help"}
+		}
+		return nil
+	}
+	c.Flags().StringVarP(&to, "output", "o", "", "folder to write; what is there already and right is left alone")
+	return c
+}
+
+func (a *app) planCmd() *cobra.Command {
+	var sh bool
+	c := a.chainCmd("plan", "Show the commands that build the target", func(ctx context.Context, c *release.Chain) error {
+		plan, _, err := c.Plan(ctx)
+		if err != nil {
+			return err
+		}
+		if !sh {
+			return a.print(plan, func() string { return planText(plan) })
+		}
+		script, err := c.Script()
+		if err != nil {
+			return err
+		}
+		return plan.Script(a.stdout, script)
+	})
+	c.Flags().BoolVar(&sh, "sh", false, "as a shell script that fetches, patches and builds without llpatch")
+	return c
+}
+
+func planText(p build.Plan) string {
+	var b strings.Builder
+	for _, s := range p.Steps {
+		fmt.Fprintf(&b, "%s (in %s)\n", s.Name, s.Dir)
+		for _, a := range s.Argv {
+			fmt.Fprintf(&b, "  %s\n", a)
+		}
+	}
+	for _, off := range p.Off {
+		fmt.Fprintf(&b, "left out: %s\n", off)
+	}
+	fmt.Fprintf(&b, "plan %s\n", p.Digest)
+	return b.String()
+}
+
+func (a *app) buildCmd() *cobra.Command {
+	return a.chainCmd("build", "Fetch, patch and build a target", func(ctx context.Context, c *release.Chain) error {
+		b, err := c.Build(ctx)
+		if err != nil {
+			return err
+		}
+		return a.print(b, func() string { return filepath.Join(b.Artifacts.Dir, "bin") + "\n" })
+	})
+}
+
+func (a *app) smokeCmd() *cobra.Command {
+	return a.chainCmd("smoke", "Build a target and run its checks", func(ctx context.Context, c *release.Chain) error {
+		b, err := c.Build(ctx)
+		if err != nil {
+			return err
+		}
+		_, report, err := c.Smoke(ctx, b)
+		if report != nil {
+			err = errors.Join(a.print(report, report.Markdown), err)
+		}
+		return err
+	})
+}
+
+func (a *app) bundleCmd() *cobra.Command {
+	return a.chainCmd("bundle", "Build, check and pack a target (the same as release, by the stage's name)", a.bundle)
+}
+
+func (a *app) releaseCmd() *cobra.Command {
+	c := a.chainCmd("release", "Run the whole chain: fetch, patch, build, smoke, bundle", a.bundle)
+	c.Example = "  llpatch release b8833 linux-cpu"
+	return c
+}
+
+func (a *app) bundle(ctx context.Context, c *release.Chain) error {
+	done, err := c.Release(ctx)
+	if err != nil {
+		return err
+	}
+	return a.print(done, func() string { return done.Archive + "\n" })
+}

@@ -1,0 +1,279 @@
+package patch
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/llpatch/llpatch/internal/source"
+)
+
+// Judgement is what a patch file does to the files that it touches.
+type Judgement struct {
+	Placements []Placement
+	Conflicts  []*Conflict // none: it fits
+
+	// Files holds what the patch made of each file that it changed; nil: deleted.
+	// It is empty where there are conflicts.
+	Files map[string]*source.File
+
+	// Changes counts the hunks and the changes of whole files. Where there are
+	// conflicts, Held counts those that the files hold already, and Rest those
+	// that would have a place.
+	Changes, Held, Rest int
+}
+
+// Judge applies the patches of one file to the given files and to no others,
+// without hashing or copying what they hold. files has an entry for each of the
+// patches' Paths that the tree has, and for what stands in the way of one that
+// it lacks: a file where a folder is needed, a name that differs in case only.
+// Neither files nor its contents are changed.
+func Judge(unit []Patch, files map[string]*source.File) (*Judgement, error) {
+	s := &state{base: new(source.Tree), changes: maps.Clone(files), ids: map[string]string{}, texts: map[*byte]*text{}}
+	if s.changes == nil {
+		s.changes = map[string]*source.File{}
+	}
+	j := &Judgement{Files: map[string]*source.File{}}
+	for i := range unit {
+		p := &unit[i]
+		t := s.begin(p)
+		for k := range p.changes {
+			if err := t.apply(&p.changes[k]); err != nil {
+				return nil, err
+			}
+		}
+		if len(t.conflicts) == 0 {
+			t.settle(j.Files)
+		}
+		j.Changes += p.count()
+		if len(t.conflicts) > 0 {
+			j.Conflicts = append(j.Conflicts, t.conflicts...)
+			s.failed = append(s.failed, failed{name: p.Fix + "/" + p.Name, paths: p.Paths()})
+			held, rest := s.holds(p)
+			j.Held, j.Rest = j.Held+held, j.Rest+rest
+			continue
+		}
+		j.Rest += p.count()
+		j.Placements = append(j.Placements, t.placements...)
+	}
+	if len(j.Conflicts) > 0 {
+		j.Files, j.Placements = nil, nil
+	} else {
+		j.Held, j.Rest = 0, 0
+	}
+	return j, nil
+}
+
+// Preimage returns the lines that the hunk at a line of the patch file wants to
+// find, and those that it leaves; nil where no hunk begins at that line.
+func Preimage(unit []Patch, patchLine int) (before, after []string) {
+	for i := range unit {
+		for k := range unit[i].changes {
+			for n := range unit[i].changes[k].hunks {
+				if h := &unit[i].changes[k].hunks[n]; h.line == patchLine {
+					return slices.Clone(h.old), slices.Collect(strings.Lines(h.newText))
+				}
+			}
+		}
+	}
+	return nil, nil
+}
+
+// Creates returns the paths that the patch makes, sorted: whether it fits
+// depends on what stands beside and above them, too.
+func (p *Patch) Creates() []string {
+	var out []string
+	for i := range p.changes {
+		switch c := &p.changes[i]; {
+		case c.kind == create || c.kind == rename || c.kind == copied:
+			out = append(out, c.new)
+		case c.maybeNew:
+			out = append(out, c.old)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// text returns the content cut into lines. Where texts are kept, the same content
+// is cut, and its lines indexed, once.
+func (s *state) text(data []byte) *text {
+	if s.texts == nil || len(data) == 0 {
+		return newText(data)
+	}
+	t := s.texts[&data[0]]
+	if t == nil || len(t.data) != len(data) {
+		t = newText(data)
+		s.texts[&data[0]] = t
+	}
+	return t
+}
+
+// settle is commit for a state that holds every file in memory: it needs no
+// blob ids. What changed also goes into files.
+func (t *txn) settle(files map[string]*source.File) {
+	there := func(p string) bool { _, ok := t.s.stat(p); return ok }
+	var fresh, gone []string
+	for _, p := range slices.Sorted(maps.Keys(t.written)) {
+		if !there(p) || t.removed[p] {
+			fresh = append(fresh, p)
+		}
+	}
+	for _, p := range slices.Sorted(maps.Keys(t.removed)) {
+		if there(p) {
+			gone = append(gone, p)
+		}
+	}
+	if len(fresh) > 0 {
+		t.s.names = nil // made anew: patches before this one may have changed it
+		if t.checkNames(fresh, gone); len(t.conflicts) > 0 {
+			return
+		}
+	}
+	for _, p := range gone {
+		delete(t.s.changes, p)
+		files[p] = nil
+	}
+	maps.Copy(t.s.changes, t.written)
+	maps.Copy(files, t.written)
+}
+
+// count returns the number of hunks and of changes of whole files.
+func (p *Patch) count() int {
+	n := 0
+	for i := range p.changes {
+		n += p.changes[i].count()
+	}
+	return n
+}
+
+func (c *change) count() int {
+	if c.kind == modify && len(c.hunks) > 0 {
+		return len(c.hunks)
+	}
+	if c.kind == rename || c.kind == copied {
+		return 1 + len(c.hunks)
+	}
+	return 1
+}
+
+// holds counts what of the patch the state has already, and what would still
+// have a place in it.
+func (s *state) holds(p *Patch) (held, rest int) {
+	for i := range p.changes {
+		h, r := s.holdsChange(p, &p.changes[i])
+		held, rest = held+h, rest+r
+	}
+	return held, rest
+}
+
+func (s *state) holdsChange(p *Patch, c *change) (held, rest int) {
+	from, to := s.changes[c.old], s.changes[c.new]
+	hunks := func(f *source.File) []hunk {
+		if p.crlf && !bytes.Contains(f.Data, []byte("\r\n")) {
+			return c.lf
+		}
+		return c.hunks
+	}
+	switch c.kind {
+	case create:
+		switch {
+		case to == nil:
+			return 0, 1
+		case c.binary != nil && blobID(to.Data) == c.newID, c.binary == nil && string(to.Data) == afterText(hunks(to)):
+			return 1, 0
+		}
+		return 0, 0
+	case remove:
+		switch {
+		case from == nil:
+			return 1, 0
+		case c.binary != nil && blobID(from.Data) == c.oldID, c.binary == nil && string(from.Data) == beforeText(hunks(from)):
+			return 0, 1
+		}
+		return 0, 0
+	case rename, copied:
+		switch {
+		case to != nil && (from == nil || c.kind == copied):
+			h, _ := s.holdsHunks(c, to, hunks(to))
+			return h + 1, 0
+		case from != nil && to == nil:
+			_, r := s.holdsHunks(c, from, hunks(from))
+			return 0, r + 1
+		}
+		return 0, 0
+	}
+	switch {
+	case from == nil:
+		return 0, 0
+	case c.binary != nil:
+		return count(blobID(from.Data) == c.newID), count(blobID(from.Data) == c.oldID)
+	case len(c.hunks) == 0:
+		return count(from.Mode == c.newMode), count(from.Mode != c.newMode)
+	}
+	return s.holdsHunks(c, from, hunks(from))
+}
+
+func count(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func beforeText(hunks []hunk) (s string) {
+	for i := range hunks {
+		s += hunks[i].oldText
+	}
+	return s
+}
+
+func afterText(hunks []hunk) (s string) {
+	for i := range hunks {
+		s += hunks[i].newText
+	}
+	return s
+}
+
+// holdsHunks counts the hunks whose postimage stands in the file where their
+// preimage does not, and those whose preimage does.
+func (s *state) holdsHunks(c *change, f *source.File, hunks []hunk) (held, rest int) {
+	txt := s.text(f.Data)
+	txt.quiet = true
+	defer func() { txt.quiet = false }()
+	_, bad := place(txt, hunks, c.oldID, func() string { return blobID(f.Data) })
+	misplaced := make([]bool, len(hunks))
+	for i := range bad {
+		misplaced[bad[i].hunk] = true
+	}
+	known := len(hunks)
+	if len(bad) == maxMisfits {
+		known = bad[len(bad)-1].hunk + 1
+	}
+	for i := range hunks[:known] {
+		if !misplaced[i] {
+			rest++
+			continue
+		}
+		back := hunks[i].reverse()
+		if _, none := place(txt, []hunk{back}, c.newID, func() string { return blobID(f.Data) }); len(none) == 0 {
+			held++
+		}
+	}
+	return held, rest
+}
+
+// reverse returns the hunk that takes h back.
+func (h *hunk) reverse() hunk {
+	r := *h
+	r.oldLine, r.newLine = h.newLine, h.oldLine
+	r.newLines = len(h.old)
+	r.oldText, r.newText = h.newText, h.oldText
+	r.old = slices.Collect(strings.Lines(h.newText))
+	r.hash = make([]uint64, len(r.old))
+	for i, l := range r.old {
+		r.hash[i] = hashString(l)
+	}
+	return r
+}

@@ -1,0 +1,421 @@
+package patch
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/llpatch/llpatch/internal/source"
+)
+
+// gitEnv keeps the machine's and the user's settings, and any repository around
+// the temporary folder, out of git's answers.
+func gitEnv(t testing.TB, dir string) []string {
+	t.Helper()
+	return append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL="+os.DevNull, "HOME="+dir,
+		"GIT_CEILING_DIRECTORIES="+filepath.Dir(dir), "LC_ALL=C", "TZ=UTC",
+		"GIT_AUTHOR_NAME=Ada L", "GIT_AUTHOR_EMAIL=ada@example.org", "GIT_AUTHOR_DATE=2026-01-02T03:04:05+01:00",
+		"GIT_COMMITTER_NAME=Ada L", "GIT_COMMITTER_EMAIL=ada@example.org", "GIT_COMMITTER_DATE=2026-01-02T03:04:05+01:00")
+}
+
+// git runs git in dir and returns its output.
+func git(t testing.TB, dir string, args ...string) string {
+	t.Helper()
+	out, err := gitTry(t, dir, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// gitTry is git for commands that may fail.
+func gitTry(t testing.TB, dir string, args ...string) (string, error) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "git", args...)
+	cmd.Dir, cmd.Env = dir, gitEnv(t, dir)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("git %s: %w\n%s%s", strings.Join(args, " "), err, out, stderr.Bytes())
+	}
+	return string(out), nil
+}
+
+// trial is one random case: a file, what a patch was made from, and the patch.
+type trial struct {
+	base, want, target []string
+	context            int
+}
+
+// randomTrial makes a file, edits it to get a patch, and lets the file drift.
+// Few different lines make places that look alike.
+func randomTrial(r *rand.Rand, context int) trial {
+	vocabulary := []int{2, 3, 5, 12, 100000}[r.IntN(5)]
+	ending := "\n"
+	if r.IntN(8) == 0 {
+		ending = "\r\n"
+	}
+	line := func() string {
+		v := r.IntN(vocabulary)
+		if v == 1 {
+			return ending
+		}
+		return strings.Repeat(" ", v%3) + "w" + strconv.Itoa(v) + ending
+	}
+	edit := func(lines []string, n int) []string {
+		lines = append([]string(nil), lines...)
+		for range n {
+			at := r.IntN(len(lines) + 1)
+			if r.IntN(5) == 0 {
+				at = []int{0, len(lines)}[r.IntN(2)]
+			}
+			gone := min(r.IntN(3), len(lines)-at)
+			var added []string
+			for range r.IntN(3) {
+				added = append(added, line())
+			}
+			lines = append(append(append([]string(nil), lines[:at]...), added...), lines[at+gone:]...)
+		}
+		return lines
+	}
+	openEnd := func(lines []string) []string {
+		if n := len(lines); n > 0 && r.IntN(8) == 0 && len(lines[n-1]) > 2 {
+			lines = append([]string(nil), lines...)
+			lines[n-1] = strings.TrimRight(lines[n-1], "\r\n")
+		}
+		return lines
+	}
+	var base []string
+	for range 1 + r.IntN(40) {
+		base = append(base, line())
+	}
+	base = openEnd(base)
+	closed := append([]string(nil), base...)
+	if last := &closed[len(closed)-1]; !strings.HasSuffix(*last, "\n") {
+		*last += ending
+	}
+	want := openEnd(edit(closed, 1+r.IntN(4)))
+	target := base
+	if drift := r.IntN(4); drift > 0 {
+		target = openEnd(edit(closed, drift))
+	}
+	return trial{base: base, want: want, target: target, context: context}
+}
+
+// unified writes the diff of two files with so many lines of context.
+func unified(path string, a, b []string, context int) string {
+	common := make([][]int, len(a)+1)
+	for i := range common {
+		common[i] = make([]int, len(b)+1)
+	}
+	for i := len(a) - 1; i >= 0; i-- {
+		for j := len(b) - 1; j >= 0; j-- {
+			if a[i] == b[j] {
+				common[i][j] = common[i+1][j+1] + 1
+			} else {
+				common[i][j] = max(common[i+1][j], common[i][j+1])
+			}
+		}
+	}
+	type op struct {
+		mark byte
+		text string
+		a, b int // lines before it
+	}
+	var ops []op
+	for i, j := 0, 0; i < len(a) || j < len(b); {
+		switch {
+		case i < len(a) && j < len(b) && a[i] == b[j]:
+			ops = append(ops, op{' ', a[i], i, j})
+			i, j = i+1, j+1
+		case i < len(a) && (j == len(b) || common[i+1][j] >= common[i][j+1]):
+			ops = append(ops, op{'-', a[i], i, j})
+			i++
+		default:
+			ops = append(ops, op{'+', b[j], i, j})
+			j++
+		}
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "diff --git a/%[1]s b/%[1]s\n--- a/%[1]s\n+++ b/%[1]s\n", path)
+	for k := 0; k < len(ops); {
+		if ops[k].mark == ' ' {
+			k++
+			continue
+		}
+		start, end, last := max(0, k-context), k, k
+		for end < len(ops) && end-last-1 <= 2*context {
+			if ops[end].mark != ' ' {
+				last = end
+			}
+			end++
+		}
+		end = min(len(ops), last+context+1)
+		oldN, newN := 0, 0
+		var body strings.Builder
+		for _, o := range ops[start:end] {
+			if o.mark != '+' {
+				oldN++
+			}
+			if o.mark != '-' {
+				newN++
+			}
+			body.WriteByte(o.mark)
+			body.WriteString(o.text)
+			if !strings.HasSuffix(o.text, "\n") {
+				body.WriteString("\n\\ No newline at end of file\n")
+			}
+		}
+		oldAt, newAt := ops[start].a, ops[start].b
+		if oldN > 0 {
+			oldAt++
+		}
+		if newN > 0 {
+			newAt++
+		}
+		fmt.Fprintf(&out, "@@ -%d,%d +%d,%d @@\n%s", oldAt, oldN, newAt, newN, body.String())
+		k = end
+	}
+	return out.String()
+}
+
+// applyOne applies a patch to a tree of one file.
+func applyOne(t testing.TB, path, before, diff string) (string, []Placement, error) {
+	t.Helper()
+	ps, err := Parse("fix", "x.patch", []byte(diff))
+	if err != nil {
+		t.Fatalf("parse: %v\n%s", err, diff)
+	}
+	base, err := source.New(map[string]source.File{path: {Mode: source.Regular, Data: []byte(before)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := Apply(base, ps)
+	if err != nil {
+		return "", nil, err
+	}
+	f, err := res.Tree.Read(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(f.Data), res.Placements, nil
+}
+
+// conflictKinds returns the causes in a joined error.
+func conflictKinds(t testing.TB, err error) []Cause {
+	t.Helper()
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		t.Fatalf("not a joined error: %v", err)
+	}
+	var kinds []Cause
+	for _, e := range joined.Unwrap() {
+		var c *Conflict
+		if !errors.As(e, &c) {
+			t.Fatalf("not a conflict: %v", e)
+		}
+		kinds = append(kinds, c.Kind)
+	}
+	return kinds
+}
+
+// TestGitOracle compares with git apply over random cases: the same bytes where
+// both apply; never applied where git refuses; refused where git applies only
+// for the reasons that doc.go names. LLPATCH_ORACLE_CASES sets how many.
+func TestGitOracle(t *testing.T) {
+	cases := 2000
+	if s := os.Getenv("LLPATCH_ORACLE_CASES"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cases = n
+	}
+	count := map[string]int{}
+	r := rand.New(rand.NewPCG(1, 2))
+	// One git process judges many files: with --reject each is on its own.
+	const batch = 500
+	for first := 0; first < cases; first += batch {
+		dir := t.TempDir()
+		var trials []trial
+		var diffs []string
+		var all strings.Builder
+		for i := range min(batch, cases-first) {
+			tr := randomTrial(r, []int{3, 3, 1, 5}[r.IntN(4)])
+			name := "f" + strconv.Itoa(i)
+			diff := unified(name, tr.base, tr.want, tr.context)
+			if !strings.Contains(diff, "@@") {
+				continue
+			}
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(strings.Join(tr.target, "")), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			trials, diffs = append(trials, tr), append(diffs, name+"\x00"+diff)
+			all.WriteString(diff)
+		}
+		gitApply(t, dir, all.String())
+		for i, tr := range trials {
+			name, diff, _ := strings.Cut(diffs[i], "\x00")
+			_, err := os.Stat(filepath.Join(dir, name+".rej"))
+			gitOK := errors.Is(err, os.ErrNotExist)
+			gitOut, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			target := strings.Join(tr.target, "")
+			report := func(format string, args ...any) {
+				t.Errorf("case %d: %s\n--- patch\n%s--- target\n%s--- git %v\n%s", first+i, fmt.Sprintf(format, args...), diff, target, gitOK, gitOut)
+			}
+			out, _, err := applyOne(t, name, target, diff)
+			switch {
+			case err == nil && !gitOK:
+				report("applied, but git refuses: %q", out)
+			case err == nil && out != string(gitOut):
+				if !joined(string(gitOut), tr) {
+					report("other bytes than git: %q", out)
+				}
+				count["git joins lines"]++
+			case err == nil:
+				count["same"]++
+			case !gitOK:
+				count["both refuse"]++
+			default:
+				why := explained(t, err, tr)
+				if why == "" || slices.Equal(tr.base, tr.target) {
+					report("git applies, refused: %v", err)
+				}
+				count[why]++
+			}
+		}
+	}
+	t.Log(count)
+	if count["same"] < cases/4 || count["both refuse"] < cases/20 || count["ambiguous"] == 0 {
+		t.Errorf("the cases do not cover what they should: %v", count)
+	}
+}
+
+// open reports whether the last of the lines has no newline.
+func open(lines []string) bool {
+	return len(lines) > 0 && !strings.HasSuffix(lines[len(lines)-1], "\n")
+}
+
+// explained returns the permitted reason for refusing what git applies.
+func explained(t *testing.T, err error, tr trial) string {
+	t.Helper()
+	for _, k := range conflictKinds(t, err) {
+		switch k {
+		case Ambiguous:
+			return "ambiguous"
+		case OutOfOrder:
+			return "out of order"
+		case NoPlace:
+			// Git lets a last line without newline match one that has it.
+			if open(tr.base) {
+				return "no newline"
+			}
+		}
+	}
+	return ""
+}
+
+// joined reports whether git's result has a line that stands in none of the
+// files: it takes a last line without newline for the same line further up, and
+// glues the next one to it.
+func joined(out string, tr trial) bool {
+	if !open(tr.base) {
+		return false
+	}
+	known := map[string]bool{}
+	for _, l := range slices.Concat(tr.base, tr.want, tr.target) {
+		known[strings.TrimRight(l, "\r\n")] = true
+	}
+	for l := range strings.Lines(out) {
+		if !known[strings.TrimRight(l, "\r\n")] {
+			return true
+		}
+	}
+	return false
+}
+
+// TestGitOracleZero does the same for diffs without context. There git's
+// search is a guess; ours may only give the same bytes or refuse, and must
+// apply a diff to the file that it was made from.
+func TestGitOracleZero(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	dir := t.TempDir()
+	var trials []trial
+	var diffs []string
+	for i := range 500 {
+		tr := randomTrial(r, 0)
+		if i%2 == 0 {
+			tr.target = tr.base
+		}
+		name := "f" + strconv.Itoa(i)
+		diff := unified(name, tr.base, tr.want, 0)
+		if !strings.Contains(diff, "@@") {
+			continue
+		}
+		head, rest, _ := strings.Cut(diff, "\n")
+		diff = fmt.Sprintf("%s\nindex %s..%s 100644\n%s", head, blobID([]byte(strings.Join(tr.base, "")))[:10],
+			blobID([]byte(strings.Join(tr.want, "")))[:10], rest)
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(strings.Join(tr.target, "")), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		trials, diffs = append(trials, tr), append(diffs, name+"\x00"+diff)
+	}
+	var all strings.Builder
+	for _, d := range diffs {
+		_, diff, _ := strings.Cut(d, "\x00")
+		all.WriteString(diff)
+	}
+	gitApply(t, dir, all.String(), "--unidiff-zero")
+	same, refused := 0, 0
+	for i, tr := range trials {
+		name, diff, _ := strings.Cut(diffs[i], "\x00")
+		out, _, err := applyOne(t, name, strings.Join(tr.target, ""), diff)
+		if err != nil {
+			if strings.Join(tr.target, "") == strings.Join(tr.base, "") {
+				t.Errorf("refused on its own base: %v\n%s", err, diff)
+			}
+			refused++
+			continue
+		}
+		want, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, name+".rej")); err == nil || out != string(want) {
+			t.Errorf("other bytes than git, or git refuses: %q, want %q\n%s", out, want, diff)
+		}
+		same++
+	}
+	t.Logf("same %d, refused %d", same, refused)
+	if same < 200 || refused < 50 {
+		t.Errorf("the cases do not cover what they should: same %d, refused %d", same, refused)
+	}
+}
+
+// gitApply applies a patch of many files, leaving NAME.rej beside each that git
+// does not apply.
+func gitApply(t *testing.T, dir, diff string, args ...string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "git", append([]string{"apply", "--reject", "--whitespace=nowarn", "-"}, args...)...)
+	cmd.Dir, cmd.Env, cmd.Stdin = dir, gitEnv(t, dir), strings.NewReader(diff)
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && (!errors.As(err, &exit) || exit.ExitCode() != 1) {
+		t.Fatalf("git apply: %v\n%s", err, out)
+	}
+	if bytes.Contains(out, []byte("corrupt patch")) || bytes.Contains(out, []byte("fragment without header")) {
+		t.Fatalf("git apply cannot read the patch: %s", out)
+	}
+}

@@ -1,0 +1,111 @@
+package release
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/google/renameio/v2"
+	"github.com/klauspost/compress/gzip"
+)
+
+// writeTarGz packs the folder dir as one tar.gz: entries sorted, the given
+// time, owner 0, and only the modes 0644 and 0755, so that the same files give
+// the same bytes. The compressor is pinned by go.mod for the same reason. It
+// returns the SHA-256 of the archive.
+func writeTarGz(ctx context.Context, file, dir string, when time.Time) (sum string, err error) {
+	out, err := renameio.NewPendingFile(file, renameio.WithPermissions(0o644))
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, out.Cleanup()) }()
+	hash := sha256.New()
+	gz, err := gzip.NewWriterLevel(io.MultiWriter(out, hash), gzip.BestCompression)
+	if err != nil {
+		return "", err
+	}
+	tw := tar.NewWriter(gz)
+	top := filepath.Base(dir)
+	// WalkDir goes in lexical order.
+	err = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(dir, p)
+		if err != nil {
+			return err
+		}
+		return addEntry(tw, p, path.Join(top, filepath.ToSlash(rel)), d, when)
+	})
+	if err := errors.Join(err, tw.Close(), gz.Close()); err != nil {
+		return "", fmt.Errorf("pack %s: %w", file, err)
+	}
+	if err := out.CloseAtomicallyReplace(); err != nil {
+		return "", fmt.Errorf("pack %s: %w", file, err)
+	}
+	return hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+func addEntry(tw *tar.Writer, file, name string, d fs.DirEntry, when time.Time) error {
+	info, err := d.Info()
+	if err != nil {
+		return err
+	}
+	h := &tar.Header{Name: name, ModTime: when.UTC(), Format: tar.FormatPAX, Mode: 0o644}
+	if info.Mode()&0o111 != 0 {
+		h.Mode = 0o755
+	}
+	switch {
+	case d.IsDir():
+		h.Typeflag, h.Name, h.Mode = tar.TypeDir, name+"/", 0o755
+		return tw.WriteHeader(h)
+	case info.Mode()&fs.ModeSymlink != 0:
+		if h.Linkname, err = os.Readlink(file); err != nil {
+			return err
+		}
+		if filepath.IsAbs(h.Linkname) || strings.Contains(h.Linkname, "/") {
+			return fmt.Errorf("link %s leads to %s, out of its folder", file, h.Linkname)
+		}
+		h.Typeflag, h.Mode = tar.TypeSymlink, 0o777
+		return tw.WriteHeader(h)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is neither a file, a folder nor a link", file)
+	}
+	h.Typeflag, h.Size = tar.TypeReg, info.Size()
+	if err := tw.WriteHeader(h); err != nil {
+		return err
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(tw, f)
+	return errors.Join(err, f.Close())
+}
+
+// sha256File returns the SHA-256 of a file's content in hex.
+func sha256File(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}

@@ -1,0 +1,187 @@
+package release
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+	"github.com/google/renameio/v2"
+
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// BundleRecord says which archive a chain ended in.
+type BundleRecord struct {
+	Key     string `json:"key"` // digest of all that goes in
+	Archive string `json:"archive"`
+	SHA256  string `json:"sha256"`
+	Bytes   int64  `json:"bytes"`
+}
+
+// BundleName is the archive's name without its suffix, in upstream's form:
+// llama-<tag>-llp<n>-bin-<os>-<backend>-<arch>.
+func BundleName(tagName string, level int, r spec.Recipe) string {
+	return fmt.Sprintf("llama-%s-llp%d-bin-%s-%s-%s", tagName, level, r.OS, r.Backend, r.Arch)
+}
+
+// Bundle stages the built files, verifies and smokes them where they will be
+// shipped from, and packs them. An archive that is there already and is right
+// is left alone.
+func (c *Chain) Bundle(ctx context.Context, b *Built) (*BundleRecord, error) {
+	files, report, err := c.Smoke(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	top := c.stageDir()
+	info, err := c.info(b, files, report)
+	if err != nil {
+		return nil, err
+	}
+	infoText, err := spec.JSON(info)
+	if err != nil {
+		return nil, err
+	}
+	key := sha256.Sum256(infoText)
+	name := BundleName(c.Tree.Tag.Short(), b.Level, c.Recipe) + ".tar.gz"
+	done := BundleRecord{}
+	if readJSON(c.file("bundle.json"), &done) && done.Key == hex.EncodeToString(key[:]) && done.Archive == c.file(name) {
+		if sum, err := sha256File(done.Archive); err == nil && sum == done.SHA256 {
+			return &done, nil
+		}
+	}
+	if err := c.fill(top, infoText); err != nil {
+		return nil, err
+	}
+	archive := c.file(name)
+	sum, err := writeTarGz(ctx, archive, top, c.Tree.Pin.Time)
+	if err != nil {
+		return nil, err
+	}
+	if err := renameio.WriteFile(c.file("SHA256SUMS"), fmt.Appendf(nil, "%s  %s\n", sum, name), 0o644); err != nil {
+		return nil, err
+	}
+	st, err := os.Stat(archive)
+	if err != nil {
+		return nil, err
+	}
+	done = BundleRecord{Key: hex.EncodeToString(key[:]), Archive: archive, SHA256: sum, Bytes: st.Size()}
+	return &done, writeJSON(c.file("bundle.json"), done)
+}
+
+// stageDir is the folder whose content, under its own name, becomes the
+// archive. Upstream's archives have llama-<tag>/ at their top.
+func (c *Chain) stageDir() string {
+	return c.file(filepath.Join("stage", "llama-"+c.Tree.Tag.Short()))
+}
+
+// extras are the files of a bundle that are no programs; fill writes them anew each time.
+var extras = []string{"BUILD_INFO.json", "README.md", "PATCHES", "LICENSES", "SHA256SUMS"}
+
+// fill adds to the staged programs what explains them: BUILD_INFO.json,
+// README.md, PATCHES/, LICENSES/ and SHA256SUMS.
+func (c *Chain) fill(top string, info []byte) error {
+	for _, name := range extras {
+		if err := os.RemoveAll(filepath.Join(top, name)); err != nil {
+			return err
+		}
+	}
+	write := func(name string, data []byte) error {
+		file := filepath.Join(top, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			return err
+		}
+		return os.WriteFile(file, data, 0o644)
+	}
+	if err := write("BUILD_INFO.json", info); err != nil {
+		return err
+	}
+	if err := write("PATCHES/README.md", patchesPage(c.Series)); err != nil {
+		return err
+	}
+	for i, s := range c.Series.In {
+		data, err := fs.ReadFile(c.Repo.FS, s.Patch)
+		if err != nil {
+			return err
+		}
+		if err := write(fmt.Sprintf("PATCHES/%04d-%s.patch", i+1, s.Fix), data); err != nil {
+			return err
+		}
+	}
+	if err := c.licenses(write); err != nil {
+		return err
+	}
+	var built BuildInfo
+	if err := json.Unmarshal(info, &built); err != nil {
+		return err
+	}
+	if err := write("README.md", bundlePage(built)); err != nil {
+		return err
+	}
+	sums, err := checksums(top)
+	if err != nil {
+		return err
+	}
+	return write("SHA256SUMS", sums)
+}
+
+// licenses copies the licence files that the recipe names out of the tree.
+func (c *Chain) licenses(write func(string, []byte) error) error {
+	found := map[string]bool{}
+	for _, e := range c.Patched.Tree.Files() {
+		for _, g := range c.Recipe.Bundle.Licenses {
+			ok, err := doublestar.Match(g, e.Path)
+			if err != nil {
+				return fmt.Errorf("bundle.licenses %q: %w", g, err)
+			}
+			if !ok {
+				continue
+			}
+			f, err := c.Patched.Tree.Read(e.Path)
+			if err != nil {
+				return err
+			}
+			found[g] = true
+			if err := write(path.Join("LICENSES", strings.ReplaceAll(e.Path, "/", "-")), f.Data); err != nil {
+				return err
+			}
+			break
+		}
+	}
+	if len(found) == 0 {
+		return fmt.Errorf("bundle.licenses of %s matches no file of the tree; a bundle needs upstream's licence", c.Recipe.Name)
+	}
+	return nil
+}
+
+// checksums lists the SHA-256 of every file below top but SHA256SUMS itself, as sha256sum -c reads it.
+func checksums(top string) ([]byte, error) {
+	var b bytes.Buffer
+	err := filepath.WalkDir(top, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		rel, err := filepath.Rel(top, p)
+		if err != nil {
+			return err
+		}
+		if rel == "SHA256SUMS" {
+			return nil
+		}
+		sum, err := sha256File(p)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(&b, "%s  %s\n", sum, filepath.ToSlash(rel))
+		return nil
+	})
+	return b.Bytes(), err
+}

@@ -1,0 +1,300 @@
+package release
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/rogpeppe/go-internal/lockedfile"
+
+	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/patch"
+	"github.com/llpatch/llpatch/internal/smoke"
+	"github.com/llpatch/llpatch/internal/source"
+	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/tag"
+)
+
+// Options is what every stage of a chain needs.
+type Options struct {
+	Repo     *spec.Repo
+	Records  Records
+	Cache    string // folder for fetched sources
+	Out      string // folder for what the stages write: dist
+	Source   string // one source to use instead of the declared ones: a URL or a path
+	Locked   bool   // refuse tags that recipes/tags.lock does not have
+	Offline  bool   // use no network
+	Nearest  bool   // where the tag cannot be had, take the nearest that can
+	Version  string // llpatch's own, for the records
+	Log      *slog.Logger
+	Progress func(what string, done, total int64) // may be nil; total 0: unknown
+}
+
+// Chain takes one tag to one target. Every stage makes those before it; what
+// has not changed since the last run is not done again.
+type Chain struct {
+	Options
+	Recipe    spec.Recipe
+	Toolchain spec.Toolchain
+	Tree      *source.Tree
+	Series    *spec.Series
+	Patched   *patch.Result
+
+	lacks []string // paths that the source does not have and the build can do without
+	lock  *lockedfile.File
+	dir   string // Out/<tag>/<target>
+}
+
+// Fetch gives the verified tree of a tag.
+func (o Options) Fetch(ctx context.Context, upstream string, t tag.Tag) (*source.Tree, error) {
+	return source.Fetch(ctx, source.Options{
+		Cache: o.Cache, Sources: o.Repo.Sources, Lock: o.Repo.Lock, Override: o.Source,
+		Locked: o.Locked, Offline: o.Offline, Nearest: o.Nearest, Log: o.Log, Progress: o.Progress,
+		Record: func(upstream string, t tag.Tag, p spec.Pin) error {
+			return o.Records.Pin(ctx, o.Repo, upstream, t, p)
+		},
+	}, upstream, t)
+}
+
+// Open fetches the tag, chooses its series for the target, and places every
+// patch in memory. Nothing is written to Out yet.
+func Open(ctx context.Context, o Options, t tag.Tag, target string) (*Chain, error) {
+	rec, err := o.Repo.Recipe(target)
+	if err != nil {
+		return nil, err
+	}
+	if err := smoke.Validate(rec.Smoke); err != nil {
+		return nil, &spec.Error{File: path.Join("recipes", target+".toml"), Msg: err.Error()}
+	}
+	c := &Chain{Options: o, Recipe: rec, Toolchain: o.Repo.Toolchains[rec.Toolchain]}
+	if c.Tree, err = o.Fetch(ctx, rec.Upstream, t); err != nil {
+		return nil, err
+	}
+	if c.Series, err = o.Repo.Choose(rec, c.Tree.Tag.String(), c.Tree.Pin.Build); err != nil {
+		return nil, errors.Join(err, c.Tree.Close())
+	}
+	patches, err := o.patches(c.Series)
+	if err == nil {
+		c.Patched, err = patch.Apply(c.Tree, patches)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.Tree.Close())
+	}
+	for _, note := range c.Patched.Notes {
+		o.Log.Info(note)
+	}
+	lacks, err := c.Patched.Tree.Lacks()
+	if err != nil {
+		return nil, errors.Join(err, c.Tree.Close())
+	}
+	for _, p := range lacks {
+		if build.Dispensable(p) {
+			c.lacks = append(c.lacks, p)
+		}
+	}
+	c.dir = filepath.Join(o.Out, c.Tree.Tag.Short(), target)
+	return c, nil
+}
+
+// patches reads and parses the patch files of a series, in order.
+func (o Options) patches(s *spec.Series) ([]patch.Patch, error) {
+	var all []patch.Patch
+	var errs []error
+	for _, c := range s.In {
+		if c.Commit != "" {
+			errs = append(errs, &spec.Error{
+				File: path.Join("patches", c.Fix, "fix.toml"),
+				Msg:  "this version of llpatch does not take a fix from an upstream commit yet; give it as a patch file",
+			})
+			continue
+		}
+		p, err := patch.ParseFile(o.Repo.FS, c.Patch, c.Fix, path.Base(c.Patch))
+		errs = append(errs, err)
+		all = append(all, p...)
+	}
+	return all, errors.Join(errs...)
+}
+
+// Close gives back the lock and the source.
+func (c *Chain) Close() error {
+	err := c.Tree.Close()
+	if c.lock != nil {
+		err = errors.Join(err, c.lock.Close())
+	}
+	return err
+}
+
+// Dir returns the folder that the stages of this chain write.
+func (c *Chain) Dir() string { return c.dir }
+
+func (c *Chain) file(name string) string { return filepath.Join(c.dir, name) }
+
+// begin takes the lock of the chain's folder.
+func (c *Chain) begin(ctx context.Context) error {
+	if c.lock != nil {
+		return nil
+	}
+	var err error
+	if c.dir, err = filepath.Abs(c.dir); err != nil {
+		return err
+	}
+	c.lock, err = lockFile(ctx, c.Log, c.file(".lock"), c.Tree.Tag.String()+" "+c.Recipe.Name)
+	return err
+}
+
+// record of the stages source, spec and patch.
+type patchedRecord struct {
+	Upstream   string            `json:"upstream"`
+	Tag        string            `json:"tag"`
+	Pin        spec.Pin          `json:"pin"`
+	Source     string            `json:"source"`
+	Series     *spec.Series      `json:"series"`
+	Placements []patch.Placement `json:"placements"`
+	Tree       string            `json:"patched_tree"`
+	Checkout   source.Stats      `json:"checkout"`
+}
+
+// Checkout writes the patched tree to dir, without the paths that the recipe
+// excludes. What is there already and right is left alone.
+func (c *Chain) Checkout(ctx context.Context, dir string) (source.Stats, error) {
+	stats, err := c.Patched.Tree.Checkout(ctx, dir, slices.Concat(c.Recipe.Exclude, c.lacks))
+	if err != nil {
+		return stats, fmt.Errorf("write %s: %w", dir, err)
+	}
+	return stats, nil
+}
+
+// prepare writes the patched tree to the chain's own folder and records how it
+// came to be.
+func (c *Chain) prepare(ctx context.Context) error {
+	if err := c.begin(ctx); err != nil {
+		return err
+	}
+	stats, err := c.Checkout(ctx, c.file("src"))
+	if err != nil {
+		return err
+	}
+	if stats.Written+stats.Removed > 0 {
+		c.Log.Info("source written", "tree", c.Patched.Tree.ID(), "files", stats.Written, "kept", stats.Kept, "removed", stats.Removed)
+	}
+	return writeJSON(c.file("patched.json"), patchedRecord{
+		Upstream: c.Recipe.Upstream, Tag: c.Tree.Tag.String(), Pin: c.Tree.Pin, Source: c.Tree.Source, Series: c.Series,
+		Placements: c.Patched.Placements, Tree: c.Patched.Tree.ID(), Checkout: stats,
+	})
+}
+
+// Plan makes the build plan for the patched tree in the chain's folder.
+func (c *Chain) Plan(ctx context.Context) (build.Plan, int, error) {
+	dir, err := filepath.Abs(c.dir)
+	if err != nil {
+		return build.Plan{}, 0, err
+	}
+	facts, err := build.Probe(ctx, c.Toolchain, c.Recipe)
+	if err != nil {
+		return build.Plan{}, 0, err
+	}
+	var ids []string
+	for _, in := range c.Series.In {
+		ids = append(ids, in.Fix)
+	}
+	in := build.Input{
+		Tag: c.Tree.Tag.String(), Build: c.Tree.Pin.Build, Commit: c.Tree.Pin.Commit, Time: c.Tree.Pin.Time,
+		Tree: c.Patched.Tree.ID(), Recipe: c.Recipe, Toolchain: c.Toolchain, Facts: facts,
+		Source: filepath.Join(dir, "src"), Dir: filepath.Join(dir, "build"), Touched: c.touched(), Missing: c.lacks, Series: ids,
+	}
+	plan, err := build.NewPlan(in)
+	if err != nil {
+		return build.Plan{}, 0, err
+	}
+	// The level is part of the version string, not of the plan's digest.
+	if in.Level, err = c.Records.Level(ctx, c.Repo, c.Series, in.Tree, plan.Digest); err != nil {
+		return build.Plan{}, 0, err
+	}
+	plan, err = build.NewPlan(in)
+	return plan, in.Level, err
+}
+
+// touched maps each path that the series changes to the fixes that do so.
+func (c *Chain) touched() map[string][]string {
+	m := map[string][]string{}
+	for _, p := range c.Patched.Placements {
+		if fixes := m[p.Path]; len(fixes) == 0 || fixes[len(fixes)-1] != p.Fix {
+			m[p.Path] = append(fixes, p.Fix)
+		}
+	}
+	return m
+}
+
+// Built is what the build stage hands on.
+type Built struct {
+	Plan      build.Plan      `json:"plan"`
+	Level     int             `json:"level"`
+	Artifacts build.Artifacts `json:"artifacts"`
+}
+
+// Build compiles the patched tree.
+func (c *Chain) Build(ctx context.Context) (*Built, error) {
+	if err := c.prepare(ctx); err != nil {
+		return nil, err
+	}
+	plan, level, err := c.Plan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, off := range plan.Off {
+		c.Log.Warn("left out of the build: " + off)
+	}
+	if err := writeJSON(c.file("plan.json"), plan); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(c.file("logs"), 0o755); err != nil {
+		return nil, err
+	}
+	start := time.Now()
+	art, err := build.Run(ctx, plan, build.RunOptions{
+		Log: c.file("logs/build.log"), Logger: c.Log, Progress: c.Progress, Hold: c.hold(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	b := &Built{Plan: plan, Level: level, Artifacts: art}
+	c.Log.Info("built", "target", c.Recipe.Name, "compiled", art.Compiled, "seconds", int(time.Since(start).Seconds()))
+	return b, writeJSON(c.file("artifacts.json"), b)
+}
+
+// hold lists the files that running programs keep open, so that the lock lasts
+// until the last of them is gone, also after llpatch was killed.
+func (c *Chain) hold() []*os.File {
+	return []*os.File{c.lock.File}
+}
+
+// Script returns what a plan's script needs to make the source by itself: the
+// first git source that is declared for the upstream, or the one that was
+// given, and the patches.
+func (c *Chain) Script() (build.Script, error) {
+	s := build.Script{Tree: c.Tree.ID(), Ref: "refs/tags/" + c.Tree.Tag.String()}
+	if c.Tree.Tag.Kind() == tag.Commit {
+		s.Ref = c.Tree.Tag.String()
+	}
+	for _, src := range c.Repo.Sources {
+		if src.Kind == "git" && src.Upstream == c.Recipe.Upstream {
+			s.URL = src.URL
+			break
+		}
+	}
+	for _, in := range c.Series.In {
+		data, err := fs.ReadFile(c.Repo.FS, in.Patch)
+		if err != nil {
+			return s, err
+		}
+		s.Patches = append(s.Patches, build.ScriptPatch{Name: path.Base(in.Patch), Data: data})
+	}
+	return s, nil
+}

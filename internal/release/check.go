@@ -1,0 +1,146 @@
+package release
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/smoke"
+	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/tag"
+)
+
+// stageRecord says from which build the staged files come and what they are.
+type stageRecord struct {
+	Key   string            `json:"key"`
+	Sums  map[string]string `json:"sha256"`
+	Files []*binary.File    `json:"files"`
+}
+
+// Stage lays the built files out as they will be shipped and verifies them
+// against the recipe. Staged files that are there already and are right are
+// left alone.
+func (c *Chain) Stage(b *Built) ([]*binary.File, error) {
+	top := c.stageDir()
+	key, err := digest(b.Artifacts.Files, c.Recipe.Programs, c.Recipe.Bundle, c.Recipe.Verify)
+	if err != nil {
+		return nil, err
+	}
+	var done stageRecord
+	if readJSON(c.file("stage.json"), &done) && done.Key == key {
+		if sums, err := c.sums(top); err == nil && sameSums(sums, done.Sums) {
+			return done.Files, nil
+		}
+	}
+	files, err := stage(b.Artifacts, top, c.Recipe)
+	if err != nil {
+		return nil, fmt.Errorf("verify %s %s: %w", c.Tree.Tag, c.Recipe.Name, err)
+	}
+	sums, err := c.sums(top)
+	if err != nil {
+		return nil, err
+	}
+	return files, writeJSON(c.file("stage.json"), stageRecord{Key: key, Sums: sums, Files: files})
+}
+
+func sameSums(a, b map[string]string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for name, sum := range a {
+		if b[name] != sum {
+			return false
+		}
+	}
+	return true
+}
+
+func digest(values ...any) (string, error) {
+	text, err := json.Marshal(values)
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// smokeRecord is a report and what it was about.
+type smokeRecord struct {
+	Key    string        `json:"key"`
+	Report *smoke.Report `json:"report"`
+}
+
+// Smoke stages the built files and runs the recipe's checks on them. A report
+// that passed on the same files and the same checks stands.
+func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Report, error) {
+	files, err := c.Stage(b)
+	if err != nil {
+		return nil, nil, err
+	}
+	top := c.stageDir()
+	sums, err := c.sums(top)
+	if err != nil {
+		return nil, nil, err
+	}
+	key, err := digest(sums, c.Recipe.Smoke, c.Version)
+	if err != nil {
+		return nil, nil, err
+	}
+	var done smokeRecord
+	if readJSON(c.file("smoke.json"), &done) && done.Key == key && done.Report != nil {
+		return files, done.Report, nil
+	}
+	report, err := smoke.Run(ctx, smoke.Options{
+		Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Bin: top, Work: c.file("smoke"), Checks: c.Recipe.Smoke,
+		Want: smoke.Version{Build: c.Tree.Pin.Build, Commit: b.Plan.VersionCommit},
+		Log:  c.Log, Progress: c.Progress, Hold: c.hold(),
+	})
+	if report != nil {
+		if werr := renameio.WriteFile(c.file("smoke.md"), []byte(report.Markdown()), 0o644); werr != nil {
+			return nil, nil, werr
+		}
+	}
+	if err != nil {
+		// A report that did not pass must not stand for the next run.
+		_ = os.Remove(c.file("smoke.json"))
+		return nil, report, err
+	}
+	return files, report, writeJSON(c.file("smoke.json"), smokeRecord{Key: key, Report: report})
+}
+
+// Release runs the whole chain.
+func (c *Chain) Release(ctx context.Context) (*BundleRecord, error) {
+	b, err := c.Build(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c.Bundle(ctx, b)
+}
+
+// Explain chooses the series without fetching anything where the tag's build
+// number is known from its name or the lock.
+func (o Options) Explain(ctx context.Context, t tag.Tag, target string) (*spec.Series, error) {
+	rec, err := o.Repo.Recipe(target)
+	if err != nil {
+		return nil, err
+	}
+	n, known := t.Build()
+	if pin, ok := o.Repo.Lock[rec.Upstream][t.String()]; ok {
+		n, known = pin.Build, true
+	}
+	if !known {
+		tree, err := o.Fetch(ctx, rec.Upstream, t)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = tree.Close() }()
+		n = tree.Pin.Build
+	}
+	return o.Repo.Choose(rec, t.String(), n)
+}

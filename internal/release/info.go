@@ -1,0 +1,128 @@
+package release
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/smoke"
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// BuildInfo is BUILD_INFO.json: what the bundle is and how it came to be. It
+// holds nothing of the machine or the moment of the build.
+type BuildInfo struct {
+	Llpatch   string            `json:"llpatch"`
+	Upstream  string            `json:"upstream"`
+	Tag       string            `json:"tag"`
+	Build     int               `json:"build"`
+	Commit    string            `json:"commit,omitempty"`
+	Tree      string            `json:"tree"`
+	Patched   string            `json:"patched_tree"`
+	Target    string            `json:"target"`
+	Level     int               `json:"level"`
+	Version   string            `json:"version_commit"` // as llama-server --version prints it
+	Series    *spec.Series      `json:"series"`
+	Plan      string            `json:"plan"`
+	Options   map[string]string `json:"options"`
+	LeftOut   []string          `json:"left_out"`
+	Tools     map[string]string `json:"tools"`
+	Glibc     string            `json:"glibc,omitempty"` // lowest version that runs it
+	Libstdcpp string            `json:"glibcxx,omitempty"`
+	Needs     []string          `json:"needs"` // libraries of the user's system
+	Checks    []CheckInfo       `json:"checks"`
+	Files     []*binary.File    `json:"files"`
+	Sums      map[string]string `json:"sha256"`
+}
+
+// CheckInfo is the verdict of one smoke check.
+type CheckInfo struct {
+	Name    string `json:"name"`
+	Verdict string `json:"verdict"`
+	Place   string `json:"place"`
+}
+
+func patchesPage(s *spec.Series) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "# Patches on %s %s\n", s.Upstream, s.Tag)
+	for i, c := range s.In {
+		fmt.Fprintf(&b, "\n## %04d %s\n\n%s.\n\n%s\n\n- chosen because %s\n", i+1, c.Fix, strings.TrimRight(c.Summary, "."), strings.TrimSpace(c.Why), c.Reason)
+		for _, r := range c.Reports {
+			fmt.Fprintf(&b, "- report: %s\n", r)
+		}
+		fmt.Fprintf(&b, "- file: %04d-%s.patch, sha256 %s\n", i+1, c.Fix, c.SHA256)
+	}
+	if len(s.In) == 0 {
+		b.WriteString("\nNone.\n")
+	}
+	if len(s.Out) > 0 {
+		b.WriteString("\n## Left out\n\n")
+		for _, o := range s.Out {
+			fmt.Fprintf(&b, "- %s: %s\n", o.Fix, o.Reason)
+		}
+	}
+	return b.Bytes()
+}
+
+func bundlePage(i BuildInfo) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "# llama.cpp %s, patched by llpatch, for %s\n\n", i.Tag, i.Target)
+	fmt.Fprintf(&b, "Start it where it lies: `./llama-server -m model.gguf`. `--version` prints %s.\n\n", i.Version)
+	if i.Glibc != "" {
+		fmt.Fprintf(&b, "It needs a Linux with glibc %s or newer and these libraries of the system:\n%s.\n", i.Glibc, strings.Join(i.Needs, ", "))
+	}
+	for _, o := range i.LeftOut {
+		fmt.Fprintf(&b, "\nLeft out: %s.\n", strings.TrimRight(o, "."))
+	}
+	b.WriteString("\n- PATCHES/: every change to upstream's source, and why\n- BUILD_INFO.json: the source, the options, the tools, the checks\n- SHA256SUMS: `sha256sum -c SHA256SUMS`\n- LICENSES/: upstream's licence and those of what it holds\n\n| check | place | verdict |\n|---|---|---|\n")
+	for _, c := range i.Checks {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", c.Name, c.Place, c.Verdict)
+	}
+	return b.Bytes()
+}
+
+func (c *Chain) sums(top string) (map[string]string, error) {
+	text, err := checksums(top)
+	if err != nil {
+		return nil, err
+	}
+	m := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
+		if first, _, _ := strings.Cut(name, "/"); !slices.Contains(extras, first) {
+			m[name] = sum
+		}
+	}
+	return m, nil
+}
+
+// info gathers what BUILD_INFO.json says.
+func (c *Chain) info(b *Built, files []*binary.File, report *smoke.Report) (BuildInfo, error) {
+	i := BuildInfo{
+		Llpatch: c.Version, Upstream: c.Recipe.Upstream, Tag: c.Tree.Tag.String(), Build: c.Tree.Pin.Build, Commit: c.Tree.Pin.Commit,
+		Tree: c.Tree.ID(), Patched: c.Patched.Tree.ID(), Target: c.Recipe.Name, Level: b.Level, Version: b.Plan.VersionCommit,
+		Series: c.Series, Plan: b.Plan.Digest, Options: map[string]string{}, LeftOut: b.Plan.Off, Tools: b.Artifacts.Tools,
+		Glibc: binary.Floor(files, "GLIBC"), Libstdcpp: binary.Floor(files, "GLIBCXX"), Needs: binary.Outside(files), Files: files,
+	}
+	// Folders and programs of this machine decide nothing, and would make two
+	// builds of the same plan differ.
+	neutral := strings.NewReplacer(b.Plan.Dir, "BUILD", b.Plan.Source, "SOURCE")
+	for _, o := range b.Plan.Options {
+		switch {
+		case strings.HasSuffix(o.Name, "_COMPILER_LAUNCHER"):
+		case strings.HasSuffix(o.Name, "_COMPILER"):
+			i.Options[o.Name] = path.Base(o.Value)
+		default:
+			i.Options[o.Name] = neutral.Replace(o.Value)
+		}
+	}
+	for _, r := range report.Checks {
+		i.Checks = append(i.Checks, CheckInfo{Name: r.Name, Verdict: string(r.Verdict), Place: report.Place})
+	}
+	var err error
+	i.Sums, err = c.sums(c.stageDir())
+	return i, err
+}

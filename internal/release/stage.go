@@ -1,0 +1,147 @@
+package release
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+
+	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// closure returns the files of the folder bin that belong into a bundle: the
+// programs, the files of made that the recipe's globs name, and every library
+// of the folder that one of them needs, with the links that lead to it.
+// Whatever else an earlier build left there stays out.
+func closure(bin string, made, programs, globs []string) ([]string, error) {
+	var names []string
+	take := func(name string) error {
+		for range 10 {
+			if slices.Contains(names, name) {
+				return nil
+			}
+			info, err := os.Lstat(filepath.Join(bin, name))
+			if err != nil {
+				return err
+			}
+			names = append(names, name)
+			if info.Mode()&fs.ModeSymlink == 0 {
+				return nil
+			}
+			to, err := os.Readlink(filepath.Join(bin, name))
+			if err != nil {
+				return err
+			}
+			if to != filepath.Base(to) {
+				return fmt.Errorf("%s is a link to %s, out of its folder", filepath.Join(bin, name), to)
+			}
+			name = to
+		}
+		return fmt.Errorf("%s: too many links", filepath.Join(bin, name))
+	}
+	for _, p := range programs {
+		if err := take(p); err != nil {
+			return nil, fmt.Errorf("program %s was not built: %w", p, err)
+		}
+	}
+	for _, g := range globs {
+		found := false
+		for _, name := range made {
+			ok, err := path.Match(g, name)
+			if err != nil {
+				return nil, fmt.Errorf("bundle.files %q: %w", g, err)
+			}
+			if ok {
+				found = true
+				if err := take(name); err != nil {
+					return nil, err
+				}
+			}
+		}
+		if !found {
+			return nil, fmt.Errorf("bundle.files %q matches nothing in %s", g, bin)
+		}
+	}
+	// names grows while it is walked: a library may need another.
+	for i := 0; i < len(names); i++ {
+		f, err := binary.Inspect(filepath.Join(bin, names[i]))
+		if errors.Is(err, binary.ErrNotELF) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		for _, lib := range f.Needed {
+			if _, err := os.Lstat(filepath.Join(bin, lib)); err != nil {
+				continue // from the system; verify decides whether it may be
+			}
+			if err := take(lib); err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.Sort(names)
+	return names, nil
+}
+
+// stage lays out the bundle's programs and libraries in the new folder to and
+// verifies them there. It returns what the binaries say of themselves.
+func stage(art build.Artifacts, to string, rec spec.Recipe) ([]*binary.File, error) {
+	bin := filepath.Join(art.Dir, "bin")
+	var made []string
+	for _, f := range art.Files {
+		made = append(made, path.Base(f.Path))
+	}
+	names, err := closure(bin, made, rec.Programs, rec.Bundle.Files)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.RemoveAll(to); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		if err := copyFile(filepath.Join(bin, name), filepath.Join(to, name)); err != nil {
+			return nil, fmt.Errorf("stage %s: %w", name, err)
+		}
+	}
+	return binary.Verify(to, names, rec.Verify)
+}
+
+// copyFile copies a file or a link; a file keeps only whether it is executable.
+func copyFile(from, to string) error {
+	info, err := os.Lstat(from)
+	if err != nil {
+		return err
+	}
+	if info.Mode()&fs.ModeSymlink != 0 {
+		target, err := os.Readlink(from)
+		if err != nil {
+			return err
+		}
+		return os.Symlink(target, to)
+	}
+	mode := fs.FileMode(0o644)
+	if info.Mode()&0o111 != 0 {
+		mode = 0o755
+	}
+	in, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}

@@ -1,0 +1,215 @@
+package release
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/renameio/v2"
+	"github.com/rogpeppe/go-internal/lockedfile"
+
+	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/tag"
+)
+
+// lockWait is how long a lock may take before the user is told what llpatch waits for.
+const lockWait = 200 * time.Millisecond
+
+// lockFile takes the lock file name, and says so where it has to wait. The
+// caller closes what it gets. The file is real and open, so that a program
+// that inherits it holds the lock too.
+func lockFile(ctx context.Context, log *slog.Logger, name, what string) (*lockedfile.File, error) {
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return nil, err
+	}
+	type result struct {
+		f   *lockedfile.File
+		err error
+	}
+	got := make(chan result, 1)
+	go func() {
+		f, err := lockedfile.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
+		got <- result{f, err}
+	}()
+	timer := time.NewTimer(lockWait)
+	defer timer.Stop()
+	for {
+		select {
+		case r := <-got:
+			if r.err != nil {
+				return nil, fmt.Errorf("lock %s: %w", name, r.err)
+			}
+			return r.f, nil
+		case <-timer.C:
+			log.Info("another llpatch is at work here; waiting for it", "on", what, "lock", name)
+		case <-ctx.Done():
+			// The lock may still come; it is let go so that nobody waits for a caller that has left.
+			go func() {
+				if r := <-got; r.f != nil {
+					_ = r.f.Close()
+				}
+			}()
+			return nil, fmt.Errorf("wait for %s: %w", name, context.Cause(ctx))
+		}
+	}
+}
+
+// readJSON reads a stage's record into v. It reports false where there is none
+// or where it cannot be read: the stage is then done again.
+func readJSON(name string, v any) bool {
+	data, err := os.ReadFile(name)
+	return err == nil && json.Unmarshal(data, v) == nil
+}
+
+func writeJSON(name string, v any) error {
+	data, err := spec.JSON(v)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	if err := renameio.WriteFile(name, data, 0o644); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
+
+// Records are the two files that llpatch itself keeps beside the declarations:
+// recipes/tags.lock and patches/llpatch.lock. Where the declarations are those
+// inside the binary, both live in the cache.
+type Records struct {
+	Dir   string // folder that holds recipes/ and patches/
+	Cache string // folder for the lock that keeps two processes apart
+	Log   *slog.Logger
+}
+
+// Overlay reads the records of dir into repo: what was learned on this machine
+// counts as if it were declared. Files that are not there count as empty.
+func (r Records) Overlay(repo *spec.Repo) error {
+	lock, err := r.tags()
+	if err != nil {
+		return err
+	}
+	for upstream, pins := range lock {
+		for name, pin := range pins {
+			if _, ok := repo.Lock[upstream][name]; !ok {
+				setPin(repo.Lock, upstream, name, pin)
+			}
+		}
+	}
+	levels, err := r.levels()
+	if err != nil {
+		return err
+	}
+	for upstream, tags := range levels {
+		for t, targets := range tags {
+			for target, list := range targets {
+				for _, lv := range list[min(len(repo.Levels[upstream][t][target]), len(list)):] {
+					repo.Levels.Add(upstream, t, target, lv)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func setPin(lock spec.Lock, upstream, name string, pin spec.Pin) {
+	if lock[upstream] == nil {
+		lock[upstream] = map[string]spec.Pin{}
+	}
+	lock[upstream][name] = pin
+}
+
+func (r Records) read(name string) ([]byte, error) {
+	data, err := os.ReadFile(filepath.Join(r.Dir, name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return []byte("{}"), nil
+	}
+	return data, err
+}
+
+func (r Records) tags() (spec.Lock, error) {
+	data, err := r.read(spec.LockFile)
+	if err != nil {
+		return nil, err
+	}
+	return spec.ParseLock(filepath.Join(r.Dir, spec.LockFile), data)
+}
+
+func (r Records) levels() (spec.Levels, error) {
+	data, err := r.read(spec.LevelsFile)
+	if err != nil {
+		return nil, err
+	}
+	return spec.ParseLevels(filepath.Join(r.Dir, spec.LevelsFile), data)
+}
+
+// change reads, changes and writes one record under a lock, because another
+// llpatch may add to it at the same moment.
+func (r Records) change(ctx context.Context, name string, edit func() ([]byte, error)) error {
+	file := filepath.Join(r.Dir, name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return err
+	}
+	l, err := lockFile(ctx, r.Log, filepath.Join(r.Cache, "records.lock"), file)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = l.Close() }()
+	data, err := edit()
+	if err != nil {
+		return err
+	}
+	if err := renameio.WriteFile(file, data, 0o644); err != nil {
+		return fmt.Errorf("record in %s: %w", file, err)
+	}
+	return nil
+}
+
+// Pin records a tag in recipes/tags.lock.
+func (r Records) Pin(ctx context.Context, repo *spec.Repo, upstream string, t tag.Tag, p spec.Pin) error {
+	setPin(repo.Lock, upstream, t.String(), p)
+	return r.change(ctx, spec.LockFile, func() ([]byte, error) {
+		lock, err := r.tags()
+		if err != nil {
+			return nil, err
+		}
+		setPin(lock, upstream, t.String(), p)
+		return lock.Encode()
+	})
+}
+
+// Level returns the n of -llp<n> for a patched tree and a plan, and records it
+// in patches/llpatch.lock where it is new. With locked it refuses a new one.
+func (r Records) Level(ctx context.Context, repo *spec.Repo, s *spec.Series, tree, plan string) (int, error) {
+	n, known := repo.Levels.Find(s.Upstream, s.Tag, s.Target, tree, plan)
+	if known {
+		return n, nil
+	}
+	err := r.change(ctx, spec.LevelsFile, func() ([]byte, error) {
+		levels, err := r.levels()
+		if err != nil {
+			return nil, err
+		}
+		var old bool
+		if n, old = levels.Find(s.Upstream, s.Tag, s.Target, tree, plan); old {
+			return levels.Encode()
+		}
+		lv := spec.Level{N: n, Tree: tree, Plan: plan, Fixes: []spec.InFix{}}
+		for _, c := range s.In {
+			lv.Fixes = append(lv.Fixes, spec.InFix{Fix: c.Fix, Patch: c.Patch + c.Commit, SHA256: c.SHA256})
+		}
+		levels.Add(s.Upstream, s.Tag, s.Target, lv)
+		repo.Levels.Add(s.Upstream, s.Tag, s.Target, lv)
+		return levels.Encode()
+	})
+	if err != nil {
+		return 0, err
+	}
+	r.Log.Info("new level recorded", "tag", s.Tag, "target", s.Target, "level", n, "in", filepath.Join(r.Dir, spec.LevelsFile))
+	return n, nil
+}

@@ -1,0 +1,307 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Process is a program that Start started.
+type Process struct {
+	cmd    Cmd
+	argv   []string // Argv with the program's absolute path
+	ctl    *control // the way to the supervisor, or to the program itself
+	tail   *tail
+	log    *os.File
+	logMu  sync.Mutex
+	logErr error
+	outErr error // the first error of Stdout or Stderr, guarded by logMu
+	copies sync.WaitGroup
+
+	done chan struct{} // closed when everything is gone
+	err  error         // what Wait returns, set before done is closed
+	left []int         // what could not be ended, set before done is closed
+
+	mu  sync.Mutex
+	why error // the context's error, once the program was told to stop for it
+}
+
+// end is how a program ended, in the supervisor's words.
+type end struct {
+	Exit   int    `json:"exit"`             // -1 where a signal ended it
+	Signal string `json:"signal,omitempty"` // the signal's name
+	Left   []int  `json:"left,omitempty"`   // processes that could not be ended: they belong to another user
+	Lost   string `json:"lost,omitempty"`   // why the end is not known
+}
+
+// Start starts c and returns at once; an error means that nothing runs. When
+// ctx ends, the program and its descendants are stopped as by Stop.
+func Start(ctx context.Context, c Cmd) (*Process, error) {
+	fail := func(err error) (*Process, error) {
+		return nil, &Error{Argv: c.Argv, Dir: c.Dir, Exit: -1, Log: c.Log, Err: err}
+	}
+	if err := ctx.Err(); err != nil {
+		return fail(err)
+	}
+	if len(c.Argv) == 0 || c.Argv[0] == "" {
+		return fail(errors.New("no program was named"))
+	}
+	if c.Dir != "" {
+		// Checked here, because exec reports a missing folder as a missing program.
+		if fi, err := os.Stat(c.Dir); err != nil {
+			return fail(fmt.Errorf("working folder: %w", err))
+		} else if !fi.IsDir() {
+			return fail(fmt.Errorf("working folder %s is not a folder", c.Dir))
+		}
+	}
+	name := c.Argv[0]
+	if strings.ContainsRune(name, filepath.Separator) && !filepath.IsAbs(name) {
+		name = filepath.Join(c.Dir, name)
+	}
+	path, err := LookPath(name, lookEnv(c.Env, "PATH"))
+	if err != nil {
+		return fail(err)
+	}
+	if c.Grace == 0 {
+		c.Grace = DefaultGrace
+	}
+	p := &Process{cmd: c, tail: &tail{}, done: make(chan struct{})}
+	p.argv = append([]string{path}, c.Argv[1:]...)
+	if c.Log != "" {
+		p.log, err = os.OpenFile(c.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		if err != nil {
+			return fail(fmt.Errorf("log: %w", err))
+		}
+		p.note("$ %s\n", QuoteArgv(c.Argv))
+	}
+	if err := p.start(); err != nil {
+		p.note("could not be started: %v\n", err)
+		p.closeLog()
+		return fail(err)
+	}
+	go p.watch(ctx)
+	return p, nil
+}
+
+// start opens the pipes and starts the program.
+func (p *Process) start() error {
+	sink := p.cmd.Stdout
+	outR, outW, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	pipes := []*os.File{outR, outW}
+	closeAll := func() {
+		for _, f := range pipes {
+			f.Close()
+		}
+	}
+	errW := outW
+	var errR *os.File
+	if p.cmd.Stderr != nil {
+		if errR, errW, err = os.Pipe(); err != nil {
+			closeAll()
+			return err
+		}
+		pipes = append(pipes, errR, errW)
+	}
+	env := p.cmd.Env
+	if env == nil {
+		env = []string{} // exec takes nil for the caller's own
+	}
+	x := &exec.Cmd{Env: env, Dir: p.cmd.Dir, Stdout: outW, Stderr: errW}
+	var inW *os.File
+	if f, ok := p.cmd.Stdin.(*os.File); ok {
+		x.Stdin = f
+	} else if p.cmd.Stdin != nil {
+		// Not left to exec, whose Wait waits for a reader that may never end.
+		inR, w, err := os.Pipe()
+		if err != nil {
+			closeAll()
+			return err
+		}
+		defer inR.Close()
+		x.Stdin, inW = inR, w
+		pipes = append(pipes, inW)
+	}
+	p.ctl, err = begin(x, p.argv, p.cmd)
+	if err != nil {
+		closeAll()
+		return err
+	}
+	outW.Close()
+	if inW != nil {
+		go func() {
+			defer inW.Close()
+			_, _ = io.Copy(inW, p.cmd.Stdin) // ends early where the program reads no more
+		}()
+	}
+	p.copies.Go(func() { p.copy(outR, sink) })
+	if errR != nil {
+		errW.Close()
+		p.copies.Go(func() { p.copy(errR, p.cmd.Stderr) })
+	}
+	return nil
+}
+
+// copy carries a pipe to the log, the tail and the caller until the last writer
+// is gone. A full disk or a failing writer does not stop it: the program would
+// block on a full pipe.
+func (p *Process) copy(r *os.File, to io.Writer) {
+	defer r.Close()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := r.Read(buf)
+		if n > 0 {
+			_, _ = p.tail.Write(buf[:n]) // never fails
+			p.logMu.Lock()
+			if p.log != nil && p.logErr == nil {
+				_, p.logErr = p.log.Write(buf[:n])
+			}
+			p.logMu.Unlock()
+			if to != nil {
+				if _, werr := to.Write(buf[:n]); werr != nil {
+					p.logMu.Lock()
+					if p.outErr == nil {
+						p.outErr = werr
+					}
+					p.logMu.Unlock()
+					to = nil
+				}
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// watch waits for the end, for the context and for the time limit.
+func (p *Process) watch(ctx context.Context) {
+	ended := make(chan end, 1)
+	go func() { ended <- p.ctl.wait() }()
+	var timeout <-chan time.Time
+	if p.cmd.Timeout > 0 {
+		t := time.NewTimer(p.cmd.Timeout)
+		defer t.Stop()
+		timeout = t.C
+	}
+	cancelled := ctx.Done()
+	for {
+		select {
+		case e := <-ended:
+			p.copies.Wait()
+			p.finish(e)
+			return
+		case <-cancelled:
+			cancelled = nil
+			p.stopFor(ctx.Err())
+		case <-timeout:
+			timeout = nil
+			p.stopFor(fmt.Errorf("time limit of %v: %w", p.cmd.Timeout, context.DeadlineExceeded))
+		}
+	}
+}
+
+func (p *Process) stopFor(why error) {
+	p.mu.Lock()
+	if p.why == nil {
+		p.why = why
+	}
+	p.mu.Unlock()
+	p.ctl.stop(p.cmd.Grace)
+}
+
+func (p *Process) finish(e end) {
+	p.mu.Lock()
+	why := p.why
+	p.mu.Unlock()
+	if why == nil && e.Lost != "" {
+		why = errors.New(e.Lost)
+	}
+	if p.left = e.Left; len(e.Left) > 0 {
+		why = errors.Join(why, fmt.Errorf("processes %v could not be ended: they run as another user", e.Left))
+	}
+	res := &Error{Argv: p.cmd.Argv, Dir: p.cmd.Dir, Exit: e.Exit, Signal: e.Signal, Log: p.cmd.Log, Tail: p.tail.snapshot(), Err: why}
+	p.note("(%s)\n", endText(e, why))
+	p.closeLog()
+	p.logMu.Lock()
+	if p.logErr != nil {
+		res.Err = errors.Join(res.Err, fmt.Errorf("its log could not be written: %w", p.logErr))
+	}
+	if p.outErr != nil {
+		res.Err = errors.Join(res.Err, fmt.Errorf("its output could not be passed on: %w", p.outErr))
+	}
+	p.logMu.Unlock()
+	if e.Exit != 0 || res.Err != nil {
+		p.err = res
+	}
+	close(p.done)
+}
+
+func endText(e end, why error) string {
+	return (&Error{Exit: e.Exit, Signal: e.Signal, Err: why}).how()
+}
+
+func (p *Process) note(format string, args ...any) {
+	p.logMu.Lock()
+	defer p.logMu.Unlock()
+	if p.log != nil && p.logErr == nil {
+		_, p.logErr = fmt.Fprintf(p.log, format, args...)
+	}
+}
+
+func (p *Process) closeLog() {
+	p.logMu.Lock()
+	defer p.logMu.Unlock()
+	if p.log != nil {
+		if err := p.log.Close(); p.logErr == nil {
+			p.logErr = err
+		}
+		p.log = nil
+	}
+}
+
+// Wait waits until the program and all its descendants are gone and returns nil
+// for exit code 0, else an *Error. It may be called several times, from anywhere.
+func (p *Process) Wait() error {
+	<-p.done
+	return p.err
+}
+
+// Done is closed when the program and all its descendants are gone.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Pid returns the program's process id. It is valid until Done is closed.
+func (p *Process) Pid() int { return p.ctl.pid() }
+
+// Tail returns the last lines of the output so far, at most 20 of 500 bytes.
+func (p *Process) Tail() []string { return p.tail.snapshot() }
+
+// Signal sends a signal to the program, not to its descendants. It does nothing
+// when the program has ended.
+func (p *Process) Signal(sig os.Signal) error { return p.ctl.signal(sig) }
+
+// Stop ends the program and all its descendants: SIGTERM, SIGKILL after
+// Cmd.Grace, or as soon as ctx ends. It returns when all are gone, with an error
+// only where that could not be done; how the program ended is Wait's answer.
+func (p *Process) Stop(ctx context.Context) error {
+	p.ctl.stop(p.cmd.Grace)
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		p.ctl.stop(-1)
+		<-p.done
+	}
+	if len(p.left) > 0 {
+		return p.err
+	}
+	return nil
+}

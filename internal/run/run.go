@@ -1,0 +1,68 @@
+package run
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"time"
+)
+
+// DefaultGrace is the time between the polite signal and the final one where
+// Cmd.Grace is zero.
+const DefaultGrace = 5 * time.Second
+
+// Cmd says what to start and how.
+type Cmd struct {
+	// Argv is the program and its arguments. A program without a slash is
+	// looked up on the PATH of Env; one with a slash is relative to Dir.
+	Argv []string
+	// Env is the whole environment, as KEY=VALUE; nothing is inherited, so nil
+	// is an empty one.
+	Env []string
+	// Dir is the working folder; empty is the caller's.
+	Dir string
+	// Stdin is read until the program ends; nil is an empty input.
+	Stdin io.Reader
+	// Stdout is called with each chunk as it comes, up to 32 KiB; nil drops it.
+	Stdout io.Writer
+	// Stderr is like Stdout; nil sends it where Stdout goes, in the program's order.
+	Stderr io.Writer
+	// Log is a file that gets the command, all output and the end appended; empty: none.
+	Log string
+	// Timeout ends the program after this time; zero: never.
+	Timeout time.Duration
+	// Grace is the time that a program and its descendants get between SIGTERM
+	// and SIGKILL; zero is DefaultGrace, and a negative one means SIGKILL at once.
+	Grace time.Duration
+	// Hold are files, such as locks, that stay open until the last descendant is
+	// gone, even if the caller dies first.
+	Hold []*os.File
+}
+
+// Run starts c, waits until it and all its descendants are gone, and returns an
+// *Error unless it ended with exit code 0. When ctx ends, so does the program,
+// and the error wraps the context's.
+func Run(ctx context.Context, c Cmd) error {
+	p, err := Start(ctx, c)
+	if err != nil {
+		return err
+	}
+	return p.Wait()
+}
+
+// Output is Run and returns what the program wrote to its standard output.
+// Standard error goes to the log and to the tail of an *Error.
+func Output(ctx context.Context, c Cmd) ([]byte, error) {
+	if c.Stdout != nil {
+		return nil, errors.New("run: Output collects Stdout itself")
+	}
+	var out bytes.Buffer
+	c.Stdout = &out
+	if c.Stderr == nil {
+		c.Stderr = io.Discard
+	}
+	err := Run(ctx, c)
+	return out.Bytes(), err
+}

@@ -1,0 +1,189 @@
+package smoke
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/llpatch/llpatch/internal/gguf"
+)
+
+// letters is the grammar of completions: without one, a model of random weights
+// may answer bytes that are no UTF-8, and the server then answers 500.
+const letters = "root ::= [a-z ]+"
+
+var onlyLetters = regexp.MustCompile(`^[a-z ]+$`)
+
+// answer is a completion, or a piece of one.
+type answer struct {
+	Content   *string         `json:"content"`
+	Tokens    []int           `json:"tokens"`
+	Stop      bool            `json:"stop"`
+	Predicted int             `json:"tokens_predicted"`
+	Evaluated int             `json:"tokens_evaluated"`
+	Error     json.RawMessage `json:"error"`
+	Timings   struct {
+		PromptPerSecond    float64 `json:"prompt_per_second"`
+		PredictedPerSecond float64 `json:"predicted_per_second"`
+	} `json:"timings"`
+}
+
+func completionRequest(prompt string, n int, stream bool) map[string]any {
+	return map[string]any{
+		"prompt": prompt, "n_predict": n, "temperature": 0, "seed": 1, "grammar": letters,
+		"cache_prompt": false, "return_tokens": true, "stream": stream,
+	}
+}
+
+// completionCheck: a greedy completion has the length asked for, keeps to its
+// grammar, is the same twice, and the same again as a stream.
+func completionCheck(a *args) step {
+	n, prompt := a.number("n_predict", 48, 1), a.text("prompt", "The quick brown fox jumps over the lazy dog.")
+	return onServer(a, func(ctx context.Context, srv *server) (outcome, error) {
+		return srv.completions(ctx, prompt, n)
+	})
+}
+
+func (srv *server) completions(ctx context.Context, prompt string, n int) (outcome, error) {
+	first, err := srv.complete(ctx, prompt, n)
+	if err != nil {
+		return outcome{}, err
+	}
+	second, err := srv.complete(ctx, prompt, n)
+	if err != nil {
+		return outcome{}, err
+	}
+	if *first.Content != *second.Content || !slices.Equal(first.Tokens, second.Tokens) {
+		return outcome{}, srv.fault("the same greedy completion twice gave %q and %q", *first.Content, *second.Content)
+	}
+	text, tokens, chunks, err := srv.stream(ctx, prompt, n)
+	if err != nil {
+		return outcome{}, err
+	}
+	if text != *first.Content || len(tokens) > 0 && !slices.Equal(tokens, first.Tokens) {
+		return outcome{}, srv.fault("streamed, the completion is %q, and in one piece %q", text, *first.Content)
+	}
+	return outcome{
+		detail: "the same tokens twice and streamed",
+		figures: map[string]any{
+			"tokens": n, "chunks": chunks,
+			"prompt_tokens_per_second": second.Timings.PromptPerSecond,
+			"tokens_per_second":        second.Timings.PredictedPerSecond,
+		},
+	}, nil
+}
+
+// complete asks for a completion in one piece.
+func (srv *server) complete(ctx context.Context, prompt string, n int) (answer, error) {
+	var got answer
+	if err := srv.ask(ctx, "/completion", completionRequest(prompt, n, false), &got); err != nil {
+		return got, err
+	}
+	switch {
+	case got.Content == nil:
+		return got, srv.fault("POST /completion gave an answer without content")
+	case !got.Stop:
+		return got, srv.fault("POST /completion gave an answer that says it goes on")
+	case !onlyLetters.MatchString(*got.Content):
+		return got, srv.fault("the completion %q does not keep to its grammar %s", *got.Content, letters)
+	case got.Predicted != n || len(*got.Content) != n:
+		return got, srv.fault("asked for %d tokens, the completion has %d, of %d characters", n, got.Predicted, len(*got.Content))
+	// The prompt is one token a character, and <s>.
+	case got.Evaluated != len(gguf.Encode(prompt))+1:
+		return got, srv.fault("the prompt has %d tokens, the server counted %d", len(gguf.Encode(prompt))+1, got.Evaluated)
+	case len(got.Tokens) > 0 && !slices.Equal(got.Tokens, gguf.Encode(*got.Content)):
+		return got, srv.fault("the tokens %v are not those of the completion's text %q", got.Tokens, *got.Content)
+	}
+	return got, nil
+}
+
+// stream asks for a completion in chunks and puts it together.
+func (srv *server) stream(ctx context.Context, prompt string, n int) (text string, tokens []int, chunks int, err error) {
+	limit, cancel := context.WithTimeout(ctx, srv.s.o.Answer)
+	defer cancel()
+	res, err := srv.request(limit, http.MethodPost, "/completion", completionRequest(prompt, n, true))
+	if err != nil {
+		if ctx.Err() != nil {
+			return "", nil, 0, context.Cause(ctx)
+		}
+		return "", nil, 0, srv.fault("POST /completion as a stream: %v", err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		b, _ := io.ReadAll(io.LimitReader(res.Body, 1<<10)) // what came is shown
+		return "", nil, 0, srv.fault("POST /completion as a stream gave %d with %s", res.StatusCode, quote(b))
+	}
+	var got strings.Builder
+	var last answer
+	err = events(res.Body, func(data []byte) error {
+		if last.Stop {
+			return errors.New("a chunk came after the final one")
+		}
+		last = answer{}
+		if err := json.Unmarshal(data, &last); err != nil {
+			return fmt.Errorf("chunk %d is %s: %w", chunks+1, quote(data), err)
+		}
+		if last.Error != nil || last.Content == nil {
+			return fmt.Errorf("chunk %d is %s", chunks+1, quote(data))
+		}
+		chunks++
+		got.WriteString(*last.Content)
+		tokens = append(tokens, last.Tokens...)
+		return nil
+	})
+	if ctx.Err() != nil {
+		return "", nil, 0, context.Cause(ctx)
+	}
+	if err == nil && !last.Stop {
+		err = errors.New("it ended without a final chunk")
+	}
+	if err != nil {
+		return "", nil, 0, srv.fault("the stream of a completion, after %d chunks: %v", chunks, err)
+	}
+	return got.String(), tokens, chunks, nil
+}
+
+// events reads server-sent events and passes on the data of each. One that is
+// cut in the middle is an error.
+func events(r io.Reader, each func([]byte) error) error {
+	lines := bufio.NewReader(io.LimitReader(r, maxAnswer))
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 && err != nil {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return fmt.Errorf("cut in the middle of %s: %w", quote(line), err)
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		line = bytes.TrimRight(line, "\r\n")
+		data, ok := bytes.CutPrefix(line, []byte("data:"))
+		switch {
+		case len(line) == 0, line[0] == ':': // the end of an event, a comment
+		case !ok:
+			return fmt.Errorf("a line that is no data: %s", quote(line))
+		default:
+			data = bytes.TrimSpace(data)
+			// The OpenAI way to end a stream, which some versions send here too.
+			if string(data) == "[DONE]" {
+				continue
+			}
+			if err := each(data); err != nil {
+				return err
+			}
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package smoke
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/llpatch/llpatch/internal/run"
+)
+
+// The two forms of `--version`: "version: 8833 (45cac7ca7-llp1)" before b10394,
+// "version: 0.2.0-dev (build 10587, commit 45cac7ca7-llp1)" since.
+var (
+	oldVersion = regexp.MustCompile(`(?m)^version: (\d+) \(([^()\s]+)\)\r?$`)
+	newVersion = regexp.MustCompile(`(?m)^version: \S+ \(build (\d+), commit ([^()\s]+)\)\r?$`)
+)
+
+// parseVersion finds the build number and commit in what --version prints,
+// between whatever backends say as they load.
+func parseVersion(out string) (Version, bool) {
+	m := oldVersion.FindStringSubmatch(out)
+	if m == nil {
+		m = newVersion.FindStringSubmatch(out)
+	}
+	if m == nil {
+		return Version{}, false
+	}
+	n, err := strconv.Atoi(m[1])
+	return Version{Build: n, Commit: m[2]}, err == nil
+}
+
+// versionCheck: each of the programs (llama-server) prints the build number and
+// the commit that were passed to the build.
+func versionCheck(a *args) step {
+	programs := a.list("programs", []string{"llama-server"})
+	return func(ctx context.Context, s *session) (outcome, error) {
+		if s.o.Want.Build == 0 || s.o.Want.Commit == "" {
+			return outcome{}, fmt.Errorf("the build number and commit that the build was given are not known")
+		}
+		for _, name := range programs {
+			out, err := s.output(ctx, name, "--version")
+			if err != nil {
+				return outcome{}, err
+			}
+			got, ok := parseVersion(out.all())
+			if !ok {
+				return outcome{}, out.fault("%s --version prints no version that llpatch knows", name)
+			}
+			if got != s.o.Want {
+				return outcome{}, out.fault("%s --version says build %d, commit %s; it was built as build %d, commit %s",
+					name, got.Build, got.Commit, s.o.Want.Build, s.o.Want.Commit)
+			}
+		}
+		return outcome{detail: fmt.Sprintf("build %d, commit %s", s.o.Want.Build, s.o.Want.Commit)}, nil
+	}
+}
+
+// output is what a program that ends by itself printed.
+type output struct {
+	stdout, stderr strings.Builder
+	log            string
+}
+
+func (o *output) all() string { return o.stdout.String() + "\n" + o.stderr.String() }
+
+func (o *output) fault(format string, args ...any) error {
+	return &fault{msg: fmt.Sprintf(format, args...), log: o.log, tail: lastLines(o.all(), 20)}
+}
+
+// output runs a program of the build to its end. A program that ends badly, or
+// takes longer than Options.Answer, is a fault.
+func (s *session) output(ctx context.Context, name string, argv ...string) (*output, error) {
+	path, err := s.program(name)
+	if err != nil {
+		return nil, err
+	}
+	o := &output{log: filepath.Join(s.o.Work, name+".log")}
+	err = run.Run(ctx, run.Cmd{
+		Argv: append([]string{path}, argv...), Env: s.env(), Dir: s.o.Work, Log: o.log,
+		Stdout: &o.stdout, Stderr: &o.stderr, Timeout: s.o.Answer, Grace: killGrace, Hold: s.o.Hold,
+	})
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return nil, o.fault("%s", firstLine(err.Error()))
+	}
+	return o, nil
+}
+
+// help returns what a program's --help prints.
+func (s *session) help(ctx context.Context, name string) (string, error) {
+	if h, ok := s.helps[name]; ok {
+		return h, nil
+	}
+	out, err := s.output(ctx, name, "--help")
+	if err != nil {
+		return "", err
+	}
+	s.helps[name] = out.all()
+	return s.helps[name], nil
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
+
+func lastLines(s string, n int) []string {
+	lines := strings.Split(strings.TrimSpace(s), "\n")
+	return lines[max(0, len(lines)-n):]
+}

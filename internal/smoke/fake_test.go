@@ -1,0 +1,390 @@
+package smoke
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/llpatch/llpatch/internal/gguf"
+	"github.com/llpatch/llpatch/internal/run"
+)
+
+// TestMain lets the test binary stand in for the programs of a build: it is
+// linked under their names, and FAKE says how it misbehaves.
+func TestMain(m *testing.M) {
+	run.Supervise()
+	switch filepath.Base(os.Args[0]) {
+	case "llama-server":
+		fakeServer(os.Getenv("FAKE"))
+	case "llama-bench":
+		fakeBench(os.Getenv("FAKE"))
+	case "fat-child":
+		hold(atoi(os.Args[1]))
+		fmt.Println("ready")
+		time.Sleep(time.Minute)
+	default:
+		os.Exit(m.Run())
+	}
+}
+
+func atoi(s string) int {
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		panic(err)
+	}
+	return n
+}
+
+// hold takes memory outside of Go's heap, which is larger under -race.
+func hold(mib int) {
+	if _, err := unix.Mmap(-1, 0, mib<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_POPULATE); err != nil {
+		panic(err)
+	}
+}
+
+// fakeBuild returns a folder with the programs.
+func fakeBuild(tb testing.TB) string {
+	tb.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	dir := tb.TempDir()
+	for _, name := range []string{"llama-server", "llama-bench", "fat-child"} {
+		if err := os.Symlink(self, filepath.Join(dir, name)); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// reusePort binds as llama-server's HTTP library does: two servers can have
+// one port.
+func reusePort(addr string) (net.Listener, error) {
+	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
+		cerr := c.Control(func(fd uintptr) {
+			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+		})
+		if cerr != nil {
+			return cerr
+		}
+		return err
+	}}
+	return lc.Listen(context.Background(), "tcp", addr)
+}
+
+type fake struct {
+	mode        string
+	alias       string
+	requests    atomic.Int32
+	completions atomic.Int32
+	streamed    atomic.Bool
+}
+
+// fakeServer answers as llama-server does, apart from what the mode says.
+func fakeServer(mode string) {
+	fs := flag.NewFlagSet("llama-server", flag.ContinueOnError)
+	host, port, alias := fs.String("host", "", ""), fs.String("port", "", ""), fs.String("alias", "", "")
+	version := fs.Bool("version", false, "")
+	help := fs.Bool("help", false, "")
+	for _, known := range []string{"m", "c", "np", "ngl", "t", "tb", "cache-ram"} {
+		fs.String(known, "", "")
+	}
+	if err := fs.Parse(os.Args[1:]); err != nil {
+		os.Exit(1)
+	}
+	switch {
+	case *version:
+		text := "version: 8390 (b10e98a-llp1)"
+		switch mode {
+		case "new version":
+			text = "version: 0.2.0-dev (build 8390, commit b10e98a-llp1)"
+		case "other version":
+			text = "version: 8391 (b10e98a-llp1)"
+		case "no version":
+			text = "llama"
+		}
+		fmt.Fprintf(os.Stderr, "load_backend: loaded CPU backend\n%s\nbuilt with GNU\n", text)
+		return
+	case *help:
+		fmt.Println("-cram, --cache-ram N   set the maximum cache size")
+		return
+	}
+	f := &fake{mode: mode, alias: *alias}
+	switch mode {
+	case "silent":
+		return
+	case "crash on load":
+		fmt.Fprintln(os.Stderr, "gguf_init_from_file: tensor data is not within the file bounds\nmain: exiting due to model loading error")
+		os.Exit(1)
+	case "wait":
+		// Lets the test take the port first.
+		if err := os.WriteFile(os.Getenv("FAKE_PORT"), []byte(*port), 0o600); err != nil {
+			panic(err)
+		}
+		for {
+			if _, err := os.Stat(os.Getenv("FAKE_GO")); err == nil {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+	case "fat":
+		hold(64)
+		child := filepath.Join(filepath.Dir(os.Args[0]), "fat-child")
+		r, w, err := os.Pipe()
+		if err != nil {
+			panic(err)
+		}
+		if _, err := os.StartProcess(child, []string{child, "256"}, &os.ProcAttr{Files: []*os.File{nil, w}}); err != nil {
+			panic(err)
+		}
+		if _, err := r.Read(make([]byte, 1)); err != nil {
+			panic(err)
+		}
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		panic(err)
+	}
+	lib := filepath.Join(filepath.Dir(os.Args[0]), "libggml-cpu-haswell.so")
+	if mode == "other library" {
+		lib = filepath.Join(filepath.Dir(exe), "x", "libggml-cpu-haswell.so")
+	}
+	if mode != "quiet" {
+		fmt.Fprintf(os.Stderr, "load_backend: loaded CPU backend from %s\n", lib)
+	}
+	l, err := reusePort(net.JoinHostPort(*host, *port))
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "start: couldn't bind HTTP server socket, hostname: %s, port: %s\n", *host, *port)
+		os.Exit(1)
+	}
+	go f.signals()
+	panic(http.Serve(l, f))
+}
+
+// signals ends as upstream does: an idle server at once with 0, one in the
+// middle of a completion with 1 on the second SIGTERM.
+func (f *fake) signals() {
+	got := make(chan os.Signal, 8)
+	signal.Notify(got, syscall.SIGTERM)
+	n := 0
+	for range got {
+		n++
+		switch {
+		case f.mode == "ignores sigterm", f.mode == "stuck when busy" && f.streamed.Load():
+		case f.mode == "needs two sigterms" && n < 2:
+		case f.mode == "busy until second" && f.streamed.Load() && n < 2:
+		case f.mode == "exit 3":
+			os.Exit(3)
+		case n > 1:
+			os.Exit(1)
+		default:
+			os.Exit(0)
+		}
+	}
+}
+
+func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var in struct {
+		Content string `json:"content"`
+		Tokens  []int  `json:"tokens"`
+		Prompt  string `json:"prompt"`
+		N       int    `json:"n_predict"`
+		Stream  bool   `json:"stream"`
+	}
+	if r.Method == http.MethodPost {
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+	}
+	reply := func(v any) {
+		if err := json.NewEncoder(w).Encode(v); err != nil {
+			panic(err)
+		}
+	}
+	loading := f.mode == "never ready" || f.mode == "slow" && f.requests.Add(1) <= 3
+	switch {
+	case f.mode == "never answers":
+		time.Sleep(time.Minute)
+	case loading:
+		w.WriteHeader(http.StatusServiceUnavailable)
+		reply(map[string]any{"error": map[string]any{"code": 503, "message": "Loading model"}})
+	case r.URL.Path == "/health":
+		switch f.mode {
+		case "health garbage":
+			fmt.Fprint(w, "<p>hello")
+		case "health 404":
+			w.WriteHeader(http.StatusNotFound)
+		default:
+			reply(map[string]string{"status": "ok"})
+		}
+	case r.URL.Path == "/v1/models":
+		alias := f.alias
+		if f.mode == "other alias" {
+			alias = "gpt"
+		}
+		reply(map[string]any{"data": []any{map[string]string{"id": alias}}})
+	case r.URL.Path == "/":
+		if f.mode != "no web ui" {
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			fmt.Fprint(w, "<!doctype html><HTML>")
+			return
+		}
+		w.WriteHeader(http.StatusNotFound)
+	case r.URL.Path == "/tokenize":
+		tokens := gguf.Encode(in.Content)
+		if f.mode == "other tokens" && len(tokens) > 40 {
+			tokens[40]++
+		}
+		reply(map[string]any{"tokens": tokens})
+	case r.URL.Path == "/detokenize":
+		reply(map[string]any{"content": decode(in.Tokens, f.mode)})
+	case r.URL.Path == "/completion":
+		f.complete(w, r, in.Prompt, in.N, in.Stream)
+	default:
+		w.WriteHeader(http.StatusNotFound)
+	}
+}
+
+// decode is the inverse of gguf.Encode.
+func decode(tokens []int, mode string) string {
+	var b []byte
+	for _, id := range tokens {
+		switch {
+		case id >= 3+256:
+			b = append(b, byte(' '+id-3-256))
+		case mode != "loses bytes":
+			b = append(b, byte(id-3))
+		}
+	}
+	return string(b)
+}
+
+func (f *fake) complete(w http.ResponseWriter, r *http.Request, prompt string, n int, stream bool) {
+	nth := f.completions.Add(1)
+	text := strings.Repeat("lorem ipsum ", n/12+1)[:n]
+	evaluated := len(gguf.Encode(prompt)) + 1
+	switch f.mode {
+	case "500":
+		w.WriteHeader(http.StatusInternalServerError)
+		fmt.Fprint(w, `{"error":{"code":500,"message":"invalid UTF-8"}}`)
+		return
+	case "garbage":
+		fmt.Fprint(w, "\x00\x01 no json")
+		return
+	case "cut":
+		w.Header().Set("Content-Length", "1000")
+		fmt.Fprint(w, `{"content":"lor`)
+		return
+	case "dies":
+		fmt.Fprintln(os.Stderr, "GGML_ASSERT(x) failed")
+		os.Exit(134)
+	case "hangs in a completion":
+		<-r.Context().Done()
+		return
+	case "two answers":
+		if nth == 2 {
+			text = strings.Repeat("x", n)
+		}
+	case "out of grammar":
+		text = "L" + text[1:]
+	case "too short":
+		text, n = text[:n-1], n-1
+	case "miscounts the prompt":
+		evaluated--
+	case "streams another":
+		if stream {
+			text = strings.Repeat("z", n)
+		}
+	}
+	final := map[string]any{"content": "", "tokens": []int{}, "stop": true, "tokens_predicted": n, "tokens_evaluated": evaluated}
+	if !stream {
+		final["content"], final["tokens"] = text, gguf.Encode(text)
+		b, err := json.Marshal(final)
+		if err != nil {
+			panic(err)
+		}
+		if _, err := w.Write(b); err != nil {
+			return
+		}
+		return
+	}
+	f.streamed.Store(true)
+	out := http.NewResponseController(w)
+	event := func(v any) bool {
+		b, err := json.Marshal(v)
+		if err != nil {
+			panic(err)
+		}
+		_, err = fmt.Fprintf(w, "data: %s\n\n", b)
+		return err == nil && out.Flush() == nil
+	}
+	for i := range n {
+		if i == 3 {
+			switch f.mode {
+			case "half a chunk":
+				_, _ = io.WriteString(w, `data: {"content":"l","to`)
+				_ = out.Flush()
+				panic(http.ErrAbortHandler)
+			case "clean half a chunk":
+				_, _ = io.WriteString(w, `data: {"content":"l","to`)
+				return
+			case "no final chunk":
+				return
+			case "error chunk":
+				event(map[string]any{"error": map[string]any{"code": 500}})
+				return
+			case "no event":
+				_, _ = io.WriteString(w, "hello\n\n")
+			}
+		}
+		if !event(map[string]any{"content": text[i : i+1], "tokens": gguf.Encode(text[i : i+1]), "stop": false}) {
+			return
+		}
+		if n > 1000 {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	event(final)
+	if f.mode == "goes on" {
+		event(final)
+	}
+}
+
+func fakeBench(mode string) {
+	row := func(p, n int, speed float64) {
+		fmt.Printf(`{"build_number":8390,"build_commit":"b10e98a-llp1","n_prompt":%d,"n_gen":%d,"avg_ts":%g}`+"\n", p, n, speed)
+	}
+	switch mode {
+	case "bench fails":
+		fmt.Fprintln(os.Stderr, "failed to create context")
+		os.Exit(1)
+	case "bench garbage":
+		fmt.Println("| model | t/s |")
+	case "bench stands":
+		row(64, 0, 0)
+	case "bench stops":
+		row(64, 0, 1000)
+	case "bench hangs":
+		time.Sleep(time.Minute)
+	default:
+		row(64, 0, 1000)
+		row(0, 16, 100)
+	}
+}

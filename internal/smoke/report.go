@@ -1,0 +1,212 @@
+package smoke
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/renameio/v2"
+
+	"github.com/llpatch/llpatch/internal/gguf"
+)
+
+// Verdict is what came of a check.
+type Verdict string
+
+// The verdicts.
+const (
+	Passed    Verdict = "passed"
+	Wrong     Verdict = "failed"
+	NotJudged Verdict = "not run"
+)
+
+// Report is what a run of smoke checks saw.
+type Report struct {
+	Tag          string      `json:"tag"`
+	Target       string      `json:"target"`
+	Place        string      `json:"place"` // where the programs ran: host, simulated device, wine, card
+	Verdict      Verdict     `json:"verdict"`
+	Want         Version     `json:"want"`
+	Machine      Machine     `json:"machine"`
+	Started      time.Time   `json:"started"`
+	Seconds      float64     `json:"seconds"`
+	ReadySeconds float64     `json:"ready_seconds"` // of the first server: start to the first answer of ok
+	PeakRSSKiB   int64       `json:"peak_rss_kib"`  // over all servers
+	Checks       []Result    `json:"checks"`
+	Models       []ModelInfo `json:"models"`
+	Servers      []ServerRun `json:"servers"`
+}
+
+// Result is one check's verdict.
+type Result struct {
+	Name    string         `json:"name"`
+	Verdict Verdict        `json:"verdict"`
+	Detail  string         `json:"detail,omitempty"` // what was seen, or why not
+	Seconds float64        `json:"seconds"`
+	Figures map[string]any `json:"figures,omitempty"`
+	Log     string         `json:"log,omitempty"`  // of a check that failed
+	Tail    []string       `json:"tail,omitempty"` // the log's last lines then
+}
+
+// ModelInfo is a model that was written for the run.
+type ModelInfo struct {
+	gguf.Model
+	gguf.Info
+	Path string `json:"path"`
+}
+
+// ServerRun is one start of llama-server.
+type ServerRun struct {
+	Check        string   `json:"check"` // the check that needed it first
+	Argv         []string `json:"argv"`
+	Log          string   `json:"log"`
+	ReadySeconds float64  `json:"ready_seconds,omitempty"`
+	End          string   `json:"end"`
+	PeakRSSKiB   int64    `json:"peak_rss_kib"`
+	PeakPSSKiB   int64    `json:"peak_pss_kib,omitempty"`
+	LateSamples  int      `json:"late_samples,omitempty"` // the sampler could not keep up so often
+	MemoryNote   string   `json:"memory_note,omitempty"`
+	Samples      []Sample `json:"samples,omitempty"`
+}
+
+func (r *ServerRun) take(m memory) {
+	r.Samples, r.LateSamples, r.MemoryNote = m.samples, m.late, m.note
+	for _, s := range m.samples {
+		r.PeakRSSKiB = max(r.PeakRSSKiB, s.RSSKiB)
+		r.PeakPSSKiB = max(r.PeakPSSKiB, s.PSSKiB)
+	}
+}
+
+// Machine is where the checks ran.
+type Machine struct {
+	OS        string `json:"os"`
+	Arch      string `json:"arch"`
+	Kernel    string `json:"kernel,omitempty"`
+	CPU       string `json:"cpu,omitempty"`
+	Cores     int    `json:"cores"`
+	MemoryKiB int64  `json:"memory_kib,omitempty"`
+}
+
+func thisMachine() Machine {
+	m := Machine{OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.NumCPU()}
+	// Files that only Linux has: elsewhere the report does without.
+	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		m.Kernel = strings.TrimSpace(string(b))
+	}
+	m.CPU = procField("/proc/cpuinfo", "model name")
+	if kib, err := strconv.ParseInt(strings.TrimSuffix(procField("/proc/meminfo", "MemTotal"), " kB"), 10, 64); err == nil {
+		m.MemoryKiB = kib
+	}
+	return m
+}
+
+// procField returns the first value of "key : value", or "".
+func procField(file, key string) string {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(b)) {
+		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == key {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
+
+// Failed says that a check saw a wrong answer.
+type Failed struct{ Report *Report }
+
+// Error names each check that failed, and why.
+func (e *Failed) Error() string { return e.Report.list(Wrong, "failed") }
+
+// NotRun says that no check failed, but some could not be judged.
+type NotRun struct {
+	Report *Report
+	Err    error // why nothing ran at all; nil where a part did
+}
+
+// Error names each check that could not be run, and why.
+func (e *NotRun) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("%s: could not run: %v", e.Report.name(), e.Err)
+	}
+	return e.Report.list(NotJudged, "could not be run")
+}
+
+// Unwrap returns Err.
+func (e *NotRun) Unwrap() error { return e.Err }
+
+func (r *Report) name() string {
+	return strings.Join(strings.Fields("smoke "+r.Tag+" "+r.Target), " ")
+}
+
+func (r *Report) list(v Verdict, what string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %d of %d checks %s", r.name(), r.count(v), len(r.Checks), what)
+	for _, c := range r.Checks {
+		if c.Verdict != v {
+			continue
+		}
+		fmt.Fprintf(&b, "\n%s: %s", c.Name, c.Detail)
+		for _, l := range c.Tail {
+			b.WriteString("\n  " + l)
+		}
+		if c.Log != "" {
+			b.WriteString("\nlog: " + c.Log)
+		}
+	}
+	return b.String()
+}
+
+func (r *Report) count(v Verdict) int {
+	n := 0
+	for _, c := range r.Checks {
+		if c.Verdict == v {
+			n++
+		}
+	}
+	return n
+}
+
+// judge sets the report's verdict and returns the error that goes with it.
+func (r *Report) judge(why error) error {
+	switch {
+	case r.count(Wrong) > 0:
+		r.Verdict = Wrong
+		return &Failed{r}
+	case why != nil || r.count(NotJudged) > 0 || len(r.Checks) == 0:
+		r.Verdict = NotJudged
+		return &NotRun{r, why}
+	}
+	r.Verdict = Passed
+	return nil
+}
+
+// JSON returns the report as indented JSON.
+func (r *Report) JSON() ([]byte, error) {
+	b, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("smoke report: %w", err)
+	}
+	return append(b, '\n'), nil
+}
+
+// Write writes smoke.json and smoke.md into a folder.
+func (r *Report) Write(dir string) error {
+	b, err := r.JSON()
+	if err != nil {
+		return err
+	}
+	for name, data := range map[string][]byte{"smoke.json": b, "smoke.md": []byte(r.Markdown())} {
+		if err := renameio.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+			return fmt.Errorf("smoke report: %w", err)
+		}
+	}
+	return nil
+}

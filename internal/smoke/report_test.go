@@ -1,0 +1,117 @@
+package smoke
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llpatch/llpatch/internal/gguf"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// golden compares with testdata, or writes it under -update.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v (write it with: go test ./internal/smoke -update)", err)
+	}
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Errorf("%s (-want +got; go test ./internal/smoke -update):\n%s", name, d)
+	}
+}
+
+// mixed has every verdict, and texts that would break a table.
+func mixed() *Report {
+	return &Report{
+		Tag: "b8390", Target: "linux-cpu", Place: "host", Want: want,
+		Machine: Machine{OS: "linux", Arch: "amd64", Kernel: "6.1.0", CPU: "AMD EPYC", Cores: 2, MemoryKiB: 8 << 20},
+		Started: time.Date(2026, 11, 28, 1, 2, 3, 0, time.UTC), Seconds: 12.345678,
+		ReadySeconds: 0.0309, PeakRSSKiB: 45678,
+		Checks: []Result{
+			{Name: "version", Verdict: Passed, Detail: "build 8390, commit b10e98a-llp1", Seconds: 0.012},
+			{
+				Name: "completion", Verdict: Passed, Detail: "the same tokens twice and streamed", Seconds: 0.1,
+				Figures: map[string]any{"tokens_per_second": 4321.98765, "tokens": 48},
+			},
+			{
+				Name: "webui", Verdict: Wrong, Detail: "GET / gave 200, text/plain, with \"a | <b>\"\nand no web page", Seconds: 1,
+				Log: "/work/server-1.log", Tail: []string{"srv start", "``` not a fence"},
+			},
+			{Name: "cli", Verdict: NotJudged, Detail: "llama-cli is not in the build: stat: no such file or directory"},
+		},
+		Models: []ModelInfo{{
+			Model: gguf.Model{Layers: 4, Embd: 256, Heads: 4, KVHeads: 2, FF: 512, Context: 4096, Type: gguf.F16, Seed: 1},
+			Info:  gguf.Info{Bytes: 5101056, SHA256: "00a465f7", Tensors: 39}, Path: "/work/model-f16.gguf",
+		}},
+		Servers: []ServerRun{
+			{
+				Check: "completion", Argv: []string{"/bin/llama-server", "--port", "4000"}, Log: "/work/server-1.log",
+				ReadySeconds: 0.0309, End: "exit code 0", PeakRSSKiB: 45678, PeakPSSKiB: 40000, LateSamples: 1,
+				Samples: []Sample{{Seconds: 0.1, RSSKiB: 30000, PSSKiB: 40000}, {Seconds: 0.2, RSSKiB: 45678}},
+			},
+			{Check: "stop", Argv: []string{"/bin/llama-server"}, Log: "/work/server-2.log", End: "signal: killed", MemoryNote: "no memory was seen"},
+		},
+	}
+}
+
+func TestReportGolden(t *testing.T) {
+	r := mixed()
+	var failed *Failed
+	err := r.judge(nil)
+	if !errors.As(err, &failed) {
+		t.Fatalf("verdict %s, %v", r.Verdict, err)
+	}
+	golden(t, "failed.txt", err.Error()+"\n")
+	b, err := r.JSON()
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "report.json", string(b))
+	golden(t, "report.md", r.Markdown())
+
+	r.Checks = r.Checks[:2]
+	r.Servers = r.Servers[:1]
+	if err := r.judge(nil); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "passed.md", r.Markdown())
+}
+
+func TestJudge(t *testing.T) {
+	why := errors.New("disk is full")
+	for name, tc := range map[string]struct {
+		checks []Result
+		why    error
+		want   Verdict
+	}{
+		"all passed":      {[]Result{{Verdict: Passed}, {Verdict: Passed}}, nil, Passed},
+		"one failed":      {[]Result{{Verdict: Passed}, {Verdict: Wrong}, {Verdict: NotJudged}}, nil, Wrong},
+		"one not run":     {[]Result{{Verdict: Passed}, {Verdict: NotJudged}}, nil, NotJudged},
+		"nothing":         {nil, nil, NotJudged},
+		"could not begin": {[]Result{{Verdict: NotJudged}}, why, NotJudged},
+	} {
+		r := &Report{Checks: tc.checks}
+		err := r.judge(tc.why)
+		var failed *Failed
+		var not *NotRun
+		if r.Verdict != tc.want || errors.As(err, &failed) != (tc.want == Wrong) || errors.As(err, &not) != (tc.want == NotJudged) {
+			t.Errorf("%s: verdict %s, error %v", name, r.Verdict, err)
+		}
+		if tc.why != nil && !errors.Is(err, why) {
+			t.Errorf("%s: %v does not wrap the cause", name, err)
+		}
+	}
+}

@@ -1,0 +1,309 @@
+package smoke
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/llpatch/llpatch/internal/run"
+)
+
+// portTries bounds how often a start is tried when somebody else takes the port
+// between the choice and the server's own bind.
+const portTries = 5
+
+// config is how a server is started. Checks with the same one share a server.
+type config struct {
+	model string
+	args  []string
+	ready time.Duration // 0: Options.Ready
+}
+
+// server is a llama-server that is ready and proven to be ours.
+type server struct {
+	s      *session
+	key    string
+	proc   *run.Process
+	port   int
+	alias  string
+	log    string
+	client *http.Client
+	ready  time.Duration
+	busy   int // answers of 503 before it was ready
+	stats  *sampler
+	record int // index into Report.Servers
+}
+
+// errClash says that the port belongs to somebody else.
+var errClash = errors.New("the port is taken")
+
+// need returns a running server for the config: the one that runs, or a new one.
+func (s *session) need(ctx context.Context, c config) (*server, error) {
+	key := strings.Join(append([]string{c.model}, c.args...), "\x00") + "\x01" + strings.Join(s.env(), "\x00")
+	if s.server != nil && (s.server.key != key || s.server.ended()) {
+		s.stop(ctx)
+	}
+	if s.server != nil {
+		return s.server, nil
+	}
+	if check := s.broken[key]; check != "" {
+		return nil, fmt.Errorf("the server does not start, see check %s", check)
+	}
+	srv, err := s.start(ctx, c, key)
+	if err != nil {
+		var f *fault
+		if errors.As(err, &f) {
+			s.broken[key] = s.current.Name
+		}
+		return nil, err
+	}
+	s.server = srv
+	return srv, nil
+}
+
+// stop stops the shared server, if there is one.
+func (s *session) stop(ctx context.Context) {
+	if s.server == nil {
+		return
+	}
+	end := s.server.stop(ctx, stopPatience)
+	if end.killed {
+		s.o.Log.Warn("the server had to be killed", "log", s.server.log)
+	}
+	s.server = nil
+}
+
+// start starts a server, on another port where the first was taken after all.
+func (s *session) start(ctx context.Context, c config, key string) (*server, error) {
+	path, err := s.program("llama-server")
+	if err != nil {
+		return nil, err
+	}
+	argv := []string{path, "--host", "127.0.0.1", "-m", c.model}
+	opts, err := s.serverArgs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	argv = append(argv, opts...)
+	argv = append(argv, c.args...)
+	ports, next := s.ports(), []string{}
+	for port, err := range ports {
+		if err != nil {
+			next = append(next, err.Error())
+			continue
+		}
+		if len(next) >= portTries {
+			break
+		}
+		srv, err := s.startOn(ctx, port, argv, orDefault(c.ready, s.o.Ready))
+		if errors.Is(err, errClash) {
+			next = append(next, err.Error())
+			s.o.Log.Warn("smoke: trying another port", "why", err)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		srv.key = key
+		return srv, nil
+	}
+	return nil, fmt.Errorf("no port for the server: %s", strings.Join(next, "; "))
+}
+
+// serverArgs are the options that every server gets: small, offline, and
+// without the caches that make memory grow with every request (upstream keeps
+// up to 8 GiB of prompts and 32 checkpoints a slot), where the server knows
+// them. Warm-up stays on, as users have it.
+func (s *session) serverArgs(ctx context.Context) ([]string, error) {
+	n := strconv.Itoa(threads())
+	opts := []string{"-c", "2048", "-np", "1", "-ngl", "0", "-t", n, "-tb", n}
+	help, err := s.help(ctx, "llama-server")
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range [][]string{{"--cache-ram", "0"}, {"--ctx-checkpoints", "0"}, {"--offline"}} {
+		if strings.Contains(help, o[0]) {
+			opts = append(opts, o...)
+		}
+	}
+	return opts, nil
+}
+
+// startOn starts a server on a port and waits until it is ready. errClash means
+// that another program has the port.
+func (s *session) startOn(ctx context.Context, port int, argv []string, limit time.Duration) (*server, error) {
+	nonce := make([]byte, 8)
+	if _, err := rand.Read(nonce); err != nil {
+		return nil, err
+	}
+	srv := &server{
+		s: s, port: port, alias: "llpatch-" + hex.EncodeToString(nonce),
+		log:    filepath.Join(s.o.Work, fmt.Sprintf("server-%d.log", len(s.report.Servers)+1)),
+		client: newClient(), record: len(s.report.Servers),
+	}
+	argv = append(argv[:len(argv):len(argv)], "--port", strconv.Itoa(port), "--alias", srv.alias)
+	s.report.Servers = append(s.report.Servers, ServerRun{Argv: argv, Log: srv.log, Check: s.current.Name})
+	began := time.Now()
+	proc, err := run.Start(ctx, run.Cmd{Argv: argv, Env: s.env(), Dir: s.o.Work, Log: srv.log, Grace: killGrace, Hold: s.o.Hold})
+	if err != nil {
+		s.rec(srv).End = "it did not start"
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		return nil, &fault{msg: "llama-server cannot be started: " + err.Error(), log: srv.log}
+	}
+	srv.proc = proc
+	srv.stats = startSampler(proc.Pid(), s.o.Sample, s.started)
+	s.o.Log.Debug("server started", "pid", proc.Pid(), "port", port, "log", srv.log)
+	if err := srv.await(ctx, began, limit); err != nil {
+		srv.stop(ctx, 0)
+		return nil, err
+	}
+	s.rec(srv).ReadySeconds = seconds(srv.ready)
+	return srv, nil
+}
+
+func (s *session) rec(srv *server) *ServerRun { return &s.report.Servers[srv.record] }
+
+// await asks /health until it says ok.
+func (srv *server) await(outer context.Context, began time.Time, limit time.Duration) error {
+	ctx, cancel := context.WithDeadline(outer, began.Add(limit))
+	defer cancel()
+	pause := 2 * time.Millisecond
+	last := "nothing answered"
+	for {
+		status, body, err := srv.call(ctx, http.MethodGet, "/health", nil)
+		if err == nil || !isRefused(err) {
+			// Whoever answers, is it us?
+			if other := srv.strangers(); other != "" {
+				return fmt.Errorf("port %d: %s: %w", srv.port, other, errClash)
+			}
+		}
+		switch {
+		case err != nil:
+			last = err.Error()
+		case status == http.StatusOK:
+			var health struct{ Status string }
+			if err := json.Unmarshal(body, &health); err != nil || health.Status != "ok" {
+				return srv.fault("GET /health gave 200 with %s, not {\"status\":\"ok\"}", quote(body))
+			}
+			srv.ready = time.Since(began)
+			return srv.prove(ctx)
+		case status == http.StatusServiceUnavailable:
+			srv.busy++
+			last = "it still answers 503"
+		default:
+			return srv.fault("GET /health gave %d with %s", status, quote(body))
+		}
+		select {
+		case <-srv.proc.Done():
+			return srv.early()
+		case <-ctx.Done():
+			if outer.Err() != nil {
+				return context.Cause(outer)
+			}
+			return srv.fault("not ready within %v: %s", limit, last)
+		case <-time.After(pause):
+			pause = min(2*pause, 100*time.Millisecond)
+		}
+	}
+}
+
+// early judges a server that ended before it was ready.
+func (srv *server) early() error {
+	tail := strings.Join(srv.proc.Tail(), "\n")
+	if other := srv.strangers(); other != "" {
+		return fmt.Errorf("port %d: %s: %w", srv.port, other, errClash)
+	}
+	// The plain listener may be gone again; the message is upstream's since b3142.
+	if strings.Contains(tail, "couldn't bind") {
+		return fmt.Errorf("port %d: the server could not bind it: %w", srv.port, errClash)
+	}
+	if strings.TrimSpace(tail) == "" {
+		return srv.plainFault("the server printed nothing and ended before it was ready: " + srv.end())
+	}
+	return srv.plainFault("the server ended before it was ready: " + srv.end())
+}
+
+// end says how a server that is gone has ended.
+func (srv *server) end() string {
+	err := srv.proc.Wait()
+	var e *run.Error
+	switch {
+	case err == nil:
+		return "exit code 0"
+	case errors.As(err, &e) && e.Signal != "":
+		return "signal: " + e.Signal
+	case errors.As(err, &e) && e.Exit >= 0:
+		return fmt.Sprintf("exit code %d", e.Exit)
+	}
+	return err.Error()
+}
+
+// ended tells whether the server is gone.
+func (srv *server) ended() bool {
+	select {
+	case <-srv.proc.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+const (
+	// stopPatience is the time for one SIGTERM: an idle server needs 3 to 8 ms.
+	stopPatience = 3 * time.Second
+	// killGrace is the time between the last SIGTERM and SIGKILL.
+	killGrace = 2 * time.Second
+)
+
+// ending is how a server was stopped.
+type ending struct {
+	terms  int // SIGTERMs that it took
+	killed bool
+	took   time.Duration
+	how    string
+}
+
+// stop sends SIGTERM, once more after patience, and then SIGKILL: upstream's
+// server finishes a running completion on the first SIGTERM and ends at once on
+// the second. A negative patience kills at once. Clients must be gone by now:
+// the server waits for its open streams.
+func (srv *server) stop(ctx context.Context, patience time.Duration) ending {
+	began := time.Now()
+	var end ending
+	if patience > 0 && !srv.ended() {
+		end.terms++
+		// A server that is gone already is what is wanted.
+		_ = srv.proc.Signal(syscall.SIGTERM)
+		select {
+		case <-srv.proc.Done():
+		case <-time.After(patience):
+		case <-ctx.Done():
+		}
+	}
+	if !srv.ended() {
+		end.terms++
+	}
+	err := srv.proc.Stop(ctx)
+	end.took = time.Since(began)
+	end.how = srv.end()
+	var e *run.Error
+	end.killed = errors.As(srv.proc.Wait(), &e) && e.Signal == syscall.SIGKILL.String()
+	if err != nil {
+		end.how = err.Error()
+	}
+	rec := srv.s.rec(srv)
+	rec.End = end.how
+	rec.take(srv.stats.stop())
+	return end
+}

@@ -1,0 +1,209 @@
+package source
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/format/idxfile"
+	"github.com/gofrs/flock"
+
+	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/tag"
+)
+
+// cacheDir is one upstream's part of the cache:
+//
+//	<upstream>.git        a bare repository, one pack for each tree fetched
+//	<upstream>.scratch/   what is being fetched; renamed into the repository when whole
+//	<upstream>.downloads/ files on their way, *.part until they are whole
+//	<upstream>.pins.json  what was fetched without a pin, for --offline
+//	<upstream>.lock       held by the one process that changes any of these
+//
+// A tree is in the cache when refs/llpatch/trees/<tree id> is there, which is
+// written last: whatever a killed process leaves behind is not used.
+type cacheDir struct {
+	root     string
+	upstream string
+}
+
+func (c cacheDir) path(suffix string) string { return filepath.Join(c.root, c.upstream+suffix) }
+
+func (c cacheDir) repo() gitDir { return gitDir{dir: c.path(".git")} }
+
+// treeRef is the name of the ref that says that a tree is whole.
+func treeRef(id string) plumbing.ReferenceName {
+	return plumbing.ReferenceName("refs/llpatch/trees/" + id)
+}
+
+// lock waits for the cache, and sweeps what a killed process left. It says so
+// when it has to wait.
+func (f *fetcher) lock(ctx context.Context) (unlock func() error, err error) {
+	if f.locked { // by this fetch already
+		return func() error { return nil }, nil
+	}
+	if err := os.MkdirAll(f.cache.root, 0o755); err != nil {
+		return nil, cacheError(err)
+	}
+	l := flock.New(f.cache.path(".lock"))
+	ok, err := l.TryLock()
+	if err == nil && !ok {
+		f.Log.Warn("another llpatch is using the cache, waiting for it", "cache", f.cache.root, "upstream", f.upstream)
+		_, err = l.TryLockContext(ctx, 50*time.Millisecond)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+	if err != nil {
+		return nil, cacheError(fmt.Errorf("lock %s: %w", l.Path(), err))
+	}
+	f.locked = true
+	unlock = func() error { f.locked = false; return l.Unlock() }
+	// Only the holder of the lock makes scratch folders: these are nobody's.
+	if err := os.RemoveAll(f.cache.path(".scratch")); err != nil {
+		return nil, errors.Join(cacheError(err), unlock())
+	}
+	return unlock, f.cache.init()
+}
+
+// init makes the bare repository. Each step may be repeated, so a kill between
+// two of them does no harm.
+func (c cacheDir) init() error {
+	dir := c.path(".git")
+	for _, sub := range []string{"objects/pack", "refs/llpatch/trees"} {
+		if err := os.MkdirAll(filepath.Join(dir, filepath.FromSlash(sub)), 0o755); err != nil {
+			return cacheError(err)
+		}
+	}
+	for name, text := range map[string]string{
+		"config": "[core]\n\trepositoryformatversion = 0\n\tbare = true\n[gc]\n\tauto = 0\n",
+		"HEAD":   "ref: refs/heads/master\n",
+	} {
+		path := filepath.Join(dir, name)
+		if _, err := os.Stat(path); err == nil {
+			continue
+		}
+		if err := writeFile(path, []byte(text)); err != nil {
+			return cacheError(err)
+		}
+	}
+	return nil
+}
+
+// holds reports whether a tree was fetched whole.
+func (c cacheDir) holds(id string) bool {
+	if _, err := os.Stat(c.path(".git")); err != nil {
+		return false
+	}
+	st := newStorage(c.repo())
+	defer func() { _ = st.Close() }()
+	_, err := st.Reference(treeRef(id))
+	return err == nil
+}
+
+// install moves a pack from scratch into the repository and marks the tree as
+// whole. The index goes first, because go-git looks for packs.
+func (c cacheDir) install(s *scratch, tree string) error {
+	for _, ext := range []string{".idx", ".pack"} {
+		for _, name := range s.packs {
+			err := os.Rename(filepath.Join(s.packDir(), name+ext), filepath.Join(c.path(".git"), "objects", "pack", name+ext))
+			if err != nil {
+				return cacheError(err)
+			}
+		}
+	}
+	return cacheError(writeFile(filepath.Join(c.path(".git"), filepath.FromSlash(treeRef(tree).String())), []byte(tree+"\n")))
+}
+
+// drop removes a tree that turned out damaged, with every pack that cannot be
+// read or that holds the damaged object, so that it can be fetched again.
+func (c cacheDir) drop(tree, object string) error {
+	errs := []error{removeIfThere(filepath.Join(c.path(".git"), filepath.FromSlash(treeRef(tree).String())))}
+	packs, err := filepath.Glob(filepath.Join(c.path(".git"), "objects", "pack", "*.pack"))
+	if err != nil {
+		return err
+	}
+	for _, pack := range packs {
+		idx := pack[:len(pack)-len(".pack")] + ".idx"
+		if indexLacks(idx, plumbing.NewHash(object)) {
+			continue
+		}
+		errs = append(errs, os.Remove(pack), removeIfThere(idx))
+	}
+	return cacheError(errors.Join(errs...))
+}
+
+// indexLacks reports whether a pack's index is sound and does not list the object.
+func indexLacks(path string, object plumbing.Hash) bool {
+	file, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = file.Close() }()
+	idx := idxfile.NewMemoryIndex()
+	if err := idxfile.NewDecoder(file).Decode(idx); err != nil {
+		return false
+	}
+	has, err := idx.Contains(object)
+	return err == nil && !has
+}
+
+// remember keeps the pin of a tag that is in no lock.
+func (c cacheDir) remember(t tag.Tag, p spec.Pin) error {
+	pins := c.pins()
+	pins[t.String()] = p
+	b, err := json.MarshalIndent(pins, "", "  ")
+	if err != nil {
+		return err
+	}
+	return cacheError(writeFile(c.path(".pins.json"), append(b, '\n')))
+}
+
+// pins are those that were remembered; a file that cannot be read holds none.
+func (c cacheDir) pins() map[string]spec.Pin {
+	pins := map[string]spec.Pin{}
+	b, err := os.ReadFile(c.path(".pins.json"))
+	if err != nil || json.Unmarshal(b, &pins) != nil {
+		return map[string]spec.Pin{}
+	}
+	return pins
+}
+
+// cacheError marks an error as one of the cache folder, which no other source
+// can cure. The cause names the file.
+func cacheError(err error) error {
+	if err == nil || errors.Is(err, errCache) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errCache, err)
+}
+
+// writeFile replaces a file's content at once: whoever reads sees all or nothing.
+func writeFile(path string, data []byte) (err error) {
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, removeIfThere(file.Name()))
+		}
+	}()
+	_, werr := file.Write(data)
+	if err := errors.Join(werr, file.Chmod(0o644), file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(file.Name(), path)
+}
+
+func removeIfThere(path string) error {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}

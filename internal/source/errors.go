@@ -1,0 +1,130 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+
+	"github.com/llpatch/llpatch/internal/tag"
+)
+
+// Attempt is one source that was tried and why it did not serve.
+type Attempt struct {
+	Source string // its name, or its address where it has none
+	Err    error
+}
+
+// Unavailable says that no source can give a tag.
+type Unavailable struct {
+	Upstream string
+	Tag      tag.Tag
+	Tried    []Attempt
+	Nearest  []string // tags that can be had, the nearest build number first
+}
+
+// Error names every source tried, why each failed, and what can be had instead.
+func (e *Unavailable) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "no source can give %s %s", e.Upstream, e.Tag)
+	if len(e.Tried) == 0 {
+		b.WriteString(": none is declared for this upstream")
+	}
+	for _, a := range e.Tried {
+		fmt.Fprintf(&b, "\n  %s: %s", a.Source, strings.ReplaceAll(a.Err.Error(), "\n", "\n  "))
+	}
+	if len(e.Nearest) > 0 {
+		fmt.Fprintf(&b, "\n  nearest tags to be had: %s", strings.Join(e.Nearest, ", "))
+	}
+	return b.String()
+}
+
+// Unwrap gives the reasons of all sources to errors.Is and errors.As.
+func (e *Unavailable) Unwrap() []error {
+	errs := make([]error, len(e.Tried))
+	for i, a := range e.Tried {
+		errs[i] = a.Err
+	}
+	return errs
+}
+
+// Mismatch says that a source gave something other than what is pinned. It ends
+// a fetch, even where another source is left: somebody must look at it.
+type Mismatch struct {
+	Upstream  string
+	Tag       tag.Tag
+	Source    string
+	What      string // "tree", or "commit": the tag moved upstream
+	Want, Got string // full ids
+}
+
+// Error shows both ids.
+func (e *Mismatch) Error() string {
+	if e.What == "commit" {
+		return fmt.Sprintf("%s %s moved upstream: the lock pins commit %s, %s now has %s; if that is right, remove the tag from recipes/tags.lock and fetch it again",
+			e.Upstream, e.Tag, e.Want, e.Source, e.Got)
+	}
+	return fmt.Sprintf("%s %s: %s gives %s %s, the lock pins %s; nothing of it is used",
+		e.Upstream, e.Tag, e.Source, e.What, e.Got, e.Want)
+}
+
+// NotLocked says that a tag has no pin although only pinned tags are allowed.
+type NotLocked struct {
+	Upstream string
+	Tag      tag.Tag
+}
+
+// Error names the tag and how to pin it.
+func (e *NotLocked) Error() string {
+	return fmt.Sprintf("%s %s is not in recipes/tags.lock; fetch it once without --locked to record it", e.Upstream, e.Tag)
+}
+
+// Missing says that a repository has a tree but not the content of one of its
+// files, as a partial clone does.
+type Missing struct {
+	Where string // the repository
+	Path  string // "" where the object is not a file
+	Blob  string
+}
+
+// Error names the file, the blob and the repository.
+func (e *Missing) Error() string {
+	what := "object " + e.Blob
+	if e.Path != "" {
+		what = fmt.Sprintf("%s (blob %s)", e.Path, e.Blob)
+	}
+	return fmt.Sprintf("%s is not in %s; exclude the path, complete the repository (git fetch --refetch), or use another source", what, e.Where)
+}
+
+// Corrupt says that a stored object is not what its id promises.
+type Corrupt struct {
+	Where string // the repository
+	Path  string // "" where the object is not a file
+	ID    string
+	Err   error // why it could not be read; nil: it was read and has another id
+}
+
+// Error names the object and the repository.
+func (e *Corrupt) Error() string {
+	what := "object " + e.ID
+	if e.Path != "" {
+		what = fmt.Sprintf("%s (blob %s)", e.Path, e.ID)
+	}
+	if e.Err == nil {
+		return fmt.Sprintf("%s is corrupt in %s: its content has another id", what, e.Where)
+	}
+	return fmt.Sprintf("%s is corrupt in %s: %v", what, e.Where, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *Corrupt) Unwrap() error { return e.Err }
+
+// fatal marks errors that another source cannot cure, so that the fetch stops.
+func fatal(err error) bool {
+	var mismatch *Mismatch
+	return errors.As(err, &mismatch) || errors.Is(err, errCache) ||
+		errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EROFS)
+}
+
+// errCache marks a cache folder that cannot be used at all.
+var errCache = errors.New("the cache cannot be used")

@@ -1,0 +1,195 @@
+package source
+
+import (
+	"context"
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/tag"
+)
+
+// maxManifest bounds what a registry says of one version, in bytes.
+const maxManifest = 4 << 20
+
+// npmVersion is the part of a registry's answer for one version that is used.
+type npmVersion struct {
+	Dist struct {
+		Tarball   string `json:"tarball"`
+		Integrity string `json:"integrity"`
+	} `json:"dist"`
+}
+
+// fromNPM takes the tree from the git bundle inside an npm package, downloaded
+// from the registry that npm on this machine is configured for.
+func (f *fetcher) fromNPM(ctx context.Context, src spec.Source, t tag.Tag, w want) (*Tree, error) {
+	for name := range src.Tags {
+		if other, err := tag.Parse(name); err == nil && !f.Offline {
+			f.offer(other)
+		}
+	}
+	version, ok := src.Tags[t.String()]
+	if !ok {
+		return nil, fmt.Errorf("no known version of %s holds it (versions are known for %s)", src.NPM, strings.Join(slices.Sorted(maps.Keys(src.Tags)), ", "))
+	}
+	if f.Offline {
+		return nil, errOffline
+	}
+	if !w.known && t.Kind() != tag.Build {
+		return nil, errNoBuild(t, "an npm package")
+	}
+	rc, err := loadNpmConfig(f.Dir)
+	if err != nil {
+		return nil, err
+	}
+	return f.intoCache(ctx, t, w, func(ctx context.Context, s *scratch) (found, error) {
+		client := &http.Client{Transport: f.roundTripper(rc)}
+		defer client.CloseIdleConnections()
+		v, err := f.npmManifest(ctx, client, rc, src.NPM, version)
+		if err != nil {
+			return found{}, err
+		}
+		tarball, err := npmTarball(rc, src.NPM, v.Dist.Tarball)
+		if err != nil {
+			return found{}, err
+		}
+		path, err := f.download(ctx, client, tarball.String(), rc.header(tarball), f.cache.path(".downloads"))
+		if err != nil {
+			return found{}, err
+		}
+		got, err := f.unpackNPM(ctx, s, path, v.Dist.Integrity, src.File, t)
+		// Used up, or of no use: the next run must not find it.
+		if rerr := removeIfThere(path); ctx.Err() == nil && rerr != nil {
+			err = errors.Join(err, cacheError(rerr))
+		}
+		if err != nil {
+			return found{}, fmt.Errorf("%s %s: %w", src.NPM, version, err)
+		}
+		return got, nil
+	})
+}
+
+// npmManifest asks the registry about one version of a package.
+func (f *fetcher) npmManifest(ctx context.Context, c *http.Client, rc *npmConfig, pkg, version string) (v npmVersion, err error) {
+	ctx, watch := newWatchdog(ctx, f.stall)
+	defer watch.stop()
+	u, err := url.Parse(rc.registry(pkg) + strings.ReplaceAll(pkg, "/", "%2f") + "/" + url.PathEscape(version))
+	if err != nil {
+		return v, fmt.Errorf("npm registry: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return v, err
+	}
+	req.Header = rc.header(u)
+	req.Header.Set("Accept", "application/json")
+	resp, err := c.Do(req)
+	if err != nil {
+		return v, watch.explain(err)
+	}
+	defer func() { _ = resp.Body.Close() }() // only read from
+	if resp.StatusCode != http.StatusOK {
+		return v, fmt.Errorf("GET %s: %s", u.Redacted(), resp.Status)
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxManifest)).Decode(&v); err != nil {
+		return v, fmt.Errorf("GET %s: %w", u.Redacted(), watch.explain(err))
+	}
+	if v.Dist.Tarball == "" {
+		return v, fmt.Errorf("GET %s: the answer names no tarball", u.Redacted())
+	}
+	return v, nil
+}
+
+// npmTarball is the address of a tarball. As npm does by default, the public
+// registry's host is replaced by the configured one: a mirror may pass on
+// answers unchanged.
+func npmTarball(rc *npmConfig, pkg, raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return nil, fmt.Errorf("address of the tarball: %w", err)
+	}
+	rest, ok := strings.CutPrefix(u.String(), defaultRegistry)
+	if reg := rc.registry(pkg); ok && reg != defaultRegistry {
+		return url.Parse(reg + rest)
+	}
+	return u, nil
+}
+
+// unpackNPM checks a package's integrity and takes the bundle out of it.
+func (f *fetcher) unpackNPM(ctx context.Context, s *scratch, path, integrity, file string, t tag.Tag) (found, error) {
+	if err := checkIntegrity(path, integrity); err != nil {
+		return found{}, err
+	}
+	return s.addBundleOf(ctx, path, file, t)
+}
+
+// addBundleOf takes the bundle named file, or where that is empty the first
+// *.bundle, out of an npm tarball. The tarball is read to its end before anything
+// is used.
+func (s *scratch) addBundleOf(ctx context.Context, path, file string, t tag.Tag) (got found, err error) {
+	r, err := openTarGz(path)
+	if err != nil {
+		return found{}, err
+	}
+	seen := false
+	err = scanTar(ctx, r, func(e tarFile, r io.Reader) error {
+		if seen || e.mode == Symlink || (e.path != file && (file != "" || !strings.HasSuffix(e.path, ".bundle"))) {
+			return nil
+		}
+		seen = true
+		var err error
+		if got, err = s.addBundle(ctx, r, t); err != nil {
+			return fmt.Errorf("%s: %w", e.path, err)
+		}
+		return nil
+	})
+	if err := errors.Join(err, r.finish()); err != nil {
+		return found{}, err
+	}
+	if !seen {
+		if file == "" {
+			file = "a git bundle"
+		}
+		return found{}, fmt.Errorf("the package does not hold %s", file)
+	}
+	return got, nil
+}
+
+// checkIntegrity compares a file with a registry's sha512 integrity value.
+func checkIntegrity(path, integrity string) error {
+	for one := range strings.FieldsSeq(integrity) {
+		alg, sum, _ := strings.Cut(one, "-")
+		if alg != "sha512" {
+			continue
+		}
+		sum, _, _ = strings.Cut(sum, "?") // options, of which there are none so far
+		want, err := base64.StdEncoding.DecodeString(sum)
+		if err != nil {
+			return fmt.Errorf("integrity %q: %w", one, err)
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = file.Close() }() // only read from
+		h := sha512.New()
+		if _, err := io.Copy(h, file); err != nil {
+			return err
+		}
+		if got := h.Sum(nil); string(got) != string(want) {
+			return fmt.Errorf("the download's sha512 is %s, the registry says %s", base64.StdEncoding.EncodeToString(got), sum)
+		}
+		return nil
+	}
+	return fmt.Errorf("the registry gives no sha512 integrity (%q)", integrity)
+}

@@ -1,0 +1,158 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/go-git/go-git/v5/storage/filesystem"
+
+	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/tag"
+)
+
+// scratch is a folder beside the cache's repository in which a pack becomes
+// whole and is judged before anything can see it.
+type scratch struct {
+	dir   string
+	packs []string // pack-<checksum>, each with its index
+}
+
+func newScratch(c cacheDir) (*scratch, error) {
+	if err := os.MkdirAll(c.path(".scratch"), 0o755); err != nil {
+		return nil, cacheError(err)
+	}
+	dir, err := os.MkdirTemp(c.path(".scratch"), "fetch-")
+	if err != nil {
+		return nil, cacheError(err)
+	}
+	s := &scratch{dir: dir}
+	return s, cacheError(os.MkdirAll(s.packDir(), 0o755))
+}
+
+func (s *scratch) packDir() string { return filepath.Join(s.dir, "objects", "pack") }
+
+func (s *scratch) store() *store {
+	return &store{where: s.dir, open: func() ([]*filesystem.Storage, error) {
+		return []*filesystem.Storage{newStorage(gitDir{dir: s.dir})}, nil
+	}}
+}
+
+// addPack reads a whole pack, proves every object in it and indexes it.
+func (s *scratch) addPack(ctx context.Context, r io.Reader) error {
+	file, err := os.CreateTemp(s.packDir(), "tmp_pack_")
+	if err != nil {
+		return cacheError(err)
+	}
+	defer func() { _ = file.Close() }() // after Sync there is nothing left to fail
+	if err := copyTo(file, &cancelReader{ctx, io.LimitReader(r, maxDownload)}); err != nil {
+		return err
+	}
+	return s.indexed(ctx, file)
+}
+
+// indexed writes the index of the pack in file and gives both their names.
+func (s *scratch) indexed(ctx context.Context, file *os.File) error {
+	size, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return cacheError(err)
+	}
+	idx, err := os.CreateTemp(s.packDir(), "tmp_idx_")
+	if err != nil {
+		return cacheError(err)
+	}
+	defer func() { _ = idx.Close() }() // after Sync there is nothing left to fail
+	id, err := indexPack(ctx, file, size, idx)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(file.Sync(), idx.Sync()); err != nil {
+		return cacheError(err)
+	}
+	name := "pack-" + id.String()
+	s.packs = append(s.packs, name)
+	return cacheError(errors.Join(
+		os.Rename(idx.Name(), filepath.Join(s.packDir(), name+".idx")),
+		os.Rename(file.Name(), filepath.Join(s.packDir(), name+".pack"))))
+}
+
+// cancelReader ends with the context's error once that is over.
+type cancelReader struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (c *cancelReader) Read(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.r.Read(p)
+}
+
+// found is what a transport put into a scratch folder. The tree is not judged yet.
+type found struct {
+	pin spec.Pin
+}
+
+// intoCache lets a transport fill a scratch folder, judges the tree, and takes
+// it into the cache.
+func (f *fetcher) intoCache(ctx context.Context, t tag.Tag, want want, fill func(context.Context, *scratch) (found, error)) (_ *Tree, err error) {
+	unlock, err := f.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	// Whoever held the lock before may have fetched it.
+	if tree := f.fromCache(ctx, t, want); tree != nil {
+		return tree, nil
+	}
+	s, err := newScratch(f.cache)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, cacheError(os.RemoveAll(s.dir))) }()
+	got, err := fill(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.judge(t, f.label, want, got.pin); err != nil {
+		return nil, err
+	}
+	if err := f.complete(ctx, s, got.pin.Tree); err != nil {
+		return nil, err
+	}
+	if want.known {
+		got.pin = want.pin
+	} else if err := f.cache.remember(t, got.pin); err != nil {
+		return nil, err
+	}
+	if err := f.cache.install(s, got.pin.Tree); err != nil {
+		return nil, err
+	}
+	return f.openCached(ctx, t, got.pin)
+}
+
+// complete makes sure that every file of the tree is in the scratch folder.
+// Their contents were hashed when the pack was indexed.
+func (f *fetcher) complete(ctx context.Context, s *scratch, tree string) error {
+	st := s.store()
+	defer func() { _ = st.close() }() // only read from
+	entries, err := loadTree(ctx, st, tree)
+	if err != nil {
+		return err
+	}
+	r, err := st.acquire()
+	if err != nil {
+		return err
+	}
+	defer st.release(r)
+	for _, e := range entries {
+		if e.Mode != Submodule && !r.has(e.Blob) {
+			return fmt.Errorf("it lacks %s (blob %s)", e.Path, e.Blob)
+		}
+	}
+	return nil
+}

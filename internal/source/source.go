@@ -1,0 +1,298 @@
+package source
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/tag"
+)
+
+// Options say where trees come from and what is accepted.
+type Options struct {
+	Cache    string        // folder of the cache; repositories live below it
+	Dir      string        // the project's folder, for its .npmrc; "": the working folder
+	Sources  []spec.Source // tried in order
+	Lock     spec.Lock     // recipes/tags.lock as loaded
+	Override string        // --source: a URL or a path, used as the only source
+
+	Locked  bool // only tags that are in the lock
+	Offline bool // no network: the cache and local paths only
+	Nearest bool // where no source has the tag, take the nearest that one has
+
+	// Record is called with the pin of a tag that is not in the lock; the caller
+	// writes the lock. Nil: it is not recorded.
+	Record func(upstream string, t tag.Tag, p spec.Pin) error
+
+	Log      *slog.Logger                         // nil: slog.Default
+	Progress func(what string, done, total int64) // bytes; total 0: not known; may be nil
+}
+
+// Fetch returns the tree of a tag of an upstream, from the cache or from the
+// first source that has it. The errors that a user acts on are *Unavailable,
+// *Mismatch and *NotLocked; *Missing and *Corrupt may come from the tree later.
+func Fetch(ctx context.Context, o Options, upstream string, t tag.Tag) (*Tree, error) {
+	f := newFetcher(ctx, o, upstream)
+	tree, err := f.fetch(ctx, t)
+	var gone *Unavailable
+	if !o.Nearest || !errors.As(err, &gone) {
+		return tree, err
+	}
+	for _, name := range gone.Nearest {
+		near, perr := tag.Parse(name)
+		if perr != nil {
+			return nil, perr
+		}
+		tree, nerr := f.fetch(ctx, near)
+		if errors.As(nerr, new(*Unavailable)) || errors.As(nerr, new(*NotLocked)) {
+			f.Log.Info("the nearest tag cannot be had either", "tag", name, "error", nerr)
+			continue
+		}
+		if nerr != nil {
+			return nil, nerr
+		}
+		tree.Asked = t
+		f.Log.Warn(fmt.Sprintf("%s %s cannot be had: USING %s INSTEAD, the nearest that can", upstream, t, near), "source", tree.Source, "why", gone)
+		return tree, nil
+	}
+	return nil, err
+}
+
+// want is what is known of a tag before it is fetched.
+type want struct {
+	pin    spec.Pin
+	known  bool // pin holds the identity that must come out
+	locked bool // it is the lock's, so there is nothing to record
+}
+
+// fetcher is one call of Fetch.
+type fetcher struct {
+	Options
+	upstream string
+	cache    cacheDir
+	stall    time.Duration
+	ctx      context.Context // bounds what a tree fetches again later
+
+	label  string           // the source being tried, for messages
+	locked bool             // this fetch holds the cache's lock
+	down   map[string]error // sources whose server did not answer: not asked twice
+	offers map[tag.Tag]bool // tags that a source said it has
+	gate   progressGate
+}
+
+func newFetcher(ctx context.Context, o Options, upstream string) *fetcher {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	return &fetcher{
+		Options: o, upstream: upstream, ctx: ctx, stall: stallTimeout,
+		cache: cacheDir{root: o.Cache, upstream: upstream},
+		down:  map[string]error{}, offers: map[tag.Tag]bool{},
+	}
+}
+
+// errOffline is why a network source was not asked.
+var errOffline = errors.New("not asked: --offline")
+
+func (f *fetcher) fetch(ctx context.Context, t tag.Tag) (*Tree, error) {
+	w := f.want(t)
+	if !w.known && f.Locked {
+		return nil, &NotLocked{Upstream: f.upstream, Tag: t}
+	}
+	tree := f.fromCache(ctx, t, w)
+	if tree == nil {
+		var err error
+		if tree, err = f.fromSources(ctx, t, w); err != nil {
+			return nil, err
+		}
+	}
+	if w.locked {
+		return tree, nil
+	}
+	f.Log.Warn("tag is not in recipes/tags.lock", "tag", t, "tree", tree.Pin.Tree, "commit", tree.Pin.Commit, "source", tree.Source, "recorded", f.Record != nil)
+	if f.Record == nil {
+		return tree, nil
+	}
+	if err := f.Record(f.upstream, t, tree.Pin); err != nil {
+		return nil, fmt.Errorf("record %s in recipes/tags.lock: %w", t, err)
+	}
+	return tree, nil
+}
+
+// want looks a tag up in the lock; a commit also under the tags that pin it.
+// Offline, what the cache remembers of an earlier fetch will do.
+func (f *fetcher) want(t tag.Tag) want {
+	pins := f.Lock[f.upstream]
+	if p, ok := pins[t.String()]; ok {
+		return want{pin: p, known: true, locked: true}
+	}
+	for _, p := range pins {
+		if p.Commit != "" && p.Commit == t.String() {
+			return want{pin: p, known: true, locked: true}
+		}
+	}
+	if f.Offline {
+		if p, ok := f.cache.pins()[t.String()]; ok {
+			return want{pin: p, known: true}
+		}
+	}
+	return want{}
+}
+
+// judge compares what a source has with what is pinned.
+func (f *fetcher) judge(t tag.Tag, source string, w want, got spec.Pin) error {
+	if !w.known {
+		return nil
+	}
+	m := &Mismatch{Upstream: f.upstream, Tag: t, Source: source}
+	switch {
+	case w.pin.Commit != "" && got.Commit != "" && w.pin.Commit != got.Commit:
+		m.What, m.Want, m.Got = "commit", w.pin.Commit, got.Commit
+	case w.pin.Tree != got.Tree:
+		m.What, m.Want, m.Got = "tree", w.pin.Tree, got.Tree
+	default:
+		return nil
+	}
+	return m
+}
+
+// fromCache returns a pinned tree that was fetched before; nil where there is
+// none, or where it is damaged, which it removes.
+func (f *fetcher) fromCache(ctx context.Context, t tag.Tag, w want) *Tree {
+	if !w.known || !f.cache.holds(w.pin.Tree) {
+		return nil
+	}
+	tree, err := f.openCached(ctx, t, w.pin)
+	if err == nil {
+		tree.Source = "cache"
+		return tree
+	}
+	if ctx.Err() == nil {
+		f.Log.Warn("the cached tree is damaged, fetching it again", "tag", t, "cache", f.cache.path(".git"), "error", err)
+		if err := f.discard(ctx, w.pin.Tree, err); err != nil {
+			f.Log.Warn("the damaged tree cannot be removed", "error", err)
+		}
+	}
+	return nil
+}
+
+// openCached opens a tree of the cache, which fetches itself again when one of
+// its files turns out damaged later.
+func (f *fetcher) openCached(ctx context.Context, t tag.Tag, pin spec.Pin) (*Tree, error) {
+	st := &store{where: f.cache.path(".git"), open: f.cache.repo().storages}
+	st.heal = func(cause error) (*store, error) {
+		f.Log.Warn("a cached file is damaged, fetching the tree again", "tag", t, "error", cause)
+		if err := f.discard(f.ctx, pin.Tree, cause); err != nil {
+			return nil, err
+		}
+		tree, err := f.fromSources(f.ctx, t, want{pin: pin, known: true, locked: true})
+		if err != nil {
+			return nil, err
+		}
+		return tree.store, nil
+	}
+	entries, err := loadTree(ctx, st, pin.Tree)
+	if err != nil {
+		return nil, errors.Join(err, st.close())
+	}
+	return &Tree{Tag: t, Upstream: f.upstream, Pin: pin, Source: f.label, id: pin.Tree, entries: entries, store: st}, nil
+}
+
+// discard removes a damaged tree from the cache.
+func (f *fetcher) discard(ctx context.Context, tree string, cause error) (err error) {
+	object := tree
+	if c := new(Corrupt); errors.As(cause, &c) {
+		object = c.ID
+	} else if m := new(Missing); errors.As(cause, &m) {
+		object = m.Blob
+	}
+	unlock, err := f.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	return f.cache.drop(tree, object)
+}
+
+// fromSources asks one source after the other.
+func (f *fetcher) fromSources(ctx context.Context, t tag.Tag, w want) (*Tree, error) {
+	gone := &Unavailable{Upstream: f.upstream, Tag: t}
+	for _, s := range f.sources() {
+		f.label = s.Name
+		tree, err := f.try(ctx, s, t, w)
+		if err == nil {
+			tree.Source = cmp.Or(tree.Source, s.Name)
+			return tree, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if fatal(err) {
+			return nil, fmt.Errorf("source %s: %w", s.Name, err)
+		}
+		f.Log.Info("source does not serve", "source", s.Name, "tag", t, "error", err)
+		gone.Tried = append(gone.Tried, Attempt{Source: s.Name, Err: err})
+	}
+	gone.Nearest = f.nearest(t)
+	return nil, gone
+}
+
+// sources are those of this upstream, or the one given on the command line.
+func (f *fetcher) sources() []spec.Source {
+	if f.Override != "" {
+		return []spec.Source{{Name: f.Override, Upstream: f.upstream, Kind: kindSniff, URL: f.Override}}
+	}
+	var out []spec.Source
+	for _, s := range f.Sources {
+		if s.Upstream == "" || s.Upstream == f.upstream {
+			s.Name = cmp.Or(s.Name, s.URL, s.NPM)
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// offer notes a tag that a source has.
+func (f *fetcher) offer(t tag.Tag) { f.offers[t] = true }
+
+// maxNearest is how many tags a message offers.
+const maxNearest = 5
+
+// nearest returns the tags that can be had, by their distance in build numbers;
+// of two as near, the older. Without a number to measure from, the newest first.
+func (f *fetcher) nearest(t tag.Tag) []string {
+	pins := f.Lock[f.upstream]
+	build := func(t tag.Tag) int {
+		if n, ok := t.Build(); ok {
+			return n
+		}
+		return pins[t.String()].Build
+	}
+	for name, p := range pins {
+		if other, err := tag.Parse(name); err == nil && f.cache.holds(p.Tree) {
+			f.offer(other)
+		}
+	}
+	at := cmp.Or(build(t), 1<<30)
+	var near []tag.Tag
+	for other := range f.offers {
+		if build(other) > 0 && other != t {
+			near = append(near, other)
+		}
+	}
+	slices.SortFunc(near, func(a, b tag.Tag) int {
+		return cmp.Or(cmp.Compare(distance(at, build(a)), distance(at, build(b))), cmp.Compare(build(a), build(b)))
+	})
+	var names []string
+	for _, n := range near[:min(len(near), maxNearest)] {
+		names = append(names, n.String())
+	}
+	return names
+}
+
+func distance(a, b int) int { return max(a-b, b-a) }
