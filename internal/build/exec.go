@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/llpatch/llpatch/internal/run"
@@ -37,10 +38,13 @@ func Run(ctx context.Context, p Plan, o RunOptions) (Artifacts, error) {
 	b := &builder{plan: p, o: o}
 	art, err := b.run(ctx)
 	var f *Failed
-	if err != nil && !errors.As(err, &f) {
-		err = fmt.Errorf("build %s %s: %w", p.Tag, p.Target, err)
+	switch {
+	case err == nil || errors.As(err, &f):
+		return art, err
+	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
+		return art, &Failed{Tag: p.Tag, Target: p.Target, Kind: KindDisk, Cause: err.Error(), Err: err}
 	}
-	return art, err
+	return art, fmt.Errorf("build %s %s: %w", p.Tag, p.Target, err)
 }
 
 type builder struct {
@@ -57,10 +61,11 @@ func (b *builder) run(ctx context.Context) (Artifacts, error) {
 	for role, t := range p.Tools {
 		art.Tools[role] = t.Banner
 	}
-	key, configured, err := p.openDir()
+	want, have, err := p.openDir()
 	if err != nil {
 		return art, err
 	}
+	configured := have.Configured && have.Key == want.Key
 	if configured {
 		if configured, err = b.upToDate(ctx); err != nil {
 			return art, err
@@ -71,7 +76,7 @@ func (b *builder) run(ctx context.Context) (Artifacts, error) {
 		targets, err = b.targets(ctx)
 	} else {
 		start := time.Now()
-		targets, err = b.configure(ctx, key)
+		targets, err = b.configure(ctx, want, have)
 		art.ConfigureSeconds = time.Since(start).Seconds()
 	}
 	if err != nil {
@@ -105,12 +110,15 @@ func (b *builder) step(ctx context.Context, s Step) (*watcher, error) {
 		return w, fmt.Errorf("%s: %w", s.Name, ctx.Err())
 	}
 	var e *run.Error
-	if !errors.As(err, &e) || e.Err != nil {
-		return w, err // it did not start, or its log or output failed
+	if !errors.As(err, &e) || (e.Exit <= 0 && e.Signal == "") {
+		return w, err // it did not start, or only its log failed
 	}
 	f := b.plan.failed(s.Name, findCause(w.all()))
 	if e.Signal == "killed" {
 		f.Kind, f.Cause = KindMemory, s.Name+" was killed"
+	}
+	if f.Kind != KindDisk && diskFull(b.plan.Dir) {
+		f.Kind, f.Cause = KindDisk, "no space left on device below "+b.plan.Dir+"; "+f.Cause
 	}
 	f.Log, f.Err = b.o.Log, e
 	return w, f
@@ -118,9 +126,9 @@ func (b *builder) step(ctx context.Context, s Step) (*watcher, error) {
 
 // configure runs CMake, reads back what it made of the options, and records
 // that only when all is well.
-func (b *builder) configure(ctx context.Context, key string) ([]string, error) {
+func (b *builder) configure(ctx context.Context, want, have state) ([]string, error) {
 	p := b.plan
-	if err := p.clear(key); err != nil {
+	if err := p.clear(want, have); err != nil {
 		return nil, err
 	}
 	w, err := b.step(ctx, p.Steps[0])
@@ -145,7 +153,8 @@ func (b *builder) configure(ctx context.Context, key string) ([]string, error) {
 	if _, err := b.ninja(ctx, "-t", "cleandead"); err != nil {
 		return nil, err
 	}
-	return targets, p.writeState(state{Key: key, Configured: true})
+	want.Configured = true
+	return targets, p.writeState(want)
 }
 
 func (b *builder) withLog(err error) error {

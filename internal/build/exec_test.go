@@ -101,6 +101,38 @@ func TestRemovedOption(t *testing.T) {
 	}
 }
 
+// Another compiler under the same name: none of its predecessor's objects stay.
+func TestOtherCompiler(t *testing.T) {
+	in := smallInput(t, t.TempDir())
+	mustRun(t, mustPlan(t, in))
+	in.Facts.Tools["cc"] = ToolFact{Path: in.Facts.Tools["cc"].Path, Version: "99.0", Banner: "gcc 99.0"}
+	p := mustPlan(t, in)
+	if art := mustRun(t, p); art.Compiled != 2 || art.ConfigureSeconds == 0 {
+		t.Errorf("got %+v", art)
+	}
+	if art := mustRun(t, p); art.Compiled != 0 || art.ConfigureSeconds != 0 {
+		t.Errorf("again: %+v", art)
+	}
+	// A changed home or job count is no reason to do anything.
+	in.Facts.Env, in.Facts.Cores = map[string]string{"HOME": t.TempDir()}, 1
+	if art := mustRun(t, mustPlan(t, in)); art.Steps != 0 || art.ConfigureSeconds != 0 {
+		t.Errorf("another home: %+v", art)
+	}
+}
+
+// A state file that was cut short is that of an interrupted run.
+func TestBrokenState(t *testing.T) {
+	in := smallInput(t, t.TempDir())
+	p := mustPlan(t, in)
+	mustRun(t, p)
+	for _, text := range []string{"", "{\"key\"", "null"} {
+		write(t, p.Dir, map[string]string{stateFile: text})
+		if art := mustRun(t, p); art.ConfigureSeconds == 0 {
+			t.Errorf("state %q was trusted", text)
+		}
+	}
+}
+
 func TestOptionFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		set   spec.Options

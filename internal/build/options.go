@@ -189,3 +189,14 @@ func Dispensable(path string) bool {
 	}
 	return false
 }
+
+// WebUI reports whether the plan's llama-server holds its web page. Before the
+// page had an option it was always in.
+func (p Plan) WebUI() bool {
+	for _, o := range p.Options {
+		if _, ok := shown[o.Name]; ok && o.Value == "OFF" {
+			return false
+		}
+	}
+	return true
+}

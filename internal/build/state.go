@@ -18,7 +18,8 @@ import (
 const stateFile = ".llpatch-build"
 
 type state struct {
-	Key        string `json:"key"` // of the configure step
+	Key        string `json:"key"`       // of the configure step
+	Compilers  string `json:"compilers"` // what made the objects that are here
 	Configured bool   `json:"configured"`
 }
 
@@ -27,57 +28,71 @@ func sha256Hex(b []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// key changes with everything that configuring depends on, paths and level included.
-func (p Plan) key() (string, error) {
-	text, err := json.Marshal([]any{p.Steps[0], p.Digest})
-	return sha256Hex(text), err
+// state is what the folder is to have: the key changes with everything that
+// configuring depends on, paths and level included.
+func (p Plan) state() (state, error) {
+	compilers := p.Tools["cc"].Banner + "\n" + p.Tools["cxx"].Banner
+	text, err := json.Marshal([]any{p.Steps[0].Argv, p.Digest, compilers, p.Tools["cmake"].Banner, p.Tools["ninja"].Banner})
+	return state{Key: sha256Hex(text), Compilers: compilers}, err
 }
 
-// openDir makes the build folder, and reports whether it is configured for
-// this plan. A folder that holds anything and is not llpatch's is refused:
-// configuring removes files.
-func (p Plan) openDir() (key string, configured bool, err error) {
-	if key, err = p.key(); err != nil {
-		return "", false, err
+// openDir makes the build folder, and returns the state that it is to have and
+// the one that it has. A folder that holds anything and is not llpatch's is
+// refused: configuring removes files.
+func (p Plan) openDir() (want, have state, err error) {
+	if want, err = p.state(); err != nil {
+		return want, have, err
 	}
 	text, err := os.ReadFile(filepath.Join(p.Dir, stateFile))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if err := os.MkdirAll(p.Dir, 0o755); err != nil {
-			return "", false, err
+	if err == nil {
+		if json.Unmarshal(text, &have) != nil {
+			have = state{} // cut short: nothing here is known
 		}
-		entries, err := os.ReadDir(p.Dir)
-		if err != nil {
-			return "", false, err
+		if _, err := os.Stat(filepath.Join(p.Dir, "build.ninja")); err != nil {
+			have.Configured = false
 		}
-		if len(entries) > 0 {
-			return "", false, fmt.Errorf("build folder %s holds files that are not llpatch's, such as %s; name an empty one", p.Dir, entries[0].Name())
-		}
-		return key, false, nil
-	case err != nil:
-		return "", false, err
+		return want, have, nil
 	}
-	var s state
-	if json.Unmarshal(text, &s) != nil || !s.Configured || s.Key != key {
-		return key, false, nil // an unreadable state is one that was cut short
+	if !errors.Is(err, fs.ErrNotExist) {
+		return want, have, err
 	}
-	_, err = os.Stat(filepath.Join(p.Dir, "build.ninja"))
-	return key, err == nil, nil
+	if err := os.MkdirAll(p.Dir, 0o755); err != nil {
+		return want, have, err
+	}
+	entries, err := os.ReadDir(p.Dir)
+	if err == nil && len(entries) > 0 {
+		err = fmt.Errorf("build folder %s holds files that are not llpatch's, such as %s; name an empty one", p.Dir, entries[0].Name())
+	}
+	return want, have, err
 }
 
 // clear makes CMake start afresh: options that the plan no longer has would
 // live on in its cache, and what an interrupted run left is not trusted. The
-// objects below stay; Ninja knows which of them are still right.
-func (p Plan) clear(key string) error {
-	if err := p.writeState(state{Key: key}); err != nil {
+// objects below stay, for Ninja knows which of them are still right, unless
+// another compiler made them: that Ninja does not see.
+func (p Plan) clear(want, have state) error {
+	if err := p.writeState(state{Compilers: have.Compilers}); err != nil {
 		return err
 	}
-	for _, name := range []string{"CMakeCache.txt", "CMakeFiles", "build.ninja"} {
+	names := []string{"CMakeCache.txt", "CMakeFiles", "build.ninja"}
+	if have.Compilers != want.Compilers {
+		entries, err := os.ReadDir(p.Dir)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if e.Name() != stateFile {
+				names = append(names, e.Name())
+			}
+		}
+	}
+	for _, name := range names {
 		if err := os.RemoveAll(filepath.Join(p.Dir, name)); err != nil {
 			return err
 		}
 	}
-	return nil
+	// Only now: a run that is killed here must find the old objects to be old.
+	return p.writeState(state{Compilers: want.Compilers})
 }
 
 func (p Plan) writeState(s state) error {

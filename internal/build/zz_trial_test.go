@@ -56,11 +56,11 @@ func TestTrial(t *testing.T) {
 				return
 			}
 			b := &builder{plan: p, o: RunOptions{Log: p.Dir + ".log", Logger: slog.New(slog.DiscardHandler)}}
-			key, _, err := p.openDir()
+			want, have, err := p.openDir()
 			if err != nil {
 				t.Fatal(err)
 			}
-			targets, err := b.configure(t.Context(), key)
+			targets, err := b.configure(t.Context(), want, have)
 			fmt.Println(name, len(targets), err, time.Since(start))
 			if err != nil {
 				t.Fail()

@@ -112,7 +112,7 @@ func TestStoppedAnywhere(t *testing.T) {
 
 	for name, sig := range map[string]os.Signal{"interrupt": os.Interrupt, "kill": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
-			const moments = 14
+			const moments = 10
 			stopped := 0
 			for i := range moments {
 				w := newWorkplace(t)

@@ -1,0 +1,18 @@
+//go:build unix
+
+package build
+
+import "golang.org/x/sys/unix"
+
+// fullBelow is the room under which a failure is put down to it: no step of a
+// build gets far with less, and compilers that meet it say something else.
+const fullBelow = 1 << 20
+
+// diskFull reports whether the file system of dir has next to no room left.
+func diskFull(dir string) bool {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return false
+	}
+	return uint64(st.Bavail)*uint64(st.Bsize) < fullBelow
+}

@@ -1,0 +1,101 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/llpatch/llpatch/internal/compat"
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// historyFlags say which patches are judged, and on which history.
+type historyFlags struct {
+	source   string
+	patches  string
+	upstream string
+}
+
+func (f *historyFlags) add(c *cobra.Command) {
+	c.Flags().StringVar(&f.source, "source", "", "a local repository with upstream's tags and history, read where it is (default: the mirror in the cache)")
+	c.Flags().StringVar(&f.patches, "patches", "", "judge the patches of this folder instead of llpatch's: its quilt series, or every *.patch by name")
+	c.Flags().StringVar(&f.upstream, "upstream", spec.LlamaCpp, "whose tags they are")
+}
+
+// open opens the history and makes the stack ready.
+func (a *app) open(f historyFlags) (*compat.History, compat.Stack, compat.Options, error) {
+	repo, records, err := a.declarations()
+	if err != nil {
+		return nil, compat.Stack{}, compat.Options{}, err
+	}
+	o := compat.Options{Cache: records.Cache, Log: a.log, Progress: a.progress.update}
+	stack, err := declaredOrFolder(repo, f)
+	if err != nil {
+		return nil, stack, o, err
+	}
+	path := f.source
+	if path == "" {
+		path = filepath.Join(records.Cache, "mirror", f.upstream+".git")
+		if _, err := os.Stat(path); err != nil {
+			return nil, stack, o, &usageError{err: errors.New("--source PATH is missing: there is no mirror of " + f.upstream + "'s history in the cache")}
+		}
+	}
+	h, err := compat.Open(path, repo.Lock[f.upstream])
+	return h, stack, o, err
+}
+
+func declaredOrFolder(repo *spec.Repo, f historyFlags) (compat.Stack, error) {
+	if f.patches != "" {
+		return compat.Folder(f.patches)
+	}
+	s, err := compat.Declared(repo, f.upstream)
+	if err == nil && len(s.Fixes) == 0 {
+		err = &usageError{err: fmt.Errorf("there is no fix for %s", f.upstream)}
+	}
+	return s, err
+}
+
+func (a *app) statusCmd() *cobra.Command {
+	var f historyFlags
+	var page string
+	c := &cobra.Command{
+		Use: "status [FROM..TO]", Short: "Say which fix fits which tag, over all tags",
+		Example: "  llpatch status --source llama.cpp.git b8000..\n  llpatch status --source llama.cpp.git --patches my-patches --html status.html",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(c *cobra.Command, got []string) (err error) {
+			h, stack, o, err := a.open(f)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, h.Close()) }()
+			tags := h.Tags
+			if len(got) == 1 {
+				if tags, err = h.Range(got[0]); err != nil {
+					return &usageError{err: err}
+				}
+			}
+			report, err := h.Status(c.Context(), o, stack, tags)
+			if err != nil {
+				return err
+			}
+			if page != "" {
+				if err := report.WriteHTML(page); err != nil {
+					return err
+				}
+			}
+			if err := a.print(report, report.Text); err != nil {
+				return err
+			}
+			if broken := report.Broken(); broken != nil {
+				return broken
+			}
+			return nil
+		},
+	}
+	f.add(c)
+	c.Flags().StringVar(&page, "html", "", "write one HTML page with a map of all tags and fixes to this file, too")
+	return c
+}
