@@ -103,6 +103,7 @@ func TestVerify(t *testing.T) {
 	system := []string{"libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1"}
 	plain := link(t, "-Wl,-rpath,$ORIGIN")
 	stray := link(t, "-Wl,-rpath,/opt/build/lib")
+	empty := link(t, "-Wl,-rpath,$ORIGIN:")
 	for name, c := range map[string]struct {
 		dir   string
 		files []string
@@ -115,6 +116,7 @@ func TestVerify(t *testing.T) {
 		"machine":       {plain, []string{"libgreet.so.1"}, spec.Verify{Machine: "EM_AARCH64", Needed: system}, []string{"is for EM_X86_64, not for EM_AARCH64"}},
 		"glibc":         {plain, []string{"libgreet.so.1", "prog"}, spec.Verify{GlibcMax: "2.1", Needed: system}, []string{"libgreet.so.1: needs GLIBC_2", "prog: needs GLIBC_2"}},
 		"runpath":       {stray, []string{"libgreet.so.1", "prog"}, spec.Verify{Needed: system}, []string{"prog: looks for libraries in /opt/build/lib"}},
+		"empty entry":   {empty, []string{"libgreet.so.1", "prog"}, spec.Verify{Needed: system}, []string{"prog: looks for libraries in the current folder"}},
 		"gone":          {plain, []string{"nothing"}, spec.Verify{}, []string{"no such file"}},
 	} {
 		t.Run(name, func(t *testing.T) {

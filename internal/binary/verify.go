@@ -58,7 +58,12 @@ func (f *File) faults(v spec.Verify, inside map[string]bool) []string {
 		faults = append(faults, fmt.Sprintf("needs GLIBC_%s, above the %s that the recipe allows; build on an older system or raise glibc-max", have, v.GlibcMax))
 	}
 	for _, p := range f.RunPath {
-		if p != "$ORIGIN" && !strings.HasPrefix(p, "$ORIGIN/") && p != "" {
+		switch {
+		case p == "$ORIGIN" || strings.HasPrefix(p, "$ORIGIN/"):
+		case p == "":
+			// ld.so takes an empty entry for the folder in which the user happens to be.
+			faults = append(faults, "looks for libraries in the current folder: its RUNPATH has an empty entry")
+		default:
 			faults = append(faults, fmt.Sprintf("looks for libraries in %s, a folder of the build machine", p))
 		}
 	}

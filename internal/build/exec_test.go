@@ -3,6 +3,7 @@ package build
 import (
 	"bytes"
 	"context"
+	"debug/elf"
 	"errors"
 	"os"
 	"os/exec"
@@ -36,6 +37,16 @@ func TestRun(t *testing.T) {
 	}
 	if art.Tools["cmake"] == "" || !strings.Contains(art.Tools["cc"], "gcc") {
 		t.Errorf("tools %q", art.Tools)
+	}
+	for _, name := range []string{"bin/small", "bin/libgreet.so"} {
+		f, err := elf.Open(filepath.Join(p.Dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if rp, err := f.DynString(elf.DT_RUNPATH); err != nil || !slices.Equal(rp, []string{"$ORIGIN"}) {
+			t.Errorf("%s: RUNPATH is %q, %v", name, rp, err)
+		}
+		f.Close()
 	}
 	// The program says what the plan gave it, and finds its library elsewhere.
 	moved := filepath.Join(t.TempDir(), "elsewhere")

@@ -16,7 +16,7 @@ type options map[string]Option
 // sets one would lose silently, so it is refused.
 var own = []string{
 	"CMAKE_BUILD_TYPE", "CMAKE_C_COMPILER", "CMAKE_CXX_COMPILER", "CMAKE_C_FLAGS", "CMAKE_CXX_FLAGS",
-	"CMAKE_C_COMPILER_LAUNCHER", "CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_BUILD_RPATH_USE_ORIGIN",
+	"CMAKE_C_COMPILER_LAUNCHER", "CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_INSTALL_RPATH", "CMAKE_BUILD_WITH_INSTALL_RPATH",
 	"CMAKE_EXE_LINKER_FLAGS", "CMAKE_SHARED_LINKER_FLAGS", "CMAKE_MODULE_LINKER_FLAGS",
 	"LLAMA_BUILD_NUMBER", "LLAMA_BUILD_COMMIT",
 }
@@ -134,8 +134,12 @@ func (o options) standing(in Input, versionCommit string) {
 	if cxx, ok := in.Facts.Tools["cxx"]; ok {
 		o.set("CMAKE_CXX_COMPILER", cxx.Path, "toolchain "+in.Toolchain.Name)
 	}
-	// Else a library's place in the build folder ends up in what links to it.
-	o.set("CMAKE_BUILD_RPATH_USE_ORIGIN", "ON", "the programs find their libraries beside them, wherever they lie")
+	// Else the build folder ends up in what links to a library of it. Not
+	// CMAKE_BUILD_RPATH_USE_ORIGIN: that writes "$ORIGIN:", and the empty entry
+	// behind the colon makes the loader look in whatever folder the user is in.
+	const beside = "the programs find their libraries beside them, wherever they lie"
+	o.set("CMAKE_INSTALL_RPATH", "$ORIGIN", beside)
+	o.set("CMAKE_BUILD_WITH_INSTALL_RPATH", "ON", beside)
 	flags := strings.Join(append(slices.Clone(in.Toolchain.CFlags), prefixMaps(in.Source, in.Dir)...), " ")
 	const maps = "no folder of this machine in the binaries"
 	o.set("CMAKE_C_FLAGS", flags, maps)

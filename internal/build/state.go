@@ -10,7 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/google/renameio/v2"
+	"github.com/google/renameio/v2/maybe"
 )
 
 // stateFile marks a folder as a build folder of llpatch's and says how far its
@@ -100,5 +100,5 @@ func (p Plan) writeState(s state) error {
 	if err != nil {
 		return err
 	}
-	return renameio.WriteFile(filepath.Join(p.Dir, stateFile), append(text, '\n'), 0o644)
+	return maybe.WriteFile(filepath.Join(p.Dir, stateFile), append(text, '\n'), 0o644)
 }

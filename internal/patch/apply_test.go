@@ -86,7 +86,8 @@ func TestApplyFiles(t *testing.T) {
 		},
 		"create, then edit and delete in later patches": {
 			[]string{created("new/n", "100755", "n"), edited("new/n", "n", "m"), strings.Replace(deleted("new/n", "m"), "100644", "100755", 1)},
-			map[string]string{}, []Kind{Created, Exact, Deleted},
+			map[string]string{},
+			[]Kind{Created, Exact, Deleted},
 		},
 		"delete": {[]string{deleted("dir/c", "c")}, map[string]string{"dir/c": ""}, []Kind{Deleted}},
 		"delete an empty file": {
@@ -100,17 +101,20 @@ func TestApplyFiles(t *testing.T) {
 		},
 		"mode and edit": {
 			[]string{"diff --git a/a b/a\nold mode 100644\nnew mode 100755\n--- a/a\n+++ b/a\n@@ -1 +1 @@\n-a\n+x\n"},
-			map[string]string{"a": "100755 x\n"}, []Kind{Exact, Moded},
+			map[string]string{"a": "100755 x\n"},
+			[]Kind{Exact, Moded},
 		},
 		"rename": {[]string{renamed("a", "deep/er/a")}, map[string]string{"a": "", "deep/er/a": "100644 a\n"}, []Kind{Renamed}},
 		"rename with edit": {
 			[]string{"diff --git a/a b/z\nsimilarity index 50%\nrename from a\nrename to z\n--- a/a\n+++ b/z\n@@ -1 +1 @@\n-a\n+x\n"},
-			map[string]string{"a": "", "z": "100644 x\n"}, []Kind{Exact, Renamed},
+			map[string]string{"a": "", "z": "100644 x\n"},
+			[]Kind{Exact, Renamed},
 		},
 		"swap": {[]string{renamed("a", "b") + renamed("b", "a")}, map[string]string{"a": "100644 b\n", "b": "100644 a\n"}, []Kind{Renamed, Renamed}},
 		"copy reads the file as it was": {
 			[]string{edited("a", "a", "x") + "diff --git a/b b/k\nsimilarity index 100%\ncopy from b\ncopy to k\n"},
-			map[string]string{"a": "100644 x\n", "k": "100644 b\n"}, []Kind{Exact, Copied},
+			map[string]string{"a": "100644 x\n", "k": "100644 b\n"},
+			[]Kind{Exact, Copied},
 		},
 		"file becomes link": {
 			[]string{deleted("a", "a") + created("a", "120000", "b")}, map[string]string{"a": "120000 b"}, []Kind{Deleted, Created},
@@ -124,7 +128,8 @@ func TestApplyFiles(t *testing.T) {
 		"rename in case only": {[]string{renamed("a", "A")}, map[string]string{"a": "", "A": "100644 a\n"}, []Kind{Renamed}},
 		"link edited": {
 			[]string{"diff --git a/l b/l\nindex 111..222 120000\n--- a/l\n+++ b/l\n@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+b\n\\ No newline at end of file\n"},
-			map[string]string{"l": "120000 b"}, []Kind{Exact},
+			map[string]string{"l": "120000 b"},
+			[]Kind{Exact},
 		},
 		"plain diff creates": {
 			[]string{"--- /dev/null\n+++ b/n\n@@ -0,0 +1 @@\n+n\n"}, map[string]string{"n": "100644 n\n"}, []Kind{Created},

@@ -129,21 +129,16 @@ func edits(goneA, goneB []bool) []lineEdit {
 // not have, and one that stands there so often that among changed lines its
 // match would say nothing (as GNU diff and git do).
 func worthwhile(a, b []int32, from, to int, gone []bool) (line []int, id []int32) {
-	times := make(map[int32]int, to-from)
-	for _, x := range a[from:to] {
-		times[x] = 0
-	}
+	times := make([]int32, 1+max(slices.Max(a), slices.Max(b))) // in b, by number
 	for _, x := range b {
-		if n, ok := times[x]; ok {
-			times[x] = n + 1
-		}
+		times[x]++
 	}
 	const none, some, many = 0, 1, 2
 	const mostOften = 1024
 	often := min(roughRoot(len(a)), mostOften)
 	kind := make([]byte, to-from)
 	for i, x := range a[from:to] {
-		switch n := times[x]; {
+		switch n := int(times[x]); {
 		case n >= often:
 			kind[i] = many
 		case n > 0:
@@ -170,6 +165,7 @@ func worthwhile(a, b []int32, from, to int, gone []bool) (line []int, id []int32
 		}
 		return 4*frequent < frequent+unmatched
 	}
+	line, id = make([]int, 0, to-from), make([]int32, 0, to-from)
 	for i, k := range kind {
 		if k == some || k == many && !stray(i) {
 			line = append(line, from+i)
@@ -309,6 +305,3 @@ func similarity(a, b []byte) int {
 	}
 	return int(int64(common) * 100 / int64(max(len(a), len(b))))
 }
-
-// sameLines reports whether two runs of numbered lines are equal.
-func sameLines(a, b []int32) bool { return slices.Equal(a, b) }

@@ -3,6 +3,7 @@ package patch
 import (
 	"bytes"
 	"fmt"
+	"slices"
 )
 
 // Causes of a conflict of a merge.
@@ -167,7 +168,7 @@ func (m *merge3) cluster(left, right script, i, j [2]int, lo, hi int, grown *[3]
 		}
 	default:
 		r.From = Both
-		if !sameLines(r.Ours.of(m.ours.id), r.Theirs.of(m.theirs.id)) {
+		if !slices.Equal(r.Ours.of(m.ours.id), r.Theirs.of(m.theirs.id)) {
 			r.Cause = BothChanged
 		}
 	}

@@ -122,20 +122,10 @@ func (p *Patch) add(sec *section, fail func(int, string, ...any) error) error {
 	return nil
 }
 
-// readDiff has go-gitdiff read the hunks or binary data, under a header of our
-// own: its reading of names and modes is not ours.
+// readDiff has go-gitdiff read the hunks or binary data, which the scanner put
+// under a header of our own: its reading of names and modes is not ours.
 func readDiff(sec *section) (*gitdiff.File, error) {
-	const textHead = "diff --git a/f b/f\n--- a/f\n+++ b/f\n"
-	head := textHead
-	if sec.binary {
-		head = "diff --git a/f b/f\n"
-	}
-	var buf bytes.Buffer
-	buf.Grow(len(head) + sec.text.Len())
-	buf.WriteString(head)
-	buf.Write(sec.text.Bytes())
-	sec.text.Reset()
-	files, _, err := gitdiff.Parse(&buf)
+	files, _, err := gitdiff.Parse(&sec.text)
 	if err != nil {
 		return nil, err
 	}
@@ -209,6 +199,17 @@ func newHunk(f *gitdiff.TextFragment, line int, strip bool) (hunk, error) {
 		lead:     int(f.LeadingContext), trail: int(f.TrailingContext),
 	}
 	var oldText, newText strings.Builder
+	oldSize, newSize := 0, 0
+	for _, l := range f.Lines {
+		if l.Old() {
+			oldSize += len(l.Line)
+		}
+		if l.New() {
+			newSize += len(l.Line)
+		}
+	}
+	oldText.Grow(oldSize)
+	newText.Grow(newSize)
 	ends := make([]int, 0, f.OldLines)
 	for _, l := range f.Lines {
 		text := l.Line

@@ -13,7 +13,7 @@ import (
 // plain form that go-gitdiff reads without surprise.
 type section struct {
 	change
-	text    bytes.Buffer // hunks or binary data, mended
+	text    bytes.Buffer // hunks or binary data, mended, under a header with the name f
 	atLines []int        // line of each @@ line
 	binary  bool
 	noData  bool // "Binary files … differ"
@@ -269,11 +269,15 @@ func (s *scanner) content(sec *section) error {
 	switch {
 	case bytes.HasPrefix(line, []byte("GIT binary patch")):
 		sec.binary = true
+		sec.text.WriteString("diff --git a/f b/f\n")
 		return s.binaryData(sec)
 	case bytes.HasPrefix(line, []byte("Binary files ")) && strings.HasSuffix(header(line), " differ"):
 		sec.noData = true
 		s.next()
 		return nil
+	}
+	if bytes.HasPrefix(line, []byte("@@ -")) {
+		sec.text.WriteString("diff --git a/f b/f\n--- a/f\n+++ b/f\n")
 	}
 	for bytes.HasPrefix(s.peek(), []byte("@@ -")) {
 		if err := s.hunk(sec); err != nil {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/google/renameio/v2"
 
@@ -88,7 +89,8 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 	if err != nil {
 		return nil, nil, err
 	}
-	key, err := digest(sums, c.Recipe.Smoke, c.Version)
+	checks := c.checks(b)
+	key, err := digest(sums, checks, c.Version)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -97,7 +99,7 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 		return files, done.Report, nil
 	}
 	report, err := smoke.Run(ctx, smoke.Options{
-		Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Bin: top, Work: c.file("smoke"), Checks: c.Recipe.Smoke,
+		Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Bin: top, Work: c.file("smoke"), Checks: checks,
 		Want: smoke.Version{Build: c.Tree.Pin.Build, Commit: b.Plan.VersionCommit},
 		Log:  c.Log, Progress: c.Progress, Hold: c.hold(),
 	})
@@ -112,6 +114,18 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 		return nil, report, err
 	}
 	return files, report, writeJSON(c.file("smoke.json"), smokeRecord{Key: key, Report: report})
+}
+
+// checks are the recipe's, with what only the plan knows: whether the web page
+// is in. A page that is out must be out, which is judged too.
+func (c *Chain) checks(b *Built) []spec.Check {
+	checks := slices.Clone(c.Recipe.Smoke)
+	for i := range checks {
+		if checks[i].Name == "webui" && checks[i].Args["expect"] == nil {
+			checks[i].Args = map[string]any{"expect": b.Plan.WebUI()}
+		}
+	}
+	return checks
 }
 
 // Release runs the whole chain.

@@ -36,7 +36,9 @@ type tarFile struct {
 // must be below one top folder. What could write outside a folder it is unpacked
 // to, or is no file, ends the scan: nothing of such an archive may be used, so
 // the caller uses nothing before scanTar returns nil.
-func scanTar(ctx context.Context, in io.Reader, visit func(tarFile, io.Reader) error) error {
+//
+// limit bounds the number of entries; maxUnpacked bounds the bytes of all.
+func scanTar(ctx context.Context, in io.Reader, limit int, visit func(tarFile, io.Reader) error) error {
 	r := tar.NewReader(&cancelReader{ctx, in})
 	top := ""
 	total := int64(0)
@@ -51,8 +53,8 @@ func scanTar(ctx context.Context, in io.Reader, visit func(tarFile, io.Reader) e
 		if err != nil {
 			return fmt.Errorf("archive, after %d entries: %w", n, err)
 		}
-		if n >= maxEntries {
-			return fmt.Errorf("the archive has more than %d entries", maxEntries)
+		if n >= limit {
+			return fmt.Errorf("the archive has more than %d entries", limit)
 		}
 		if h.Typeflag == tar.TypeXGlobalHeader {
 			continue // git archive writes the commit's id there
@@ -188,7 +190,7 @@ func (s *scratch) addArchive(ctx context.Context, r io.Reader) (found, error) {
 	defer p.close()
 	files := map[string]Entry{}
 	latest := int64(0)
-	err = scanTar(ctx, r, func(f tarFile, r io.Reader) error {
+	err = scanTar(ctx, r, maxEntries, func(f tarFile, r io.Reader) error {
 		data := []byte(f.link)
 		if f.mode != Symlink {
 			if f.size > maxObject {

@@ -70,7 +70,7 @@ func TestCorruptBundle(t *testing.T) {
 		nothingLeft(t, o.Cache)
 	}
 	at := bytes.Index(good, []byte("PACK"))
-	step := max(1, (len(good)-at)/150)
+	step := max(1, (len(good)-at)/60)
 	for i := 0; i < len(good); i += step {
 		bad := bytes.Clone(good)
 		bad[i] ^= 0x10

@@ -55,7 +55,7 @@ func TestFullDisk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			dir, resize := smallDisk(t, 16<<10)
 			o.Cache, o.Lock = filepath.Join(dir, "cache"), u.lock
-			for _, size := range []int{64 << 10, 256 << 10, 1 << 20, 1500 << 10} {
+			for _, size := range []int{64 << 10, 256 << 10, 1 << 20} {
 				resize(size)
 				_, err := fetch(t, o, "b104")
 				if !errors.Is(err, syscall.ENOSPC) {

@@ -142,7 +142,7 @@ func (s *scratch) addBundleOf(ctx context.Context, path, file string, t tag.Tag)
 		return found{}, err
 	}
 	seen := false
-	err = scanTar(ctx, r, func(e tarFile, r io.Reader) error {
+	err = scanTar(ctx, r, maxEntries, func(e tarFile, r io.Reader) error {
 		if seen || e.mode == Symlink || (e.path != file && (file != "" || !strings.HasSuffix(e.path, ".bundle"))) {
 			return nil
 		}

@@ -32,7 +32,7 @@ func OpenRepository(path string) (*Repository, error) {
 	}
 	r := &Repository{
 		st: &store{where: path, open: g.storages}, g: g,
-		bases: cache.NewObjectLRU(objectCache),
+		bases: cache.NewObjectLRU(32 * cache.MiByte),
 	}
 	dir := dotgit.New(g.fs())
 	ids, err := dir.ObjectPacks()

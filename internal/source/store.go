@@ -162,6 +162,10 @@ func (r *reader) any(id string) (typ plumbing.ObjectType, content []byte, err er
 	for _, d := range r.dirs {
 		o, err := d.EncodedObject(plumbing.AnyObject, h)
 		if errors.Is(err, plumbing.ErrObjectNotFound) {
+			// go-git says this of a pack that is too short as well.
+			if d.HasEncodedObject(h) == nil {
+				return 0, nil, &Corrupt{Where: r.where, ID: id, Err: errors.New("it is listed and cannot be read")}
+			}
 			continue
 		}
 		if err == nil {

@@ -7,7 +7,7 @@
 # programs in BUILD/bin. CMAKE, NINJA, CC and CXX may be
 # set to absolute paths, JOBS to a number.
 # patched tree 0316a899e18942722a1afe8ac97a0a9dc7fdcf17
-# plan f2c795934f531df99c5cfd28040b63d9e6688c755b6b415e50c3d4ab56f332cd
+# plan 4f0ea93ac8d5ad63f64f11ee5ab81a03d8a48790c37cd39f1c4d77d2493ee16f
 set -eu
 
 SRC=${1:-llama.cpp-45cac7ca7-llp1}
@@ -90,12 +90,13 @@ clean "$CMAKE" \
 	-B \
 	"$BUILD" \
 	-DBUILD_SHARED_LIBS=ON \
-	-DCMAKE_BUILD_RPATH_USE_ORIGIN=ON \
 	-DCMAKE_BUILD_TYPE=Release \
+	-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON \
 	-DCMAKE_CXX_COMPILER="$CXX" \
 	-DCMAKE_CXX_FLAGS=-ffile-prefix-map="$SRC"'=. -ffile-prefix-map='"$BUILD"'=build' \
 	-DCMAKE_C_COMPILER="$CC" \
 	-DCMAKE_C_FLAGS=-ffile-prefix-map="$SRC"'=. -ffile-prefix-map='"$BUILD"'=build' \
+	'-DCMAKE_INSTALL_RPATH=$ORIGIN' \
 	-DGGML_BACKEND_DL=ON \
 	-DGGML_CCACHE=OFF \
 	-DGGML_CPU_ALL_VARIANTS=ON \
