@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -52,6 +53,26 @@ func TestBundle(t *testing.T) {
 	wantErr(t, err, "not complete", u.lock["llama.cpp"]["b101"].Commit)
 }
 
+// TestIncompleteBundle: a sound bundle that lacks one file's content.
+func TestIncompleteBundle(t *testing.T) {
+	u := newUpstream(t)
+	commit := u.lock["llama.cpp"]["b101"].Commit
+	blob := git(t, u.dir, "rev-parse", "b101:LICENSE")
+	list := git(t, u.dir, "rev-list", "--objects", "--no-object-names", "b101")
+	cmd := exec.CommandContext(t.Context(), "git", "pack-objects", "-q", "--stdout")
+	cmd.Dir = u.dir
+	cmd.Stdin = strings.NewReader(strings.Replace(list, blob+"\n", "", 1) + "\n")
+	pack, err := cmd.Output()
+	must(t, err)
+	path := filepath.Join(t.TempDir(), "less.bundle")
+	must(t, os.WriteFile(path, append([]byte("# v2 git bundle\n"+commit+" refs/tags/b101\n\n"), pack...), 0o644))
+	o, _ := options(t, u.lock)
+	o.Override = path
+	_, err = fetch(t, o, "b101")
+	wantErr(t, err, "lacks LICENSE", blob)
+	nothingLeft(t, o.Cache)
+}
+
 // TestCorruptBundle changes and cuts a bundle at many places: nothing of it may
 // ever come out as the tree, or stay behind.
 func TestCorruptBundle(t *testing.T) {
@@ -78,7 +99,11 @@ func TestCorruptBundle(t *testing.T) {
 		try(fmt.Sprintf("cut at %d of %d", i, len(good)), good[:i])
 	}
 	try("more at the end", append(bytes.Clone(good), "more"...))
-	try("trailer", append(bytes.Clone(good[:len(good)-20]), make([]byte, 20)...))
+	for i := range 20 {
+		bad := bytes.Clone(good)
+		bad[len(good)-1-i] ^= 1
+		try(fmt.Sprintf("byte %d of the checksum", i), bad)
+	}
 }
 
 func TestBundleHeader(t *testing.T) {

@@ -102,7 +102,6 @@ func (r *watchedReader) Read(p []byte) (int, error) {
 type partInfo struct {
 	URL       string `json:"url"`
 	Validator string `json:"validator"` // strong ETag or Last-Modified, for If-Range
-	Total     int64  `json:"total"`     // bytes, -1: unknown
 }
 
 // download returns the path of the whole file behind a URL, in dir. A file that
@@ -221,21 +220,19 @@ func (f *fetcher) downloadOnce(ctx context.Context, c *http.Client, u *url.URL, 
 	if err := file.Truncate(have); err != nil {
 		return cacheError(err)
 	}
-	if err := writePartInfo(part, partInfo{URL: u.String(), Validator: validator(resp), Total: total}); err != nil {
+	if err := writePartInfo(part, partInfo{URL: u.String(), Validator: validator(resp)}); err != nil {
 		return cacheError(err)
 	}
 	if _, err := file.Seek(have, io.SeekStart); err != nil {
 		return cacheError(err)
 	}
 	body := &watchedReader{r: io.LimitReader(resp.Body, maxDownload-have), w: watch, done: have, report: func(n int64) { f.progress("download", n, max(total, 0)) }}
+	// A body shorter than its announced length ends in an error of net/http.
 	if err := copyTo(file, body); err != nil {
 		return watch.explain(err)
 	}
 	if size(part) >= maxDownload {
 		return fmt.Errorf("GET %s: more than %d bytes", u.Redacted(), int64(maxDownload))
-	}
-	if total >= 0 && size(part) != total {
-		return &cutError{err: fmt.Errorf("%d of %d bytes: %w", size(part), total, io.ErrUnexpectedEOF)}
 	}
 	if err := errors.Join(file.Sync(), file.Close()); err != nil {
 		return cacheError(err)

@@ -16,6 +16,7 @@ import (
 	gitproto "github.com/go-git/go-git/v5/plumbing/transport/git"
 	githttp "github.com/go-git/go-git/v5/plumbing/transport/http"
 	"github.com/go-git/go-git/v5/plumbing/transport/ssh"
+	cryptossh "golang.org/x/crypto/ssh"
 
 	"github.com/llpatch/llpatch/internal/tag"
 )
@@ -73,7 +74,8 @@ func (f *fetcher) fromRemote(ctx context.Context, url string, t tag.Tag, want wa
 func (f *fetcher) gitTransport(ep *transport.Endpoint) transport.Transport {
 	switch ep.Protocol {
 	case "ssh":
-		return ssh.NewClient(nil) // the user's agent and known_hosts
+		// The user's agent and known_hosts count.
+		return ssh.NewClient(&cryptossh.ClientConfig{Timeout: dialTimeout})
 	case "git":
 		return gitproto.DefaultClient
 	}

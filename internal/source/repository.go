@@ -23,6 +23,10 @@ type Repository struct {
 	bases cache.Object // what differences are applied to, shared by all readers
 }
 
+// basesCache bounds what is kept of delta bases, in bytes. Judging 36 patches on
+// 2,365 tags takes 0.5 s of CPU more with half of it, and no less with twice.
+const basesCache = 32 * cache.MiByte
+
 // OpenRepository opens the repository at path: a work tree, a linked work tree
 // or a bare repository. Nothing is written to it.
 func OpenRepository(path string) (*Repository, error) {
@@ -32,7 +36,7 @@ func OpenRepository(path string) (*Repository, error) {
 	}
 	r := &Repository{
 		st: &store{where: path, open: g.storages}, g: g,
-		bases: cache.NewObjectLRU(32 * cache.MiByte),
+		bases: cache.NewObjectLRU(basesCache),
 	}
 	dir := dotgit.New(g.fs())
 	ids, err := dir.ObjectPacks()
