@@ -22,6 +22,8 @@ type Judgement struct {
 	// conflicts, Held counts those that the files hold already, and Rest those
 	// that would have a place.
 	Changes, Held, Rest int
+	// HeldAt has the lines of the patch file at which a held hunk or change begins.
+	HeldAt map[int]bool
 }
 
 // Judge applies the patches of one file to the given files and to no others,
@@ -34,7 +36,7 @@ func Judge(unit []Patch, files map[string]*source.File) (*Judgement, error) {
 	if s.changes == nil {
 		s.changes = map[string]*source.File{}
 	}
-	j := &Judgement{Files: map[string]*source.File{}}
+	j := &Judgement{Files: map[string]*source.File{}, HeldAt: map[int]bool{}}
 	for i := range unit {
 		p := &unit[i]
 		t := s.begin(p)
@@ -50,8 +52,8 @@ func Judge(unit []Patch, files map[string]*source.File) (*Judgement, error) {
 		if len(t.conflicts) > 0 {
 			j.Conflicts = append(j.Conflicts, t.conflicts...)
 			s.failed = append(s.failed, failed{name: p.Fix + "/" + p.Name, paths: p.Paths()})
-			held, rest := s.holds(p)
-			j.Held, j.Rest = j.Held+held, j.Rest+rest
+			rest := s.holds(p, j.HeldAt)
+			j.Held, j.Rest = len(j.HeldAt), j.Rest+rest
 			continue
 		}
 		j.Rest += p.count()
@@ -158,17 +160,23 @@ func (c *change) count() int {
 	return 1
 }
 
-// holds counts what of the patch the state has already, and what would still
-// have a place in it.
-func (s *state) holds(p *Patch) (held, rest int) {
+// holds counts what of the patch still has a place in the state, and notes
+// where in the patch file that begins which the state holds already.
+func (s *state) holds(p *Patch, heldAt map[int]bool) (rest int) {
 	for i := range p.changes {
-		h, r := s.holdsChange(p, &p.changes[i])
-		held, rest = held+h, rest+r
+		c := &p.changes[i]
+		whole, r := s.holdsFile(p, c, heldAt)
+		if whole {
+			heldAt[c.line] = true
+		}
+		rest += r
 	}
-	return held, rest
+	return rest
 }
 
-func (s *state) holdsChange(p *Patch, c *change) (held, rest int) {
+// holdsFile is holds for one file. whole tells of what is done to the file as
+// such; hunks that are held go into heldAt.
+func (s *state) holdsFile(p *Patch, c *change, heldAt map[int]bool) (whole bool, rest int) {
 	from, to := s.changes[c.old], s.changes[c.new]
 	hunks := func(f *source.File) []hunk {
 		if p.crlf && !bytes.Contains(f.Data, []byte("\r\n")) {
@@ -178,41 +186,34 @@ func (s *state) holdsChange(p *Patch, c *change) (held, rest int) {
 	}
 	switch c.kind {
 	case create:
-		switch {
-		case to == nil:
-			return 0, 1
-		case c.binary != nil && blobID(to.Data) == c.newID, c.binary == nil && string(to.Data) == afterText(hunks(to)):
-			return 1, 0
+		if to == nil {
+			return false, 1
 		}
-		return 0, 0
+		return c.binary != nil && blobID(to.Data) == c.newID || c.binary == nil && string(to.Data) == afterText(hunks(to)), 0
 	case remove:
-		switch {
-		case from == nil:
-			return 1, 0
-		case c.binary != nil && blobID(from.Data) == c.oldID, c.binary == nil && string(from.Data) == beforeText(hunks(from)):
-			return 0, 1
+		if from == nil {
+			return true, 0
 		}
-		return 0, 0
+		return false, count(c.binary != nil && blobID(from.Data) == c.oldID || c.binary == nil && string(from.Data) == beforeText(hunks(from)))
 	case rename, copied:
 		switch {
 		case to != nil && (from == nil || c.kind == copied):
-			h, _ := s.holdsHunks(c, to, hunks(to))
-			return h + 1, 0
+			s.holdsHunks(c, to, hunks(to), heldAt)
+			return true, 0
 		case from != nil && to == nil:
-			_, r := s.holdsHunks(c, from, hunks(from))
-			return 0, r + 1
+			return false, 1 + s.holdsHunks(c, from, hunks(from), map[int]bool{})
 		}
-		return 0, 0
+		return false, 0
 	}
 	switch {
 	case from == nil:
-		return 0, 0
+		return false, 0
 	case c.binary != nil:
-		return count(blobID(from.Data) == c.newID), count(blobID(from.Data) == c.oldID)
+		return blobID(from.Data) == c.newID, count(blobID(from.Data) == c.oldID)
 	case len(c.hunks) == 0:
-		return count(from.Mode == c.newMode), count(from.Mode != c.newMode)
+		return from.Mode == c.newMode, count(from.Mode != c.newMode)
 	}
-	return s.holdsHunks(c, from, hunks(from))
+	return false, s.holdsHunks(c, from, hunks(from), heldAt)
 }
 
 func count(b bool) int {
@@ -236,13 +237,14 @@ func afterText(hunks []hunk) (s string) {
 	return s
 }
 
-// holdsHunks counts the hunks whose postimage stands in the file where their
-// preimage does not, and those whose preimage does.
-func (s *state) holdsHunks(c *change, f *source.File, hunks []hunk) (held, rest int) {
+// holdsHunks notes the hunks whose postimage stands in the file where their
+// preimage does not, and counts those whose preimage does.
+func (s *state) holdsHunks(c *change, f *source.File, hunks []hunk, heldAt map[int]bool) (rest int) {
 	txt := s.text(f.Data)
 	txt.quiet = true
 	defer func() { txt.quiet = false }()
-	_, bad := place(txt, hunks, c.oldID, func() string { return blobID(f.Data) })
+	blob := func() string { return blobID(f.Data) }
+	_, bad := place(txt, hunks, c.oldID, blob)
 	misplaced := make([]bool, len(hunks))
 	for i := range bad {
 		misplaced[bad[i].hunk] = true
@@ -257,11 +259,11 @@ func (s *state) holdsHunks(c *change, f *source.File, hunks []hunk) (held, rest 
 			continue
 		}
 		back := hunks[i].reverse()
-		if _, none := place(txt, []hunk{back}, c.newID, func() string { return blobID(f.Data) }); len(none) == 0 {
-			held++
+		if _, none := place(txt, []hunk{back}, c.newID, blob); len(none) == 0 {
+			heldAt[hunks[i].line] = true
 		}
 	}
-	return held, rest
+	return rest
 }
 
 // reverse returns the hunk that takes h back.
