@@ -1,0 +1,266 @@
+package compat
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/llpatch/llpatch/internal/source"
+	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/tag"
+)
+
+// Options say how judging is done.
+type Options struct {
+	Cache    string                               // folder that keeps verdicts between runs; "": none are kept
+	Workers  int                                  // 0: one a processor
+	Log      *slog.Logger                         // nil: slog.Default
+	Progress func(what string, done, total int64) // may be nil
+}
+
+func (o Options) progress(what string, done, total int) {
+	if o.Progress != nil {
+		o.Progress(what, int64(done), int64(total))
+	}
+}
+
+func (o Options) workers() int {
+	if o.Workers > 0 {
+		return o.Workers
+	}
+	return runtime.GOMAXPROCS(0)
+}
+
+func (o Options) log() *slog.Logger {
+	if o.Log == nil {
+		return slog.Default()
+	}
+	return o.Log
+}
+
+// Tag is a tag of a history.
+type Tag struct {
+	Name  string `json:"tag"`
+	Build int    `json:"build"` // its place in the order: the commit count on master
+
+	object plumbing.Hash // what refs/tags/<name> points to
+}
+
+// History is a repository with its tags, read in place.
+type History struct {
+	Path string
+	Tags []Tag    // by build number
+	Left []string // tags that are no releases of a known build number
+
+	repo *source.Repository
+	lock map[string]spec.Pin
+}
+
+// Open opens the repository at path: bare or with a work tree, with the tags
+// and their history; it may lack blobs. The lock of the upstream gives version
+// tags their build numbers. Close must be called.
+func Open(path string, lock map[string]spec.Pin) (*History, error) {
+	repo, err := source.OpenRepository(path)
+	if err != nil {
+		return nil, err
+	}
+	h := &History{Path: path, repo: repo, lock: lock}
+	if err := h.readTags(); err != nil {
+		return nil, errors.Join(err, repo.Close())
+	}
+	return h, nil
+}
+
+// Close lets go of the repository.
+func (h *History) Close() error { return h.repo.Close() }
+
+func (h *History) readTags() error {
+	refs, err := h.repo.Tags()
+	if err != nil {
+		return err
+	}
+	for name, id := range refs {
+		t, err := tag.Parse(name)
+		if err != nil || t.Kind() == tag.Commit {
+			continue // upstream has tags that are no releases, such as gguf-v0.18.0
+		}
+		build, ok := h.build(t)
+		if !ok {
+			h.Left = append(h.Left, name)
+			continue
+		}
+		h.Tags = append(h.Tags, Tag{Name: name, Build: build, object: plumbing.NewHash(id)})
+	}
+	if len(h.Tags) == 0 {
+		return &NoTags{Path: h.Path}
+	}
+	slices.Sort(h.Left)
+	slices.SortFunc(h.Tags, func(a, b Tag) int {
+		return cmp.Or(cmp.Compare(a.Build, b.Build), strings.Compare(a.Name, b.Name))
+	})
+	return nil
+}
+
+// NoTags is a repository that has no tag of a release.
+type NoTags struct{ Path string }
+
+// Error says how to get the tags.
+func (e *NoTags) Error() string {
+	return fmt.Sprintf("%s has no tag like b8833: this needs a repository with upstream's tags and history (git fetch --tags, and --unshallow for a shallow clone)", e.Path)
+}
+
+// build returns the build number of a tag.
+func (h *History) build(t tag.Tag) (int, bool) {
+	if n, ok := t.Build(); ok {
+		return n, true
+	}
+	p, ok := h.lock[t.String()]
+	return p.Build, ok && p.Build > 0
+}
+
+// Range returns the tags that "FROM..TO" names, both ends included; an empty
+// end is open, a single name is that tag alone, and "" is every tag. An end
+// need not be a tag of the repository, its build number counts.
+func (h *History) Range(s string) ([]Tag, error) {
+	if s == "" {
+		return h.Tags, nil
+	}
+	from, to, isRange := strings.Cut(s, "..")
+	if !isRange {
+		to = from
+	}
+	lo, hi := 0, int(^uint(0)>>1)
+	for _, end := range []struct {
+		name string
+		n    *int
+	}{{from, &lo}, {to, &hi}} {
+		if end.name == "" {
+			continue
+		}
+		t, err := tag.Parse(end.name)
+		if err != nil {
+			return nil, err
+		}
+		n, ok := h.build(t)
+		if !ok {
+			return nil, fmt.Errorf("tag %s has no build number: it is not in recipes/tags.lock", t)
+		}
+		*end.n = n
+	}
+	var out []Tag
+	for _, t := range h.Tags {
+		if t.Build >= lo && t.Build <= hi {
+			out = append(out, t)
+		}
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("no tag of %s is in %q; it has %s to %s", h.Path, s, h.Tags[0].Name, h.Tags[len(h.Tags)-1].Name)
+	}
+	return out, nil
+}
+
+// commit is what is read of a commit object.
+type commit struct {
+	tree    plumbing.Hash
+	parents []plumbing.Hash
+	when    time.Time // of the committer
+	subject string
+}
+
+// readCommit reads the commit that an id means, through annotated tags, and
+// returns its own id.
+func readCommit(objects *source.Objects, id plumbing.Hash) (plumbing.Hash, commit, error) {
+	for range 8 {
+		kind, data, err := objects.Read(id.String())
+		if err != nil {
+			return id, commit{}, err
+		}
+		switch kind {
+		case "commit":
+			c, err := parseCommit(data)
+			if err != nil {
+				return id, c, fmt.Errorf("commit %s: %w", id, err)
+			}
+			return id, c, nil
+		case "tag":
+			target, ok := bytes.CutPrefix(data, []byte("object "))
+			if !ok || len(target) < 2*len(id) {
+				return id, commit{}, fmt.Errorf("tag object %s names no object", id)
+			}
+			id = plumbing.NewHash(string(target[:2*len(id)]))
+		default:
+			return id, commit{}, fmt.Errorf("object %s is a %s, not a commit", id, kind)
+		}
+	}
+	return id, commit{}, fmt.Errorf("object %s: too many tags of tags", id)
+}
+
+func parseCommit(data []byte) (commit, error) {
+	var c commit
+	head, message, _ := bytes.Cut(data, []byte("\n\n"))
+	for line := range bytes.Lines(head) {
+		key, value, _ := strings.Cut(strings.TrimSuffix(string(line), "\n"), " ")
+		switch key {
+		case "tree", "parent":
+			raw, err := hex.DecodeString(value)
+			if err != nil || len(raw) != len(c.tree) {
+				return c, fmt.Errorf("%s is not an object id: %q", key, value)
+			}
+			if key == "tree" {
+				c.tree = plumbing.Hash(raw)
+			} else {
+				c.parents = append(c.parents, plumbing.Hash(raw))
+			}
+		case "committer":
+			c.when = committed(value)
+		}
+	}
+	if c.tree.IsZero() {
+		return c, errors.New("it has no tree")
+	}
+	subject, _, _ := bytes.Cut(bytes.TrimLeft(message, "\n"), []byte("\n"))
+	c.subject = strings.ToValidUTF8(strings.TrimSpace(string(subject)), "?")
+	return c, nil
+}
+
+// committed reads the time at the end of "name <mail> 1712345678 +0200"; zero
+// where there is none.
+func committed(value string) time.Time {
+	var secs int64
+	var zone string
+	if _, err := fmt.Sscanf(value[strings.LastIndexByte(value, '>')+1:], "%d %s", &secs, &zone); err != nil {
+		return time.Time{}
+	}
+	return time.Unix(secs, 0).UTC()
+}
+
+// firstParents returns the commits from newest back to oldest along first
+// parents, without oldest itself, newest first.
+func (h *History) firstParents(ctx context.Context, objects *source.Objects, oldest, newest plumbing.Hash) ([]plumbing.Hash, error) {
+	var out []plumbing.Hash
+	for id := newest; id != oldest; {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		_, c, err := readCommit(objects, id)
+		if err != nil {
+			return nil, err
+		}
+		if len(c.parents) == 0 {
+			return nil, fmt.Errorf("%s: %s is not on the first-parent way to %s", h.Path, oldest, newest)
+		}
+		out = append(out, id)
+		id = c.parents[0]
+	}
+	return out, nil
+}

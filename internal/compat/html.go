@@ -1,0 +1,158 @@
+package compat
+
+import (
+	_ "embed"
+	"fmt"
+	"html/template"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+//go:embed page.html
+var pageHTML string
+
+var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
+
+// page is what the template shows.
+type page struct {
+	*Report
+	First, Last string
+	Kinds       []kind
+	Ticks       []tick
+	Rows        []mapRow
+	// Data is what a click looks up: the reasons, and for each fix its runs as
+	// first tag, last tag, and number of the reason.
+	Data struct {
+		Tags    []string   `json:"tags"`
+		Reasons []string   `json:"reasons"`
+		Runs    [][][3]int `json:"runs"`
+	}
+}
+
+// kind is a verdict in the legend.
+type kind struct {
+	Class string
+	Name  Verdict
+}
+
+// tick is a tag that the axis names, at a share of its width.
+type tick struct {
+	Name    string
+	Percent float64
+}
+
+// mapRow is a fix in the heat map.
+type mapRow struct {
+	Index        int
+	Fix, Summary string
+	Bars         []bar
+	Proofs       []string
+}
+
+// bar is a run of one verdict; At and Tags count tags.
+type bar struct {
+	At, Tags    int
+	Class, Text string
+}
+
+func class(v Verdict) string { return strings.ReplaceAll(string(v), " ", "-") }
+
+// WriteHTML writes the report as one page that needs nothing else: a heat map
+// with the tags along and the fixes down, in which a click opens the reason.
+func (r *Report) WriteHTML(file string) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(file), ".llpatch-*.html")
+	if err != nil {
+		return fmt.Errorf("page: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name()) // the first error is the one to tell
+		}
+	}()
+	if err := pageTemplate.Execute(f, r.page()); err != nil {
+		_ = f.Close()
+		return fmt.Errorf("page %s: %w", file, err)
+	}
+	// CreateTemp makes files that only their owner may read; a page is for others too.
+	if err := f.Chmod(0o644); err != nil {
+		_ = f.Close()
+		return fmt.Errorf("page %s: %w", file, err)
+	}
+	if err := f.Close(); err != nil {
+		return fmt.Errorf("page %s: %w", file, err)
+	}
+	return os.Rename(f.Name(), file)
+}
+
+func (r *Report) page() *page {
+	p := &page{Report: r, First: r.Tags[0].Name, Last: r.Tags[len(r.Tags)-1].Name}
+	for _, v := range []Verdict{Exact, Offset, Landed, Partly, Conflict, MissingFile, NotNeeded, Unknown} {
+		p.Kinds = append(p.Kinds, kind{class(v), v})
+	}
+	for _, t := range r.Tags {
+		p.Data.Tags = append(p.Data.Tags, t.Name)
+	}
+	const ticks = 8
+	for k := range min(ticks, len(r.Tags)) {
+		i := (len(r.Tags) - 1) * k / max(1, min(ticks, len(r.Tags))-1)
+		p.Ticks = append(p.Ticks, tick{r.Tags[i].Name, 100 * (float64(i) + 0.5) / float64(len(r.Tags))})
+	}
+	number := map[string]int{}
+	for i := range r.Fixes {
+		st := &r.Fixes[i]
+		row := mapRow{Index: i, Fix: st.Fix, Summary: st.Summary}
+		for _, run := range fold(st.Runs) {
+			text := fmt.Sprintf("%s: %s", Span{From: run.From, To: run.To}, run.Verdict)
+			row.Bars = append(row.Bars, bar{run.first, run.last - run.first + 1, class(run.Verdict), text})
+		}
+		for _, proof := range st.Variants {
+			if proof.Declared != "" {
+				row.Proofs = append(row.Proofs, fmt.Sprintf("%s: declared %s, fits %s", proof.Patch, proof.Declared, spanList(proof.Fits)))
+			}
+		}
+		p.Rows = append(p.Rows, row)
+		runs := make([][3]int, 0, len(st.Runs))
+		for k := range st.Runs {
+			run := &st.Runs[k]
+			text := run.reason()
+			n, ok := number[text]
+			if !ok {
+				n = len(p.Data.Reasons)
+				number[text] = n
+				p.Data.Reasons = append(p.Data.Reasons, text)
+			}
+			runs = append(runs, [3]int{run.first, run.last, n})
+		}
+		p.Data.Runs = append(p.Data.Runs, runs)
+	}
+	return p
+}
+
+// reason is all there is to say about a run, on several lines.
+func (r *Run) reason() string {
+	var b strings.Builder
+	b.WriteString(string(r.Verdict))
+	if r.Patch != "" {
+		fmt.Fprintf(&b, " (%s)", r.Patch)
+	}
+	if why := r.why(); why != "" {
+		b.WriteString(": " + why)
+	}
+	if r.Verdict == Landed {
+		return b.String()
+	}
+	const most = 3
+	for i, f := range r.Findings {
+		if f.Held {
+			fmt.Fprintf(&b, "\n\nupstream has %d more", len(r.Findings)-i)
+			break
+		}
+		if i == most {
+			fmt.Fprintf(&b, "\n\nand %d more", len(r.Findings)-i)
+			break
+		}
+		b.WriteString("\n\n" + f.conflict(r.fix, r.variant, r.After).Error())
+	}
+	return b.String()
+}

@@ -1,0 +1,165 @@
+package compat
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/llpatch/llpatch/internal/patch"
+	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/tag"
+)
+
+// Stack is an ordered set of fixes that are applied on top of each other.
+type Stack struct {
+	Name     string // for messages: the upstream, or the folder of foreign patches
+	Upstream string
+	Fixes    []Fix
+	// Foreign stacks declare no ranges: every patch is meant for every tag.
+	Foreign bool
+}
+
+// Fix is a defect's cure: one patch file for each range of tags.
+type Fix struct {
+	ID       string
+	Summary  string
+	FixedIn  int // build number, 0: not fixed upstream
+	Variants []Variant
+}
+
+// Variant is a patch file and the tags that it is declared for.
+type Variant struct {
+	Range tag.Range // zero: every tag
+	File  string    // its name
+	// Patches holds what the file says; it is applied whole or not at all. Empty
+	// where the variant is an upstream commit, which is not judged.
+	Patches []patch.Patch
+	Commit  string
+}
+
+func (v Variant) declared(build int) bool { return v.Range.IsZero() || v.Range.Contains(build) }
+
+// chosen returns the index of the variant that is declared for a build number,
+// or -1 and the reason why there is none.
+func (f Fix) chosen(build int) (int, string) {
+	if f.FixedIn > 0 && build >= f.FixedIn {
+		return -1, fmt.Sprintf("upstream cured the defect in build %d", f.FixedIn)
+	}
+	i := slices.IndexFunc(f.Variants, func(v Variant) bool { return v.declared(build) })
+	if i < 0 {
+		return -1, "no variant is declared for it"
+	}
+	return i, ""
+}
+
+// Declared returns the stack of every fix for an upstream, in the order of
+// patches/series.
+func Declared(repo *spec.Repo, upstream string) (Stack, error) {
+	s := Stack{Name: upstream, Upstream: upstream}
+	var errs []error
+	for _, f := range repo.Fixes {
+		if f.Upstream != upstream {
+			continue
+		}
+		fix := Fix{ID: f.ID, Summary: f.Summary, FixedIn: f.FixedIn}
+		for _, v := range f.Variants {
+			out := Variant{Range: v.Range, File: cmp.Or(v.Patch, v.Commit), Commit: v.Commit}
+			if v.Commit == "" {
+				var err error
+				out.Patches, err = patch.ParseFile(repo.FS, path.Join("patches", f.ID, v.Patch), f.ID, v.Patch)
+				errs = append(errs, err)
+			}
+			fix.Variants = append(fix.Variants, out)
+		}
+		s.Fixes = append(s.Fixes, fix)
+	}
+	return s, errors.Join(errs...)
+}
+
+// seriesFile lists the patches of a quilt folder in their order.
+const seriesFile = "series"
+
+// Folder returns the stack of the patches in a folder that is not llpatch's: in
+// the order of its quilt series file, or else every *.patch and *.diff by name.
+func Folder(dir string) (Stack, error) {
+	s := Stack{Name: dir, Upstream: spec.LlamaCpp, Foreign: true}
+	files, err := folderFiles(dir)
+	if err != nil {
+		return s, err
+	}
+	var errs []error
+	fsys := os.DirFS(dir)
+	for _, name := range files {
+		id := strings.TrimSuffix(strings.TrimSuffix(name, ".patch"), ".diff")
+		patches, err := patch.ParseFile(fsys, name, id, path.Base(name))
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		s.Fixes = append(s.Fixes, Fix{
+			ID: id, Summary: patches[0].Header.Subject,
+			Variants: []Variant{{File: name, Patches: patches}},
+		})
+	}
+	return s, errors.Join(errs...)
+}
+
+func folderFiles(dir string) ([]string, error) {
+	data, err := os.ReadFile(filepath.Join(dir, seriesFile))
+	if err == nil {
+		return seriesFiles(dir, string(data))
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, e := range entries {
+		if ext := path.Ext(e.Name()); !e.IsDir() && (ext == ".patch" || ext == ".diff") {
+			names = append(names, e.Name())
+		}
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%s has no series file and no *.patch or *.diff", dir)
+	}
+	return names, nil
+}
+
+// seriesFiles reads a quilt series: a file a line, options behind it, # begins a
+// comment. Only -p1 is the form that git's patches have.
+func seriesFiles(dir, text string) ([]string, error) {
+	var names []string
+	for i, line := range strings.Split(text, "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		where := fmt.Sprintf("%s:%d", filepath.Join(dir, seriesFile), i+1)
+		for _, option := range words[1:] {
+			if option != "-p1" && option != "-pab" {
+				return nil, fmt.Errorf("%s: %s is not supported, only -p1", where, option)
+			}
+		}
+		if !fs.ValidPath(words[0]) {
+			return nil, fmt.Errorf("%s: %q is not the name of a file in this folder", where, words[0])
+		}
+		if slices.Contains(names, words[0]) {
+			return nil, fmt.Errorf("%s: %s is listed twice", where, words[0])
+		}
+		names = append(names, words[0])
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%s lists no patch", filepath.Join(dir, seriesFile))
+	}
+	return names, nil
+}

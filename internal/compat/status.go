@@ -1,0 +1,369 @@
+package compat
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+)
+
+// Report says how every fix of a stack stands to every tag.
+type Report struct {
+	Stack  string   `json:"stack"`
+	Source string   `json:"source"`
+	Tags   []Tag    `json:"tags"`
+	Left   []string `json:"left,omitempty"` // tags left out: their build number is not known
+	Fixes  []Status `json:"fixes"`
+	// Newest is the newest tag on which every fix fits, has landed or is not
+	// needed; "" where there is none.
+	Newest string `json:"newest_where_all_fits,omitempty"`
+	// Most is the newest of the tags on which the most fixes do, and MostFit how many.
+	Most    string `json:"newest_where_most_fit"`
+	MostFit int    `json:"most_fit"`
+	// Judged counts the cells, Applied how many patches were really applied for them.
+	Judged  int `json:"cells"`
+	Applied int `json:"applied"`
+}
+
+// Status is one fix over all tags.
+type Status struct {
+	Fix      string    `json:"fix"`
+	Summary  string    `json:"summary,omitempty"`
+	Runs     []Run     `json:"runs"` // together they cover all tags, in order
+	Variants []Proof   `json:"variants"`
+	verdicts []Verdict // by tag
+}
+
+// Run is a row of neighbouring tags on which a fix stands in the same way.
+type Run struct {
+	From    string  `json:"from"`
+	To      string  `json:"to"`
+	Tags    int     `json:"tags"`
+	Verdict Verdict `json:"verdict"`
+	Patch   string  `json:"patch,omitempty"`  // the variant's file
+	Offset  int     `json:"offset,omitempty"` // the greatest distance of a hunk from its line
+	Changes int     `json:"changes,omitempty"`
+	Held    int     `json:"held,omitempty"` // of the changes, those that upstream has
+	// Findings say why it does not fit the first of the tags.
+	Findings []Finding `json:"findings,omitempty"`
+	After    string    `json:"after,omitempty"` // an earlier fix of the same files that does not fit either
+	Reason   string    `json:"reason,omitempty"`
+
+	first, last int // indexes of the tags
+	fix         string
+	variant     *Variant
+}
+
+// Proof compares the tags that a variant is declared for with those it fits.
+type Proof struct {
+	Patch    string `json:"patch"`
+	Declared string `json:"declared,omitempty"` // "": every tag
+	Fits     []Span `json:"fits"`               // where its patch really fits, in its fix's place of the stack
+	Fails    []Span `json:"fails,omitempty"`    // declared, and does not fit
+	Beyond   []Span `json:"beyond,omitempty"`   // fits, and is not declared
+}
+
+// Span is a row of neighbouring tags.
+type Span struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	Tags int    `json:"tags"`
+}
+
+// String returns "b1..b9", or one name.
+func (s Span) String() string {
+	if s.From == s.To {
+		return s.From
+	}
+	return s.From + ".." + s.To
+}
+
+// Status judges every fix of the stack on each of the tags.
+func (h *History) Status(ctx context.Context, o Options, s Stack, tags []Tag) (*Report, error) {
+	j := newJudge(h, o, s)
+	cells, err := j.run(ctx, tags)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Stack: s.Name, Source: h.Path, Tags: tags, Left: h.Left, Judged: len(tags) * len(s.Fixes)}
+	for _, u := range j.all {
+		r.Applied += len(u.known)
+	}
+	good := make([]int, len(tags)) // fixes, by tag
+	for i := range s.Fixes {
+		st := status(&s.Fixes[i], tags, cells[i])
+		for k, v := range st.verdicts {
+			if v.good() {
+				good[k]++
+			}
+		}
+		r.Fixes = append(r.Fixes, st)
+	}
+	for i, t := range tags {
+		if good[i] == len(s.Fixes) {
+			r.Newest = t.Name
+		}
+		if good[i] >= r.MostFit {
+			r.Most, r.MostFit = t.Name, good[i]
+		}
+	}
+	return r, nil
+}
+
+// run reads the tags' rows and judges them, with what earlier runs kept.
+func (j *judge) run(ctx context.Context, tags []Tag) ([][]cell, error) {
+	// The cache only saves time: what is wrong with it must not stop the answer.
+	note := func(err error) {
+		if err != nil {
+			j.o.log().Warn("verdicts of earlier runs are not used or not kept", "error", err)
+		}
+	}
+	st, err := openStore(j.o.Cache)
+	note(err)
+	for _, u := range j.all {
+		note(u.restore(st))
+	}
+	rows, err := j.rows(ctx, st, tags, note)
+	if err != nil {
+		return nil, err
+	}
+	cells, err := j.cells(ctx, rows, buildsOf(tags))
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range j.all {
+		note(u.keep(st))
+	}
+	return cells, nil
+}
+
+// rows returns the tags' rows, from the store or from the repository.
+func (j *judge) rows(ctx context.Context, st *store, tags []Tag, note func(error)) ([]row, error) {
+	name := rowsName(j.paths, j.made)
+	var kept keptRows
+	_, err := st.load(name, &kept)
+	note(err)
+	rows := make([]row, len(tags))
+	var lack []plumbing.Hash
+	var at []int
+	for i, t := range tags {
+		r, ok := kept.row(t.object, len(j.paths))
+		if !ok {
+			lack, at = append(lack, t.object), append(at, i)
+			continue
+		}
+		rows[i] = r
+	}
+	if len(lack) == 0 {
+		return rows, nil
+	}
+	fresh, err := j.h.readRows(ctx, j.o, j.asked, len(j.paths), lack)
+	if err != nil {
+		return nil, err
+	}
+	all := map[plumbing.Hash]row{}
+	for id := range kept.Rows {
+		if r, ok := kept.row(id, len(j.paths)); ok {
+			all[id] = r
+		}
+	}
+	for k, i := range at {
+		rows[i], all[tags[i].object] = fresh[k], fresh[k]
+	}
+	note(st.save(name, keepRows(all)))
+	return rows, nil
+}
+
+func status(f *Fix, tags []Tag, cells []cell) Status {
+	st := Status{Fix: f.ID, Summary: f.Summary, verdicts: make([]Verdict, len(tags))}
+	for i := range cells {
+		c := &cells[i]
+		st.verdicts[i] = c.verdict
+		if n := len(st.Runs); n > 0 && sameCell(&cells[i-1], c) {
+			st.Runs[n-1].last, st.Runs[n-1].To = i, tags[i].Name
+			st.Runs[n-1].Tags++
+			continue
+		}
+		st.Runs = append(st.Runs, newRun(f, tags, i, c))
+	}
+	for k := range f.Variants {
+		st.Variants = append(st.Variants, prove(&f.Variants[k], tags, func(i int) *outcome { return cells[i].each[k] },
+			func(i int) bool { return cells[i].chosen == k }))
+	}
+	return st
+}
+
+// sameCell reports whether two tags need not be told apart.
+func sameCell(a, b *cell) bool {
+	if a.verdict != b.verdict || a.chosen != b.chosen || a.after != b.after || a.reason != b.reason {
+		return false
+	}
+	x, y := a.outcome(), b.outcome()
+	if x == nil || x == y {
+		return x == y
+	}
+	if x.Offset != y.Offset || x.Held != y.Held || len(x.Findings) != len(y.Findings) {
+		return false
+	}
+	for i := range x.Findings {
+		f, g := &x.Findings[i], &y.Findings[i]
+		if f.File != g.File || f.Hunk != g.Hunk || f.Line != g.Line || f.Cause != g.Cause || f.Why != g.Why || !slices.Equal(f.Places, g.Places) {
+			return false
+		}
+	}
+	return true
+}
+
+func newRun(f *Fix, tags []Tag, i int, c *cell) Run {
+	r := Run{
+		From: tags[i].Name, To: tags[i].Name, Tags: 1, Verdict: c.verdict, After: c.after, Reason: c.reason,
+		first: i, last: i,
+	}
+	out := c.outcome()
+	if out == nil {
+		return r
+	}
+	v := &f.Variants[c.chosen]
+	r.fix, r.variant = f.ID, v
+	r.Patch, r.Offset, r.Changes, r.Held, r.Findings = v.File, out.Offset, out.Changes, out.Held, out.Findings
+	return r
+}
+
+// prove finds where a variant fits, and how that differs from what is declared.
+func prove(v *Variant, tags []Tag, at func(i int) *outcome, chosen func(i int) bool) Proof {
+	p := Proof{Patch: v.File, Declared: v.Range.String()}
+	spans := func(in func(i int) bool) []Span {
+		var out []Span
+		open := false
+		for i := range tags {
+			switch {
+			case !in(i):
+				open = false
+			case open:
+				s := &out[len(out)-1]
+				s.To = tags[i].Name
+				s.Tags++
+			default:
+				out = append(out, Span{tags[i].Name, tags[i].Name, 1})
+				open = true
+			}
+		}
+		return out
+	}
+	fits := func(i int) bool { return at(i).Verdict.Fits() }
+	p.Fits = spans(fits)
+	p.Fails = spans(func(i int) bool { return chosen(i) && !fits(i) && at(i).Verdict != Unknown })
+	p.Beyond = spans(func(i int) bool { return !v.declared(tags[i].Build) && fits(i) })
+	return p
+}
+
+// Broken is a stack that does not fit where it is declared to.
+type Broken struct {
+	Stack string
+	Fixes []BrokenFix
+}
+
+// BrokenFix is where a fix does not fit although a range of it says so.
+type BrokenFix struct {
+	Fix  string
+	Runs []Run
+}
+
+// Error lists the fixes, the tags and the reasons.
+func (e *Broken) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s: %d %s not fit where declared", e.Stack, len(e.Fixes), plural(len(e.Fixes), "fix does", "fixes do"))
+	for _, f := range e.Fixes {
+		for _, r := range f.Runs {
+			fmt.Fprintf(&b, "\n  %s (%s) on %s: %s", f.Fix, r.Patch, Span{r.From, r.To, r.Tags}, r.why())
+		}
+	}
+	return b.String()
+}
+
+// Broken returns where the fixes do not fit although they are declared to, nil
+// where there is nothing. A foreign stack declares nothing, so nothing is broken.
+func (r *Report) Broken() *Broken {
+	b := &Broken{Stack: r.Stack}
+	for i := range r.Fixes {
+		st := &r.Fixes[i]
+		var runs []Run
+		for _, run := range fold(st.Runs) {
+			if run.Verdict.broken() {
+				runs = append(runs, run)
+			}
+		}
+		if runs != nil && slices.ContainsFunc(st.Variants, func(p Proof) bool { return p.Declared != "" }) {
+			b.Fixes = append(b.Fixes, BrokenFix{st.Fix, runs})
+		}
+	}
+	if b.Fixes == nil {
+		return nil
+	}
+	return b
+}
+
+// fold joins neighbours of the same verdict and patch; of conflicts the first is kept.
+func fold(runs []Run) []Run {
+	var out []Run
+	for _, r := range runs {
+		n := len(out) - 1
+		if n < 0 || out[n].Verdict != r.Verdict || out[n].Patch != r.Patch || out[n].Reason != r.Reason {
+			out = append(out, r)
+			continue
+		}
+		out[n].To, out[n].last = r.To, r.last
+		out[n].Tags += r.Tags
+		out[n].Offset = max(out[n].Offset, r.Offset)
+		out[n].Held = max(out[n].Held, r.Held)
+	}
+	return out
+}
+
+// why says on one line why a run is as it is.
+func (r *Run) why() string {
+	var s string
+	switch r.Verdict {
+	case Offset:
+		s = fmt.Sprintf("up to %d %s off", r.Offset, plural(r.Offset, "line", "lines"))
+	case Landed:
+		s = "upstream has it"
+	case Partly:
+		s = fmt.Sprintf("upstream has %d of its %d changes", r.Held, r.Changes)
+	case Conflict, MissingFile:
+		if len(r.Findings) > 0 {
+			s = r.Findings[0].String()
+			if n := len(r.Findings) - r.findingsHeld() - 1; n > 0 {
+				s += fmt.Sprintf(", and %d more", n)
+			}
+			if r.Verdict == Conflict && r.Held > 0 {
+				s += fmt.Sprintf("; upstream has %d of its %d changes", r.Held, r.Changes)
+			}
+		}
+		if r.After != "" {
+			s += "; mend " + r.After + " first"
+		}
+	default:
+		s = r.Reason
+	}
+	return s
+}
+
+// findingsHeld counts the findings about what upstream has already.
+func (r *Run) findingsHeld() (n int) {
+	for i := range r.Findings {
+		if r.Findings[i].Held {
+			n++
+		}
+	}
+	return n
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}

@@ -1,0 +1,272 @@
+package compat
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// drift is a history in which a patch of src/f.c meets everything that can
+// happen to it, in builds 1 to 9.
+func drift(tb testing.TB) (h *history, old, now string) {
+	tb.Helper()
+	h = newHistory(tb)
+	one, two := numbered("one", 1, 20), numbered("two", 1, 20)
+	old = one + "old first\n" + two + "old second\n" + numbered("three", 1, 10)
+	now = one + "new first\n" + two + "new second\n" + numbered("three", 1, 10)
+	tagged := func(subject string, files map[string]string) {
+		h.commit(subject, files)
+		h.tag()
+	}
+	tagged("begin (#1)", map[string]string{"other.c": "x\n"})
+	tagged("add f (#2)", map[string]string{"src/f.c": old})
+	tagged("a header (#3)", map[string]string{"src/f.c": "header\n" + old})
+	tagged("unrelated (#4)", map[string]string{"other.c": "y\n"})
+	tagged("upstream takes a part (#5)", map[string]string{"src/f.c": "header\n" + strings.Replace(old, "old first", "new first", 1)})
+	tagged("and back (#6)", map[string]string{"src/f.c": "header\n" + old})
+	tagged("changes the line (#7)", map[string]string{"src/f.c": strings.Replace(old, "old second", "other second", 1)})
+	tagged("upstream takes all (#8)", map[string]string{"src/f.c": now})
+	tagged("moves the file (#9)", map[string]string{"src/f.c": "", "lib/f.c": now})
+	return h, old, now
+}
+
+func TestStatus(t *testing.T) {
+	hist, old, now := drift(t)
+	h := open(t, hist.write())
+	p := diffOf(t, "The fix", map[string]string{"src/f.c": old}, map[string]string{"src/f.c": now})
+	s := declared(t, 0, [2]string{">= 1, < 10", p})
+	r, err := h.Status(t.Context(), Options{}, s, h.Tags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "b1 missing file, b2 exact, b3..b4 offset, b5 partly landed, b6 offset, b7 conflict, b8 landed, b9 missing file"
+	if got := runs(r.Fixes[0]); got != want {
+		t.Errorf("runs:\n%s\nwant\n%s", got, want)
+	}
+	if r.Newest != "b8" {
+		t.Errorf("newest = %q, want b8", r.Newest)
+	}
+	const text = `llama.cpp: 1 fix on 9 tags of PATH, b1..b9
+
+fix: A fix
+  b1      1 tag   missing file   src/f.c: missing file
+  b2      1 tag   exact
+  b3..b4  2 tags  offset         up to 1 line off
+  b5      1 tag   partly landed  upstream has 1 of its 2 changes
+  b6      1 tag   offset         up to 1 line off
+  b7      1 tag   conflict       src/f.c:39: hunk 2: no place
+  b8      1 tag   landed         upstream has it
+  b9      1 tag   missing file   src/f.c: missing file
+  v1.patch declared >= 1, < 10, fits b2..b4, b6
+    declared, and does not fit: b1, b5, b7..b9
+
+newest tag where all fits: b8
+`
+	got := strings.ReplaceAll(r.Text(), h.Path, "PATH")
+	if diff := cmp.Diff(text, got); diff != "" {
+		t.Error(diff)
+	}
+	broken := r.Broken()
+	if broken == nil {
+		t.Fatal("a declared range with conflicts is not broken")
+	}
+	if len(broken.Fixes) != 1 || len(broken.Fixes[0].Runs) != 4 {
+		t.Errorf("broken = %v", broken)
+	}
+	for _, want := range []string{"fix (v1.patch) on b7: src/f.c:39: hunk 2: no place", "on b5: upstream has 1 of its 2 changes"} {
+		if !strings.Contains(broken.Error(), want) {
+			t.Errorf("error lacks %q:\n%v", want, broken)
+		}
+	}
+}
+
+func TestDeclaredRanges(t *testing.T) {
+	hist, old, now := drift(t)
+	h := open(t, hist.write())
+	p := diffOf(t, "The fix", map[string]string{"src/f.c": old}, map[string]string{"src/f.c": now})
+	q := diffOf(t, "The fix", map[string]string{"lib/f.c": now}, map[string]string{"lib/f.c": now + "more\n"})
+	s := declared(t, 9, [2]string{">= 2, < 4", p}, [2]string{">= 6, < 7", p}, [2]string{">= 7, < 9", q})
+	r, err := h.Status(t.Context(), Options{}, s, h.Tags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := runs(r.Fixes[0]), "b1 not needed, b2 exact, b3 offset, b4..b5 not needed, b6 offset, b7..b8 missing file, b9 not needed"; got != want {
+		t.Errorf("runs:\n%s\nwant\n%s", got, want)
+	}
+	var reasons []string
+	for _, run := range r.Fixes[0].Runs {
+		if run.Verdict == NotNeeded {
+			reasons = append(reasons, run.Reason)
+		}
+	}
+	if diff := cmp.Diff([]string{"no variant is declared for it", "no variant is declared for it", "upstream cured the defect in build 9"}, reasons); diff != "" {
+		t.Error(diff)
+	}
+	want := []Proof{
+		{Patch: "v1.patch", Declared: ">= 2, < 4", Fits: []Span{{"b2", "b4", 3}, {"b6", "b6", 1}}, Beyond: []Span{{"b4", "b4", 1}, {"b6", "b6", 1}}},
+		{Patch: "v2.patch", Declared: ">= 6, < 7", Fits: []Span{{"b2", "b4", 3}, {"b6", "b6", 1}}, Beyond: []Span{{"b2", "b4", 3}}},
+		{Patch: "v3.patch", Declared: ">= 7, < 9", Fits: []Span{{"b9", "b9", 1}}, Fails: []Span{{"b7", "b8", 2}}, Beyond: []Span{{"b9", "b9", 1}}},
+	}
+	if diff := cmp.Diff(want, r.Fixes[0].Variants); diff != "" {
+		t.Error(diff)
+	}
+	if r.Newest != "b9" || r.Broken() == nil {
+		t.Errorf("newest %q, broken %v", r.Newest, r.Broken())
+	}
+}
+
+// Verdicts of a stack depend on what the earlier patches did.
+func TestStackChains(t *testing.T) {
+	base := numbered("line", 1, 30)
+	first := strings.Replace(base, "line 10\n", "line 10\nadded by the first\n", 1)
+	second := strings.Replace(first, "added by the first", "changed by the second", 1)
+	hist := newHistory(t)
+	hist.commit("one", map[string]string{"f.c": base})
+	hist.tag()
+	hist.commit("two", map[string]string{"f.c": strings.Replace(base, "line 10\n", "line ten\n", 1)})
+	hist.tag()
+	dir := writeFiles(t, map[string]string{
+		"first.patch":  diffOf(t, "first", map[string]string{"f.c": base}, map[string]string{"f.c": first}),
+		"second.patch": diffOf(t, "second", map[string]string{"f.c": first}, map[string]string{"f.c": second}),
+		"series":       "# the order\nfirst.patch\nsecond.patch -p1 # on top\n",
+	})
+	s, err := Folder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := open(t, hist.write())
+	r, err := h.Status(t.Context(), Options{}, s, h.Tags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := runs(r.Fixes[0]) + "; " + runs(r.Fixes[1]); got != "b1 exact, b2 conflict; b1 exact, b2 conflict" {
+		t.Errorf("runs: %s", got)
+	}
+	if last := r.Fixes[1].Runs[1]; last.After != "first" || !strings.Contains(last.why(), "mend first first") {
+		t.Errorf("the second patch does not name the first: %+v", last)
+	}
+	if r.Broken() != nil {
+		t.Error("a foreign stack declares nothing, and is said to be broken")
+	}
+}
+
+func TestReportJSONAndHTML(t *testing.T) {
+	hist, old, now := drift(t)
+	h := open(t, hist.write())
+	p := diffOf(t, "The fix", map[string]string{"src/f.c": old}, map[string]string{"src/f.c": now})
+	s := declared(t, 0, [2]string{">= 1, < 10", p})
+	s.Fixes[0].Summary = `</script><script>alert("x")</script>`
+	r, err := h.Status(t.Context(), Options{}, s, h.Tags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := json.Marshal(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back struct {
+		Newest string `json:"newest_where_all_fits"`
+		Fixes  []struct {
+			Runs []struct {
+				From, To, Verdict string
+				Findings          []struct {
+					File, Cause string
+					Line, Hunk  int
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(data, &back); err != nil {
+		t.Fatal(err)
+	}
+	run := back.Fixes[0].Runs[5]
+	if back.Newest != "b8" || run.From != "b7" || run.Verdict != "conflict" || run.Findings[0].File != "src/f.c" || run.Findings[0].Line != 39 || run.Findings[0].Hunk != 2 {
+		t.Errorf("JSON: %s", data)
+	}
+	file := filepath.Join(t.TempDir(), "page.html")
+	if err := r.WriteHTML(file); err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`<rect x="6" width="1" height="1" class="conflict"><title>b7: conflict</title>`, "other second", "b8"} {
+		if !bytes.Contains(page, []byte(want)) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	for _, bad := range []string{"http://", "https://", `alert("x")</script>`, "ZgotmplZ"} {
+		if bytes.Contains(page, []byte(bad)) {
+			t.Errorf("the page has %q", bad)
+		}
+	}
+	left, err := filepath.Glob(filepath.Join(filepath.Dir(file), "*"))
+	if err != nil || len(left) != 1 {
+		t.Errorf("beside the page: %v, %v", left, err)
+	}
+	if err := r.WriteHTML(filepath.Join(file, "no", "folder.html")); err == nil {
+		t.Error("a page was written where there is no folder")
+	}
+}
+
+// A random matrix must give git's answers in every cell.
+func TestAgreesWithGit(t *testing.T) {
+	cells, ambiguous, fits := 0, 0, 0
+	for seed := range uint64(3) {
+		repo, dir := randomStack(t, seed, 18, 12)
+		s, err := Folder(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := open(t, repo)
+		n, a := agree(t, h, s, dir, h.Tags)
+		cells, ambiguous = cells+n, ambiguous+a
+		r, err := h.Status(t.Context(), Options{}, s, h.Tags)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, st := range r.Fixes {
+			for _, v := range st.verdicts {
+				if v.Fits() {
+					fits++
+				}
+			}
+		}
+	}
+	t.Logf("%d cells, %d fit, %d ambiguous", cells, fits, ambiguous)
+	if cells < 500 || fits < cells/10 || fits > cells*9/10 || ambiguous > cells/10 {
+		t.Errorf("%d cells, %d fit, %d ambiguous: the matrix proves little", cells, fits, ambiguous)
+	}
+}
+
+// A conflict is about what upstream changed, not about what it took.
+func TestHeldFindingsComeLast(t *testing.T) {
+	_, old, now := drift(t)
+	hist := newHistory(t)
+	hist.commit("takes one, changes the other", map[string]string{
+		"src/f.c": strings.Replace(strings.Replace(old, "old first", "new first", 1), "old second", "other second", 1),
+	})
+	hist.tag()
+	h := open(t, hist.write())
+	p := diffOf(t, "x", map[string]string{"src/f.c": old}, map[string]string{"src/f.c": now})
+	r, err := h.Status(t.Context(), Options{}, declared(t, 0, [2]string{">= 1", p}), h.Tags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := r.Fixes[0].Runs[0]
+	if len(run.Findings) != 2 || run.Findings[0].Hunk != 2 || run.Findings[0].Held || !run.Findings[1].Held {
+		t.Errorf("findings: %+v", run.Findings)
+	}
+	if got := run.why(); got != "src/f.c:39: hunk 2: no place; upstream has 1 of its 2 changes" {
+		t.Errorf("why: %s", got)
+	}
+	if got := r.Text(); !strings.Contains(got, "newest tag where all fits: none; the most fit b1: 0 of 1\n") {
+		t.Errorf("text:\n%s", got)
+	}
+}
