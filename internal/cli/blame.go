@@ -2,6 +2,7 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -21,6 +22,9 @@ func (a *app) blameBreakCmd() *cobra.Command {
 				return err
 			}
 			defer func() { err = errors.Join(err, h.Close()) }()
+			if _, err := h.Range(from + ".."); from != "" && err != nil {
+				return &usageError{err: fmt.Errorf("--from: %w", err)}
+			}
 			blame, err := h.Blame(c.Context(), o, stack, got[0], from)
 			if u := new(compat.UnknownFix); errors.As(err, &u) {
 				return &usageError{err: err}

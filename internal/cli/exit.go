@@ -8,6 +8,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/compat"
 	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/source"
@@ -66,6 +67,9 @@ func classify(err error) (code int, hint string) {
 	}
 	if _, ok := is[*patch.Conflict](err); ok {
 		return exitConflict, "the tree is not what the fix was made for; nothing was written"
+	}
+	if _, ok := is[*compat.Broken](err); ok {
+		return exitConflict, "a declared range must end where its patch does; llpatch blame-break FIX tells which commit broke it"
 	}
 	if _, ok := is[*build.Failed](err); ok {
 		return exitBuild, ""

@@ -68,11 +68,12 @@ type History struct {
 
 // Open opens the repository at path: bare or with a work tree, with the tags
 // and their history; it may lack blobs. The lock of the upstream gives version
-// tags their build numbers. Close must be called.
+// tags their build numbers. Close must be called. The error is *NoHistory where
+// there is nothing to read.
 func Open(path string, lock map[string]spec.Pin) (*History, error) {
 	repo, err := source.OpenRepository(path)
 	if err != nil {
-		return nil, err
+		return nil, &NoHistory{Path: path, Err: err}
 	}
 	h := &History{Path: path, repo: repo, lock: lock}
 	if err := h.readTags(); err != nil {
@@ -102,7 +103,7 @@ func (h *History) readTags() error {
 		h.Tags = append(h.Tags, Tag{Name: name, Build: build, object: plumbing.NewHash(id)})
 	}
 	if len(h.Tags) == 0 {
-		return &NoTags{Path: h.Path}
+		return &NoHistory{Path: h.Path}
 	}
 	slices.Sort(h.Left)
 	slices.SortFunc(h.Tags, func(a, b Tag) int {
@@ -111,11 +112,20 @@ func (h *History) readTags() error {
 	return nil
 }
 
-// NoTags is a repository that has no tag of a release.
-type NoTags struct{ Path string }
+// NoHistory is a path at which there is no repository with tags of releases.
+type NoHistory struct {
+	Path string
+	Err  error // why it cannot be opened; nil: it has no such tag
+}
 
-// Error says how to get the tags.
-func (e *NoTags) Error() string {
+// Unwrap returns the cause.
+func (e *NoHistory) Unwrap() error { return e.Err }
+
+// Error says what is wanted and how to get it.
+func (e *NoHistory) Error() string {
+	if e.Err != nil {
+		return fmt.Sprintf("%v; this needs a local repository with upstream's tags and history", e.Err)
+	}
 	return fmt.Sprintf("%s has no tag like b8833: this needs a repository with upstream's tags and history (git fetch --tags, and --unshallow for a shallow clone)", e.Path)
 }
 
