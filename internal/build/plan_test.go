@@ -51,7 +51,7 @@ func realInput(t *testing.T, name string) Input {
 			Headers: map[string]bool{"openssl/ssl.h": true}, Launcher: "/usr/bin/ccache",
 			Env: map[string]string{"HOME": "/home/user", "CCACHE_DIR": "/var/ccache"},
 		},
-		Source: "/work/b/src", Dir: "/work/b/build",
+		Source: "/b/src", Dir: "/b/build",
 	}
 }
 

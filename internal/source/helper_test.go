@@ -18,6 +18,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
 )
@@ -32,6 +33,7 @@ type childJob struct {
 }
 
 func TestMain(m *testing.M) {
+	run.Supervise() // npm is asked through it
 	job := os.Getenv(childEnv)
 	if job == "" {
 		os.Exit(m.Run())

@@ -14,7 +14,9 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
 )
@@ -51,6 +53,11 @@ func (f *fetcher) fromNPM(ctx context.Context, src spec.Source, t tag.Tag, w wan
 	rc, err := loadNpmConfig(f.Dir)
 	if err != nil {
 		return nil, err
+	}
+	if rc.registry(src.NPM) == "" {
+		if rc.values["registry"], err = askNpm(ctx); err != nil {
+			return nil, err
+		}
 	}
 	return f.intoCache(ctx, t, w, func(ctx context.Context, s *scratch) (found, error) {
 		client := &http.Client{Transport: f.roundTripper(rc)}
@@ -110,17 +117,41 @@ func (f *fetcher) npmManifest(ctx context.Context, c *http.Client, rc *npmConfig
 	return v, nil
 }
 
-// npmTarball is the address of a tarball. As npm does by default, the public
-// registry's host is replaced by the configured one: a mirror may pass on
-// answers unchanged.
+// askNpm asks the npm program which registry it uses: its built-in answer
+// stands in no file that we read.
+func askNpm(ctx context.Context) (string, error) {
+	const hint = "set npm_config_registry, or put registry=URL into .npmrc"
+	npm, err := run.LookPath("npm", os.Getenv("PATH"))
+	if err != nil {
+		return "", fmt.Errorf("no npm registry is set up, and there is no npm to ask; %s", hint)
+	}
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.Getenv("HOME")}
+	out, err := run.Output(ctx, run.Cmd{Argv: []string{npm, "config", "get", "registry"}, Env: env, Timeout: time.Minute})
+	if err != nil {
+		return "", fmt.Errorf("ask npm for its registry: %w", err)
+	}
+	reg := strings.TrimSpace(string(out))
+	if u, err := url.Parse(reg); err != nil || u.Host == "" {
+		return "", fmt.Errorf("npm names %q as its registry, which is no address; %s", reg, hint)
+	}
+	return reg, nil
+}
+
+// npmTarball is the address of a tarball. Where the answer names another server
+// than the configured one, and the path is a registry's own, the configured
+// server is asked: a mirror may pass on the public registry's answers unchanged.
 func npmTarball(rc *npmConfig, pkg, raw string) (*url.URL, error) {
 	u, err := url.Parse(raw)
 	if err != nil {
 		return nil, fmt.Errorf("address of the tarball: %w", err)
 	}
-	rest, ok := strings.CutPrefix(u.String(), defaultRegistry)
-	if reg := rc.registry(pkg); ok && reg != defaultRegistry {
-		return url.Parse(reg + rest)
+	reg, err := url.Parse(rc.registry(pkg))
+	if err != nil {
+		return nil, fmt.Errorf("npm registry: %w", err)
+	}
+	own := "/" + pkg + "/-/"
+	if i := strings.Index(u.Path, own); i >= 0 && u.Host != reg.Host {
+		return reg.Parse(strings.TrimPrefix(u.Path[i:], "/"))
 	}
 	return u, nil
 }

@@ -87,7 +87,7 @@ func (r *registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	case "/npm/node-llama-cpp/3.0.0":
 		// A mirror that passes on the public registry's answer unchanged.
 		_ = json.NewEncoder(w).Encode(map[string]any{"dist": map[string]string{
-			"tarball": "https://registry.npmjs.org/node-llama-cpp/-/node-llama-cpp-3.0.0.tgz", "integrity": r.integrity,
+			"tarball": "https://public.example/node-llama-cpp/-/node-llama-cpp-3.0.0.tgz", "integrity": r.integrity,
 		}})
 	case "/npm/node-llama-cpp/-/node-llama-cpp-3.0.0.tgz":
 		if r.noRange {
@@ -278,7 +278,7 @@ func TestResume(t *testing.T) {
 		must(t, os.MkdirAll(dir, 0o755))
 		rc, err := loadNpmConfig(o.Dir)
 		must(t, err)
-		u, err := npmTarball(rc, "node-llama-cpp", "https://registry.npmjs.org/node-llama-cpp/-/node-llama-cpp-3.0.0.tgz")
+		u, err := npmTarball(rc, "node-llama-cpp", "https://public.example/node-llama-cpp/-/node-llama-cpp-3.0.0.tgz")
 		must(t, err)
 		path := filepath.Join(dir, "x.part")
 		err = f.downloadOnce(t.Context(), http.DefaultClient, u, nil, path)
@@ -346,4 +346,26 @@ func TestResume(t *testing.T) {
 		wantErr(t, err, "sent nothing for 200ms")
 		nothingLeft(t, o.Cache)
 	})
+}
+
+// Where nothing names a registry, npm itself is asked.
+func TestAskNpm(t *testing.T) {
+	bin := t.TempDir()
+	npm := filepath.Join(bin, "npm")
+	script := "#!/bin/sh\n[ \"$*\" = 'config get registry' ] || exit 9\necho https://asked.example/npm/\n"
+	must(t, os.WriteFile(npm, []byte(script), 0o755))
+	t.Setenv("PATH", bin+":/usr/bin:/bin")
+	got, err := askNpm(t.Context())
+	must(t, err)
+	if got != "https://asked.example/npm/" {
+		t.Errorf("registry %q", got)
+	}
+	must(t, os.WriteFile(npm, []byte("#!/bin/sh\necho undefined\n"), 0o755))
+	if _, err := askNpm(t.Context()); err == nil || !strings.Contains(err.Error(), "npm_config_registry") {
+		t.Errorf("npm that knows none: %v", err)
+	}
+	t.Setenv("PATH", t.TempDir())
+	if _, err := askNpm(t.Context()); err == nil || !strings.Contains(err.Error(), "there is no npm to ask") {
+		t.Errorf("no npm: %v", err)
+	}
 }

@@ -19,9 +19,6 @@ import (
 	"golang.org/x/net/http/httpproxy"
 )
 
-// defaultRegistry is npm's own default.
-const defaultRegistry = "https://registry.npmjs.org/"
-
 // maxNpmrc bounds a configuration file in bytes.
 const maxNpmrc = 1 << 20
 
@@ -186,7 +183,7 @@ func (c *npmConfig) get(key string) string {
 }
 
 // registry is the address that packages of pkg's scope come from, with a slash
-// at its end.
+// at its end; it is empty where no file and no variable names one.
 func (c *npmConfig) registry(pkg string) string {
 	reg := ""
 	if scope, _, ok := strings.Cut(pkg, "/"); ok && strings.HasPrefix(scope, "@") {
@@ -196,7 +193,7 @@ func (c *npmConfig) registry(pkg string) string {
 		reg = c.get("registry")
 	}
 	if reg == "" {
-		reg = defaultRegistry
+		return ""
 	}
 	return strings.TrimSuffix(reg, "/") + "/"
 }
