@@ -15,6 +15,8 @@ import (
 func main() {
 	run.Supervise()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// A second signal ends the program at once, whatever it hangs on.
+	context.AfterFunc(ctx, stop)
 	code := cli.Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code) //nolint:forbidigo // the one place where the program ends

@@ -33,6 +33,12 @@ var ErrNotELF = errors.New("not an ELF file")
 // Inspect reads an ELF file. Errors name the file; a file of another format
 // gives ErrNotELF, a broken one says what is wrong.
 func Inspect(path string) (*File, error) {
+	// Opening a pipe waits for somebody to write to it.
+	if fi, err := os.Stat(path); err != nil {
+		return nil, err
+	} else if !fi.Mode().IsRegular() {
+		return nil, fmt.Errorf("inspect %s: it is not a regular file", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err

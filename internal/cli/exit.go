@@ -93,7 +93,7 @@ func classify(err error) (code int, hint string) {
 		return exitSource, "--source takes a repository, bundle or tarball that you have"
 	}
 	for _, isSource := range []func(error) bool{
-		holds[*source.Mismatch], holds[*source.NotLocked], holds[*source.Missing], holds[*source.Corrupt], holds[*compat.NoHistory],
+		holds[*source.Mismatch], holds[*source.NotLocked], holds[*source.Missing], holds[*source.Corrupt], holds[*compat.NoHistory], holds[*source.NoHistory], holds[*source.TagsMoved],
 	} {
 		if isSource(err) {
 			return exitSource, ""

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"runtime"
 	"slices"
@@ -44,8 +46,11 @@ func (a *app) inspectCmd() *cobra.Command {
 			var list []*binary.File
 			for _, name := range files {
 				f, err := binary.Inspect(name)
+				if errors.Is(err, binary.ErrNotELF) || errors.Is(err, fs.ErrNotExist) {
+					return &usageError{err: err}
+				}
 				if err != nil {
-					return fmt.Errorf("%s: %w", name, err)
+					return err
 				}
 				list = append(list, f)
 			}

@@ -46,6 +46,8 @@ func (p *progress) update(what string, done, total int64) {
 	}
 	bar := p.shown[what]
 	if bar == nil {
+		// Stages come one after another: what a stage left open ends with the next.
+		p.drop()
 		bar = p.bars.AddBar(total, mpb.BarRemoveOnComplete(),
 			mpb.PrependDecorators(decor.Name(what, decor.WCSyncSpaceR), decor.Percentage(decor.WCSyncSpace)),
 			mpb.AppendDecorators(decor.Elapsed(decor.ET_STYLE_MMSS)))
@@ -84,25 +86,33 @@ func (p *progress) line(what string, done, total int64) {
 
 // Write puts text above the bars, or straight out where there are none.
 func (p *progress) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.bars != nil {
 		return p.bars.Write(b)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	return p.out.Write(b)
 }
 
-// close takes the bars away, so that an error stands alone.
-func (p *progress) close() {
-	if p.bars == nil {
-		return
-	}
-	p.mu.Lock()
-	for _, b := range p.shown {
+// drop takes away the bars that are shown.
+func (p *progress) drop() {
+	for what, b := range p.shown {
 		b.Abort(true)
+		delete(p.shown, what)
 	}
+}
+
+// close takes the bars away for good, so that a result or an error stands
+// alone: a bar that is drawn once more would wipe out the line above it.
+func (p *progress) close() {
+	p.mu.Lock()
+	bars := p.bars
+	p.drop()
+	p.bars = nil
 	p.mu.Unlock()
-	p.bars.Wait()
+	if bars != nil {
+		bars.Wait()
+	}
 }
 
 // handler writes the log as plain lines: "llpatch: message key=value".

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/llpatch/llpatch/internal/release"
+	"github.com/llpatch/llpatch/internal/smoke"
 )
 
 // TestReal releases b8390 for linux-cpu from the npm package, as a user
@@ -41,6 +42,14 @@ func TestReal(t *testing.T) {
 		return strings.TrimSpace(string(out)), time.Since(start)
 	}
 	archive, cold := llpatch("release", "b8390", "linux-cpu", "--locked")
+	var built release.Built
+	readJSON(t, filepath.Join(filepath.Dir(archive), "artifacts.json"), &built)
+	var smoked struct{ Report smoke.Report }
+	readJSON(t, filepath.Join(filepath.Dir(archive), "smoke.json"), &smoked)
+	tools := built.Artifacts.ConfigureSeconds + built.Artifacts.BuildSeconds
+	own := cold.Seconds() - tools - smoked.Report.Seconds
+	t.Logf("cold: %.1f s in all; cmake %.1f s, ninja %.1f s, smoke %.1f s, llpatch's own %.1f s: %.2f %% of cmake and ninja",
+		cold.Seconds(), built.Artifacts.ConfigureSeconds, built.Artifacts.BuildSeconds, smoked.Report.Seconds, own, 100*own/tools)
 	again, warm := llpatch("release", "b8390", "linux-cpu", "--locked", "--offline")
 	t.Logf("cold %v, again %v, %s", cold.Round(time.Second), warm.Round(10*time.Millisecond), filepath.Base(archive))
 	if again != archive {
@@ -71,14 +80,8 @@ func TestReal(t *testing.T) {
 	if v := do("./llama-server", "--version"); !strings.Contains(v, "version: 8390 (b6c83aad5-llp") {
 		t.Errorf("llama-server --version: %s", v)
 	}
-	data, err := os.ReadFile(filepath.Join(elsewhere, "BUILD_INFO.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var info release.BuildInfo
-	if err := json.Unmarshal(data, &info); err != nil {
-		t.Fatal(err)
-	}
+	data := readJSON(t, filepath.Join(elsewhere, "BUILD_INFO.json"), &info)
 	if info.Tree != "f4f156dc575fe331750c66b02d9e1e8152696d46" || info.Patched == info.Tree || len(info.Series.In) == 0 || info.Glibc == "" {
 		t.Errorf("BUILD_INFO: tree %s, patched %s, %d fixes, glibc %q", info.Tree, info.Patched, len(info.Series.In), info.Glibc)
 	}
@@ -93,4 +96,16 @@ func TestReal(t *testing.T) {
 	if bytes.Contains(data, []byte(root)) || bytes.Contains(data, []byte(dir)) {
 		t.Error("BUILD_INFO.json names a folder of the build machine")
 	}
+}
+
+func readJSON(t *testing.T, name string, v any) []byte {
+	t.Helper()
+	data, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, v); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return data
 }

@@ -10,6 +10,7 @@ import (
 
 // print writes a result's text to standard output, or v as JSON with --json.
 func (a *app) print(v any, text func() string) error {
+	a.progress.close()
 	if a.json {
 		data, err := spec.JSON(v)
 		if err != nil {

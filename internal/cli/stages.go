@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/llpatch/llpatch/internal/build"
-	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/release"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
@@ -61,9 +60,14 @@ func explain(s *spec.Series) string {
 
 func (a *app) fetchCmd() *cobra.Command {
 	var upstream string
+	var history bool
 	c := &cobra.Command{
-		Use: "fetch TAG", Short: "Fetch a tag into the cache and verify its tree", Args: args("TAG"),
+		Use: "fetch TAG", Short: "Fetch a tag into the cache and verify its tree", Args: fetchArgs(&history),
+		Example: "  llpatch fetch b8833\n  llpatch fetch --history",
 		RunE: func(c *cobra.Command, got []string) error {
+			if history {
+				return a.fetchHistory(c.Context(), upstream)
+			}
 			t, err := parseTag(got[0])
 			if err != nil {
 				return err
@@ -87,12 +91,18 @@ func (a *app) fetchCmd() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&upstream, "upstream", spec.LlamaCpp, "whose tag it is")
+	c.Flags().BoolVar(&history, "history", false, "instead of a tag, fetch or update the whole history, for status, blame-break and backports; --source is then a git URL or a repository")
 	a.sourceFlags(c)
 	return c
 }
 
 // chainCmd is a command that takes a tag and a target and works on their chain.
 func (a *app) chainCmd(use, short string, do func(context.Context, *release.Chain) error) *cobra.Command {
+	return a.tunedChainCmd(use, short, func(*release.Options) {}, do)
+}
+
+// tunedChainCmd is chainCmd for a command with options of its own.
+func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do func(context.Context, *release.Chain) error) *cobra.Command {
 	c := &cobra.Command{
 		Use: use + " TAG TARGET", Short: short, Args: args("TAG", "TARGET"),
 		RunE: func(c *cobra.Command, got []string) error {
@@ -104,6 +114,7 @@ func (a *app) chainCmd(use, short string, do func(context.Context, *release.Chai
 			if err != nil {
 				return err
 			}
+			tune(&o)
 			chain, err := release.Open(c.Context(), o, t, got[1])
 			if err != nil {
 				return err
@@ -115,33 +126,6 @@ func (a *app) chainCmd(use, short string, do func(context.Context, *release.Chai
 	return c
 }
 
-func (a *app) applyCmd() *cobra.Command {
-	var to string
-	c := a.chainCmd("apply", "Write the patched tree to a folder and print its git tree id", func(ctx context.Context, c *release.Chain) error {
-		stats, err := c.Checkout(ctx, to)
-		if err != nil {
-			return err
-		}
-		a.log.Info("written", "dir", to, "files", stats.Written, "kept", stats.Kept, "removed", stats.Removed)
-		v := struct {
-			Tag        string            `json:"tag"`
-			Tree       string            `json:"tree"`
-			Dir        string            `json:"dir"`
-			Series     *spec.Series      `json:"series"`
-			Placements []patch.Placement `json:"placements"`
-		}{c.Tree.Tag.String(), c.Patched.Tree.ID(), to, c.Series, c.Patched.Placements}
-		return a.print(v, func() string { return c.Patched.Tree.ID() + "\n" })
-	})
-	c.PreRunE = func(*cobra.Command, []string) error {
-		if to == "" {
-			return &usageError{err: errors.New("-o DIR is missing"), help: "llpatch apply --help"}
-		}
-		return nil
-	}
-	c.Flags().StringVarP(&to, "output", "o", "", "folder to write; what is there already and right is left alone")
-	return c
-}
-
 func (a *app) planCmd() *cobra.Command {
 	var sh bool
 	c := a.chainCmd("plan", "Show the commands that build the target", func(ctx context.Context, c *release.Chain) error {
@@ -149,6 +133,7 @@ func (a *app) planCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		a.progress.close()
 		if !sh {
 			return a.print(plan, func() string { return planText(plan) })
 		}
@@ -158,6 +143,12 @@ func (a *app) planCmd() *cobra.Command {
 		}
 		return plan.Script(a.stdout, script)
 	})
+	c.PreRunE = func(*cobra.Command, []string) error {
+		if sh && a.json {
+			return &usageError{err: errors.New("--sh and --json cannot both be had"), help: "llpatch plan --help"}
+		}
+		return nil
+	}
 	c.Flags().BoolVar(&sh, "sh", false, "as a shell script that fetches, patches and builds without llpatch")
 	return c
 }

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
 	"github.com/llpatch/llpatch/internal/compat"
+	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -38,9 +38,9 @@ func (a *app) open(f historyFlags) (*compat.History, compat.Stack, compat.Option
 	}
 	path := f.source
 	if path == "" {
-		path = filepath.Join(records.Cache, "mirror", f.upstream+".git")
+		path = source.MirrorPath(records.Cache, f.upstream)
 		if _, err := os.Stat(path); err != nil {
-			return nil, stack, o, &usageError{err: errors.New("--source PATH is missing: there is no mirror of " + f.upstream + "'s history in the cache")}
+			return nil, stack, o, &usageError{err: errors.New("--source PATH is missing: there is no mirror of " + f.upstream + "'s history in the cache; llpatch fetch --history makes one")}
 		}
 	}
 	h, err := compat.Open(path, repo.Lock[f.upstream])

@@ -77,6 +77,10 @@ func (h *History) Blame(ctx context.Context, o Options, s Stack, fix, from strin
 	}
 	// What comes later in the stack has no influence.
 	s.Fixes = s.Fixes[:at+1]
+	s, err := h.backports(ctx, o, s)
+	if err != nil {
+		return nil, err
+	}
 	j := newJudge(h, o, s)
 	cells, err := j.run(ctx, h.Tags)
 	if err != nil {

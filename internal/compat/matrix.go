@@ -186,7 +186,7 @@ func (w *walker) row(part []int, base row, build int, at func(fix int) *cell) er
 		var chosen *unit
 		for k, u := range w.units[i] {
 			if u == nil {
-				c.each[k] = &outcome{Verdict: Unknown, Why: "it is given as an upstream commit, which is not judged"}
+				c.each[k] = &outcome{Verdict: Unknown, Why: "it is an upstream commit that this history does not hold as a patch"}
 				continue
 			}
 			var err error

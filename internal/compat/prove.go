@@ -12,7 +12,7 @@ import (
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
-// RangeProof says whether a variant fits wherever its range declares it.
+// RangeProof says whether a variant serves wherever its range declares it.
 type RangeProof struct {
 	Fix     string `json:"fix"`
 	Variant int    `json:"variant"` // index in the fix
@@ -21,13 +21,13 @@ type RangeProof struct {
 	Tags    int    `json:"tags"` // of the range, that the patch was judged on
 	// Commits counts the first and the last of the range, where they have no tag.
 	Commits int `json:"commits"`
-	// Faults are where it does not fit, in the order of the history.
+	// Faults are where it does not, in the order of the history.
 	Faults []RangeFault `json:"faults,omitempty"`
-	Notes  []string     `json:"notes,omitempty"` // what could not be judged
+	Notes  []string     `json:"notes,omitempty"` // what could not be judged, and where upstream has it
 }
 
-// RangeFault is a row of tags, or a commit, that a range declares and that the
-// patch does not fit.
+// RangeFault is a row of tags, or a commit, that a range declares and on which
+// the patch would stop a build.
 type RangeFault struct {
 	Where   string  `json:"where"`
 	Verdict Verdict `json:"verdict"`
@@ -40,6 +40,10 @@ type RangeFault struct {
 // declared range, and on the first and the last commit of the range, which need
 // not be tagged.
 func (h *History) Prove(ctx context.Context, o Options, s Stack) ([]RangeProof, error) {
+	s, err := h.backports(ctx, o, s)
+	if err != nil {
+		return nil, err
+	}
 	var out []RangeProof
 	index := map[*Variant]int{}
 	for i := range s.Fixes {
@@ -92,8 +96,11 @@ func (p *RangeProof) take(r Run, where string, build int) int {
 		p.Notes = append(p.Notes, fmt.Sprintf("not judged on %s: %s", where, r.why()))
 		return 0
 	}
-	if !r.Verdict.Fits() {
+	switch {
+	case r.Verdict.broken():
 		p.Faults = append(p.Faults, RangeFault{Where: where, Verdict: r.Verdict, Why: r.why(), build: build})
+	case r.Verdict == Landed:
+		p.Notes = append(p.Notes, fmt.Sprintf("upstream has it on %s: the range may end there", where))
 	}
 	return r.Tags
 }

@@ -36,13 +36,19 @@ func (h *history) commit(subject string, files map[string]string) int {
 	if h.n > 1 {
 		fmt.Fprintf(&h.stream, "from :%d\n", h.n-1)
 	}
-	for name, text := range files {
-		mode := "100644"
+	// Removals first: to remove a folder after a file was put into it would take the file too.
+	names := slices.Sorted(maps.Keys(files))
+	for _, name := range names {
+		if files[name] == "" {
+			fmt.Fprintf(&h.stream, "D %s\n", strings.TrimSuffix(name, "@"))
+		}
+	}
+	for _, name := range names {
+		text, mode := files[name], "100644"
 		if n, ok := strings.CutSuffix(name, "@"); ok {
 			name, mode = n, "120000"
 		}
 		if text == "" {
-			fmt.Fprintf(&h.stream, "D %s\n", name)
 			continue
 		}
 		fmt.Fprintf(&h.stream, "M %s inline %s\ndata %d\n%s\n", mode, name, len(text), text)

@@ -38,7 +38,7 @@ type Variant struct {
 	Range tag.Range // zero: every tag
 	File  string    // its name
 	// Patches holds what the file says; it is applied whole or not at all. Empty
-	// where the variant is an upstream commit, which is not judged.
+	// where the variant is an upstream commit that was not read from a history.
 	Patches []patch.Patch
 	Commit  string
 }

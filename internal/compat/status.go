@@ -60,8 +60,8 @@ type Run struct {
 type Proof struct {
 	Patch    string `json:"patch"`
 	Declared string `json:"declared,omitempty"` // "": every tag
-	Fits     []Span `json:"fits"`               // where its patch really fits, in its fix's place of the stack
-	Fails    []Span `json:"fails,omitempty"`    // declared, and does not fit
+	Fits     []Span `json:"fits"`               // where its patch really changes the tree, in its fix's place of the stack
+	Fails    []Span `json:"fails,omitempty"`    // declared, and neither fits nor has landed
 	Beyond   []Span `json:"beyond,omitempty"`   // fits, and is not declared
 }
 
@@ -82,6 +82,10 @@ func (s Span) String() string {
 
 // Status judges every fix of the stack on each of the tags.
 func (h *History) Status(ctx context.Context, o Options, s Stack, tags []Tag) (*Report, error) {
+	s, err := h.backports(ctx, o, s)
+	if err != nil {
+		return nil, err
+	}
 	j := newJudge(h, o, s)
 	cells, err := j.run(ctx, tags)
 	if err != nil {
@@ -254,7 +258,7 @@ func prove(v *Variant, tags []Tag, at func(i int) *outcome, chosen func(i int) b
 	}
 	fits := func(i int) bool { return at(i).Verdict.Fits() }
 	p.Fits = spans(fits)
-	p.Fails = spans(func(i int) bool { return chosen(i) && !fits(i) && at(i).Verdict != Unknown })
+	p.Fails = spans(func(i int) bool { return chosen(i) && at(i).Verdict.broken() })
 	p.Beyond = spans(func(i int) bool { return !v.declared(tags[i].Build) && fits(i) })
 	return p
 }

@@ -15,21 +15,21 @@ const (
 	Exact       Verdict = "exact"         // every hunk stands where the patch says
 	Offset      Verdict = "offset"        // every hunk has one place, some on other lines
 	Landed      Verdict = "landed"        // upstream has every change of it
-	Partly      Verdict = "partly landed" // upstream has some of it, the rest has a place
+	Partly      Verdict = "partly landed" // upstream has some of it, the rest has a place and is applied
 	Conflict    Verdict = "conflict"      // some hunk has no place, or more than one
 	MissingFile Verdict = "missing file"  // it changes a file that is not there
 	NotNeeded   Verdict = "not needed"    // no range declares it, or upstream cured the defect
 	Unknown     Verdict = "unknown"       // the repository lacks a file's content, or it is not a patch file
 )
 
-// Fits reports whether the patch can be applied.
-func (v Verdict) Fits() bool { return v == Exact || v == Offset }
+// Fits reports whether the patch can be applied and changes something.
+func (v Verdict) Fits() bool { return v == Exact || v == Offset || v == Partly }
 
 // good reports whether a stack is complete with the patch in this state.
 func (v Verdict) good() bool { return v.Fits() || v == Landed || v == NotNeeded }
 
 // broken reports whether a patch in this state stops a build that needs it.
-func (v Verdict) broken() bool { return v == Conflict || v == MissingFile || v == Partly }
+func (v Verdict) broken() bool { return v == Conflict || v == MissingFile }
 
 // Finding is why a patch does not fit.
 type Finding struct {
@@ -82,7 +82,7 @@ type outcome struct {
 	Verdict  Verdict
 	Offset   int       // the greatest distance of a hunk from its line
 	Changes  int       // hunks and changes of whole files
-	Held     int       // of them, those that upstream has; counted only where it does not fit
+	Held     int       // of them, those that upstream has
 	Findings []Finding // where it does not fit
 	Why      string    // Unknown: what is lacking
 	After    []entry   // where it fits: what it leaves at the unit's paths
@@ -94,11 +94,20 @@ type outcome struct {
 func judged(j *patch.Judgement) *outcome {
 	out := &outcome{Verdict: Exact, Changes: j.Changes, Held: j.Held}
 	for _, p := range j.Placements {
+		if p.Kind == patch.Landed {
+			continue
+		}
 		if d := max(p.Offset, -p.Offset); d > out.Offset {
 			out.Verdict, out.Offset = Offset, d
 		}
 	}
 	if len(j.Conflicts) == 0 {
+		switch {
+		case j.Held > 0 && j.Held == j.Changes:
+			out.Verdict = Landed
+		case j.Held > 0:
+			out.Verdict = Partly
+		}
 		return out
 	}
 	out.Verdict = Conflict
@@ -119,12 +128,7 @@ func judged(j *patch.Judgement) *outcome {
 		}
 		return 1
 	})
-	switch {
-	case j.Held == j.Changes:
-		out.Verdict = Landed
-	case j.Held > 0 && j.Held+j.Rest == j.Changes:
-		out.Verdict = Partly
-	case missing:
+	if missing {
 		out.Verdict = MissingFile
 	}
 	return out

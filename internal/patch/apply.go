@@ -9,8 +9,9 @@ import (
 // Kind says how a change found its place.
 type Kind string
 
-// The kinds of a placement. Hunks are exact or offset; the others are about a
-// whole file, and come once for it.
+// The kinds of a placement. Hunks are exact or offset, or landed: the tree holds
+// what they make, and they are left out. The others are about a whole file, and
+// come once for it; that may have landed, too.
 const (
 	Exact   Kind = "exact"
 	Offset  Kind = "offset"
@@ -20,6 +21,7 @@ const (
 	Copied  Kind = "copied"
 	Moded   Kind = "mode"
 	Binary  Kind = "binary"
+	Landed  Kind = "landed"
 )
 
 // Placement is where one hunk, or one change of a whole file, was applied.
@@ -30,6 +32,7 @@ type Placement struct {
 	Hunk  int    `json:"hunk,omitempty"` // 1-based within the file's part of the patch; 0: the whole file
 	// Want is the line that the hunk's header states, Got the one where its
 	// preimage stands, both 1-based lines of the file as it was before this patch.
+	// Of a landed hunk both are about the new side and its postimage.
 	Want   int  `json:"want,omitempty"`
 	Got    int  `json:"got,omitempty"`
 	Offset int  `json:"offset,omitempty"` // Got - Want
@@ -54,32 +57,25 @@ type Result struct {
 	Notes      []string // what is odd but did no harm
 }
 
-// Apply applies the series, in order, to a tree that carries none of it, and
-// returns the patched tree. Nothing is applied unless everything fits: the error
-// then joins a *Conflict for each hunk and file that does not, of all patches,
-// so that one broken patch does not hide another. A patch that does not fit is
-// left out while the later ones are judged; a later conflict in a file that it
-// changes says so. Errors of reading the tree come as they are.
+// Apply applies the series, in order, to a tree and returns the patched tree.
+// What the tree holds of it already is left out and noted as landed, so that a
+// series applied to its own result changes nothing. Nothing is applied unless
+// everything fits: the error then joins a *Conflict for each hunk and file that
+// does not, of all patches, so that one broken patch does not hide another. A
+// patch that does not fit is left out while the later ones are judged; a later
+// conflict in a file that it changes says so. Errors of reading the tree come as
+// they are.
 func Apply(base *source.Tree, series []Patch) (*Result, error) {
 	s := &state{base: base, changes: map[string]*source.File{}, ids: map[string]string{}}
+	txns, err := s.apply(series, (*txn).commit)
+	if err != nil {
+		return nil, err
+	}
 	var res Result
 	var conflicts []error
-	for i := range series {
-		t := s.begin(&series[i])
-		for k := range series[i].changes {
-			if err := t.apply(&series[i].changes[k]); err != nil {
-				return nil, err
-			}
-		}
-		if len(t.conflicts) == 0 {
-			t.commit()
-		}
-		if len(t.conflicts) > 0 {
-			s.failed = append(s.failed, failed{name: series[i].Fix + "/" + series[i].Name, paths: series[i].Paths()})
-			for _, c := range t.conflicts {
-				conflicts = append(conflicts, c)
-			}
-			continue
+	for _, t := range txns {
+		for _, c := range t.conflicts {
+			conflicts = append(conflicts, c)
 		}
 		res.Placements = append(res.Placements, t.placements...)
 		res.Touched = append(res.Touched, t.touched...)
@@ -94,4 +90,58 @@ func Apply(base *source.Tree, series []Patch) (*Result, error) {
 	}
 	res.Tree = tree
 	return &res, nil
+}
+
+// apply works the patches out one after the other; settle puts the files of one
+// that fits into the state, unless it finds a conflict. It returns what became of
+// each patch; one that does not fit has conflicts and left no files.
+func (s *state) apply(series []Patch, settle func(*txn)) ([]*txn, error) {
+	txns := make([]*txn, len(series))
+	if len(series) > 1 && s.holdsAll(series) {
+		for i := range series {
+			txns[i] = s.allLanded(&series[i])
+		}
+		return txns, nil
+	}
+	for i := range series {
+		if txns[i] != nil {
+			continue // landed, together with an earlier one
+		}
+		t, err := s.try(&series[i], settle)
+		if err != nil {
+			return nil, err
+		}
+		txns[i] = t
+		if len(t.conflicts) == 0 {
+			continue
+		}
+		buried, err := s.buried(series, i)
+		if err != nil {
+			return nil, err
+		}
+		for k, t := range buried {
+			txns[k] = t
+		}
+		if buried == nil {
+			s.failed = append(s.failed, failed{name: series[i].Fix + "/" + series[i].Name, paths: series[i].Paths()})
+		}
+	}
+	return txns, nil
+}
+
+// try applies one patch to the state, if it fits.
+func (s *state) try(p *Patch, settle func(*txn)) (*txn, error) {
+	t := s.begin(p)
+	for k := range p.changes {
+		if err := t.apply(&p.changes[k]); err != nil {
+			return nil, err
+		}
+	}
+	if len(t.conflicts) == 0 {
+		settle(t)
+	}
+	if len(t.conflicts) == 0 {
+		t.noteLanded()
+	}
+	return t, nil
 }

@@ -208,7 +208,8 @@ func TestConflicts(t *testing.T) {
 	}{
 		"missing":                      {[]string{edited("z", "a", "b")}, []string{"missing file z"}},
 		"rename of a missing file":     {[]string{renamed("z", "y")}, []string{"missing file z"}},
-		"creates what is there":        {[]string{created("a", "100644", "a")}, []string{"exists a"}},
+		"creates what is there":        {[]string{created("a", "100644", "b")}, []string{"exists a"}},
+		"creates it with another mode": {[]string{created("a", "100755", "a")}, []string{"exists a"}},
 		"renames onto what is there":   {[]string{renamed("a", "two")}, []string{"exists two"}},
 		"creates twice":                {[]string{created("n", "100644", "a") + created("n", "100644", "b")}, []string{"exists n creates n twice"}},
 		"edits what it removed":        {[]string{deleted("a", "a") + edited("a", "a", "b")}, []string{"missing file a changes a file that it removed before"}},

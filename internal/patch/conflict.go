@@ -40,6 +40,7 @@ type Conflict struct {
 	Got       []string `json:"got,omitempty"`    // what stands at Line
 	Places    []int    `json:"places,omitempty"` // 1-based lines at which the whole preimage stands
 	After     string   `json:"after,omitempty"`  // an earlier patch of the file, fix/name, that did not fit either
+	Moves     []Move   `json:"moves,omitempty"`  // where a missing file may have gone, the best first
 }
 
 // Error returns the place, the cause, the difference and what to do next, on
@@ -73,6 +74,9 @@ func (c *Conflict) cause() string {
 		}
 		return "has no place: its lines do not stand together in the file"
 	case Ambiguous:
+		if c.Detail != "" {
+			return "may be there already: " + c.Detail
+		}
 		return "fits in several places: lines " + lineList(c.Places)
 	case OutOfOrder:
 		return fmt.Sprintf("stands only at line %d, before an earlier hunk of the same file", c.Line)
@@ -84,6 +88,10 @@ func (c *Conflict) cause() string {
 		return "deletes the file, but lines are left"
 	case NoContext:
 		return "has no safe place: " + c.Detail
+	case BothChanged, AmongEqual:
+		return "cannot be merged: " + c.Detail
+	case GitDisagrees, Unchecked:
+		return "is not merged: " + c.Detail
 	case Unsafe:
 		return "is refused: " + c.Detail
 	}
@@ -95,6 +103,14 @@ func (c *Conflict) next() string {
 	switch {
 	case c.After != "":
 		return "mend " + c.After + " first: it changes this file before and does not fit either"
+	case len(c.Moves) > 0:
+		return fmt.Sprintf("if it is that file, run llpatch apply again with --three-way --follow %s=%s", c.File, c.Moves[0].Path)
+	case c.Kind == Unchecked:
+		return "install git, or put it on the PATH: a merge counts only if both give the same"
+	case c.Kind == GitDisagrees:
+		return "merge the file by hand, and make a variant of the fix for this tag of it"
+	case c.Kind == Ambiguous && c.Detail != "":
+		return "see whether upstream has the change already; if so, end the range of " + c.Patch + " before this tag"
 	case c.Kind == Ambiguous:
 		return "give the hunk more context (git format-patch -U8) so that only one place fits"
 	case c.Kind == NoContext:
@@ -109,11 +125,22 @@ func (c *Conflict) next() string {
 
 // diff shows the preimage against what stands there.
 func (c *Conflict) diff() string {
-	if c.Kind != NoPlace || len(c.Places) > 0 || len(c.Want) == 0 || len(c.Got) == 0 {
+	wants := "the patch wants (-)"
+	switch c.Kind {
+	case NoPlace:
+		if len(c.Places) > 0 || len(c.Want) == 0 || len(c.Got) == 0 {
+			return ""
+		}
+	case BothChanged, AmongEqual:
+		wants = "the patch makes (-)"
+		if len(c.Want)+len(c.Got) == 0 {
+			return ""
+		}
+	default:
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n  the patch wants (-), line %d of the tree has (+):", c.Line)
+	fmt.Fprintf(&b, "\n  %s, line %d of the tree has (+):", wants, c.Line)
 	for _, l := range shortDiff(c.Want, c.Got) {
 		b.WriteString("\n    ")
 		b.WriteString(l)

@@ -8,6 +8,11 @@
 //     As in git, a hunk that stands exactly where its header says is taken there
 //     even if it stands elsewhere too; but once an earlier hunk of the same file
 //     was found off its line, the stated line is no longer trusted.
+//   - What the tree holds already is left out and called landed, hunk by hunk,
+//     where git apply refuses the patch. Only a postimage that stands whole, with
+//     its context, at one place and in order counts, and only where the preimage
+//     stands nowhere. A preimage off its line beside a postimage on it is
+//     ambiguous, unless the blob ids of the index line tell which it is.
 //   - Hunks stay in the order of the patch.
 //   - A last line without a newline in the patch matches only a last line
 //     without a newline. Git drops the newline of the line that it finds.

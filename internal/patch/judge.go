@@ -18,11 +18,11 @@ type Judgement struct {
 	// It is empty where there are conflicts.
 	Files map[string]*source.File
 
-	// Changes counts the hunks and the changes of whole files. Where there are
-	// conflicts, Held counts those that the files hold already, and Rest those
-	// that would have a place.
+	// Changes counts the hunks and the changes of whole files, Held those that the
+	// files hold already, and Rest the others that have a place.
 	Changes, Held, Rest int
-	// HeldAt has the lines of the patch file at which a held hunk or change begins.
+	// HeldAt has the lines of the patch file at which a held hunk or change begins,
+	// where there are conflicts.
 	HeldAt map[int]bool
 }
 
@@ -37,32 +37,28 @@ func Judge(unit []Patch, files map[string]*source.File) (*Judgement, error) {
 		s.changes = map[string]*source.File{}
 	}
 	j := &Judgement{Files: map[string]*source.File{}, HeldAt: map[int]bool{}}
-	for i := range unit {
+	txns, err := s.apply(unit, func(t *txn) { t.settle(j.Files) })
+	if err != nil {
+		return nil, err
+	}
+	rest := 0
+	for i, t := range txns {
 		p := &unit[i]
-		t := s.begin(p)
-		for k := range p.changes {
-			if err := t.apply(&p.changes[k]); err != nil {
-				return nil, err
-			}
-		}
-		if len(t.conflicts) == 0 {
-			t.settle(j.Files)
-		}
 		j.Changes += p.count()
 		if len(t.conflicts) > 0 {
 			j.Conflicts = append(j.Conflicts, t.conflicts...)
-			s.failed = append(s.failed, failed{name: p.Fix + "/" + p.Name, paths: p.Paths()})
-			rest := s.holds(p, j.HeldAt)
-			j.Held, j.Rest = len(j.HeldAt), j.Rest+rest
+			rest += s.holds(p, j.HeldAt)
 			continue
 		}
-		j.Rest += p.count()
+		j.Held += t.held()
+		rest += p.count()
 		j.Placements = append(j.Placements, t.placements...)
 	}
 	if len(j.Conflicts) > 0 {
 		j.Files, j.Placements = nil, nil
+		j.Held, j.Rest = len(j.HeldAt), rest
 	} else {
-		j.Held, j.Rest = 0, 0
+		j.Rest = j.Changes - j.Held
 	}
 	return j, nil
 }

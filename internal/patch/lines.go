@@ -53,15 +53,18 @@ func (t *text) lines(i, n int) []string {
 }
 
 // at reports whether the hunk's whole preimage stands at line i, byte for byte.
-func (t *text) at(h *hunk, i int) bool {
-	if i < 0 || i+len(h.old) > t.count() {
+func (t *text) at(h *hunk, i int) bool { return t.stands(h.oldText, len(h.old), i) }
+
+// stands reports whether the n lines of s stand at line i, byte for byte.
+func (t *text) stands(s string, n, i int) bool {
+	if i < 0 || i+n > t.count() {
 		return false
 	}
 	start := t.offset(i)
-	end := start + len(h.oldText)
+	end := start + len(s)
 	// The end must be a line's end too: a last line without newline in the
 	// patch is not the beginning of a longer one.
-	return end == t.offset(i+len(h.old)) && string(t.data[start:end]) == h.oldText
+	return end == t.offset(i+n) && string(t.data[start:end]) == s
 }
 
 func (t *text) index() {

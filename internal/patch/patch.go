@@ -183,9 +183,13 @@ func (h *hunk) start() int {
 // consistent reports whether the header's new side agrees with its old side,
 // given by how many lines the earlier hunks of the file made it longer.
 func (h *hunk) consistent(grown int) bool {
-	newStart := h.newLine - 1
+	return h.newStart()-grown == h.start()
+}
+
+// newStart is start for the side that the hunk makes.
+func (h *hunk) newStart() int {
 	if h.newLines == 0 {
-		newStart = h.newLine
+		return h.newLine
 	}
-	return newStart-grown == h.start()
+	return h.newLine - 1
 }

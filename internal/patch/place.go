@@ -7,10 +7,12 @@ import (
 )
 
 // spot is where one hunk of a file stands: replaced are the lines from at on
-// for as many as its preimage has.
+// for as many as its preimage has. One that is landed stands there with its
+// postimage, and nothing is replaced.
 type spot struct {
 	want, at int // 0-based lines of the file before the patch; want as the header states it
 	n        int // lines
+	landed   bool
 }
 
 func (s spot) end() int { return s.at + s.n }
@@ -68,6 +70,9 @@ type placer struct {
 	blob    func() string
 	done    []spot // of the hunks so far, in rising order and apart
 	trusted bool   // none of them was off its line
+	// shift is what to add to a hunk's stated line, because of earlier hunks that
+	// the file holds already.
+	shift int
 }
 
 // next is the first line behind the last placed hunk.
@@ -85,7 +90,7 @@ func (p *placer) overlaps(at, n int) bool {
 }
 
 func (p *placer) place(h *hunk, consistent bool) (int, *misfit) {
-	t, want, n := p.t, h.start(), len(h.old)
+	t, want, n := p.t, h.start()+p.shift, len(h.old)
 	fits := func(at int) bool { return at >= p.next() && t.at(h, at) && !h.joins(t, at) }
 	if h.lead == 0 && h.trail == 0 {
 		return p.placeBare(h, consistent, fits)
@@ -129,7 +134,7 @@ func (p *placer) place(h *hunk, consistent bool) (int, *misfit) {
 // the line number. A lone one at line 1 may be either, and one that only adds
 // lines fits anywhere: then the blob must decide.
 func (p *placer) placeBare(h *hunk, consistent bool, fits func(int) bool) (int, *misfit) {
-	want, whole := h.start(), len(h.old) == p.t.count()
+	want, whole := h.start()+p.shift, len(h.old) == p.t.count()
 	if !fits(want) || !whole && !(p.trusted && consistent) {
 		return 0, h.misfit(p.t, want, "it has no context, so it fits at its stated line only")
 	}
@@ -165,11 +170,17 @@ func (h *hunk) misfit(t *text, want int, why string) *misfit {
 func splice(t *text, hunks []hunk, spots []spot) []byte {
 	size := len(t.data)
 	for i := range hunks {
+		if spots[i].landed {
+			continue
+		}
 		size += len(hunks[i].newText) - len(hunks[i].oldText)
 	}
 	out := bytes.NewBuffer(make([]byte, 0, size))
 	done := 0
 	for i := range hunks {
+		if spots[i].landed {
+			continue
+		}
 		start := t.offset(spots[i].at)
 		out.Write(t.data[done:start])
 		out.WriteString(hunks[i].newText)

@@ -16,11 +16,17 @@ const Merged Kind = "merged"
 // merge-file gives other bytes or a conflict.
 const GitDisagrees Cause = "git disagrees"
 
+// Unchecked is the cause of a conflict where the merge is clean, but there is no
+// git to give a second opinion.
+const Unchecked Cause = "not checked"
+
 // MergeOptions say how ThreeWay decides.
 type MergeOptions struct {
 	// Git is the git program that must give the same bytes (see FindGit); ""
 	// asks none, and FileMerge.Checked stays false.
 	Git string
+	// NeedGit refuses a new merge where Git is "".
+	NeedGit bool
 	// Resolutions are looked up before anything is merged.
 	Resolutions Resolutions
 	// Follow allows files of the base to be taken for moved ones of the target,
@@ -78,6 +84,10 @@ func (m *Merge) Resolutions() []Resolution {
 	}
 	return out
 }
+
+// Landed reports whether the merge came to nothing: the target has the whole
+// change already.
+func (m *Merge) Landed() bool { return m.Result != nil && m.Result.Tree.ID() == m.target.ID() }
 
 // ThreeWay applies a patch to target and merges each file of which a hunk has no
 // place: base is the tree that the patch was made for, with the earlier patches
@@ -181,42 +191,15 @@ func (w *threeWay) change(c *change) error {
 		return nil
 	}
 	w.done[key] = true
-	ok, err := w.landed(c)
-	if err == nil && !ok && w.mergeable(c, misfits) {
-		ok, err = w.merge(c)
-	}
-	if err != nil || ok {
-		return err
+	if w.mergeable(c, misfits) {
+		if ok, err := w.merge(c); err != nil || ok {
+			return err
+		}
 	}
 	for _, m := range misfits {
 		w.conflicts = append(w.conflicts, m)
 	}
 	return nil
-}
-
-// landed reports whether the target has what a creation or a deletion makes. It
-// is left out then.
-func (w *threeWay) landed(c *change) (bool, error) {
-	if !w.alone(c) {
-		return false, nil
-	}
-	entry, there := w.target.Stat(c.source())
-	switch c.kind {
-	case create:
-		made, ok := w.patched.Tree.Stat(c.new)
-		if !ok || !there || made.Blob != entry.Blob || made.Mode != entry.Mode {
-			return false, nil
-		}
-	case remove:
-		gone, err := moves(w.base, w.target, c.old)
-		if err != nil || there || len(gone) > 0 {
-			return false, err
-		}
-	default:
-		return false, nil
-	}
-	w.Files = append(w.Files, FileMerge{Path: c.source(), Landed: true, Theirs: entry.Blob})
-	return true, nil
 }
 
 // alone reports whether no other part of the patch is about the same file.

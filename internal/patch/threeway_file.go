@@ -100,6 +100,10 @@ func (w *threeWay) mergeFile(c *change, f *FileMerge, base, ours, theirs []byte)
 		return nil, nil
 	}
 	merged := m.bytes()
+	if w.o.Git == "" && w.o.NeedGit {
+		w.fail(c, f.Path, Unchecked, "the merge is clean, but there is no git to try it, too, and one engine is no proof")
+		return nil, nil
+	}
 	if w.o.Git != "" {
 		second, ok, err := gitMergeFile(w.ctx, w.o.Git, base, ours, theirs)
 		if err != nil {
@@ -161,7 +165,7 @@ func (w *threeWay) propose(c *change, f *FileMerge) {
 	if len(places) > most {
 		places = append(places[:most], "others")
 	}
-	w.fail(c, f.From, MissingFile, "changes a file that is not there; it may be what is now "+strings.Join(places, " or "))
+	w.fail(c, f.From, MissingFile, "changes a file that is not there; it may be what is now "+strings.Join(places, " or ")).Moves = f.Moves
 }
 
 // take puts the merged file into the patch.

@@ -94,7 +94,8 @@ func applyOrMerge(ctx context.Context, tree *source.Tree, earlier []Patch, p *Pa
 // Replay rebuilds the tree that p starts from: bare, which p was made for, with
 // the earlier patches of its series. Those were chosen for another tree and may
 // not fit this one; those are left out. If p finds no place behind them, bare
-// itself is returned, and nil if p does not fit that either.
+// itself is returned, and nil if p does not fit that either. A tree that holds
+// some of p already is not one that it starts from.
 func Replay(bare *source.Tree, earlier []Patch, p *Patch) (*source.Tree, error) {
 	tree := bare
 	for i := range earlier {
@@ -106,9 +107,12 @@ func Replay(bare *source.Tree, earlier []Patch, p *Patch) (*source.Tree, error) 
 		}
 	}
 	for _, t := range []*source.Tree{tree, bare} {
-		_, err := Apply(t, []Patch{*p})
+		res, err := Apply(t, []Patch{*p})
 		if err == nil {
-			return t, nil
+			if !slices.ContainsFunc(res.Placements, func(p Placement) bool { return p.Kind == Landed }) {
+				return t, nil
+			}
+			continue
 		}
 		if _, err := conflictsOf(err); err != nil {
 			return nil, err

@@ -24,6 +24,7 @@ type txn struct {
 	touched    []Touched
 	conflicts  []*Conflict
 	notes      []string
+	strict     bool // nothing may have landed
 }
 
 func (s *state) begin(p *Patch) *txn {
@@ -62,22 +63,31 @@ func (t *txn) apply(shared *change) error {
 	// A patch is applied to many trees; what this one makes of it stays here.
 	own := *shared
 	c := &own
+	if landed, err := t.landedFile(c); err != nil || landed {
+		return err
+	}
 	src, err := t.preimage(c)
 	if err != nil || src == nil {
 		return err
-	}
-	if c.kind == create || c.kind == rename || c.kind == copied {
-		if t.taken(c) {
-			return nil
-		}
 	}
 	mode := src.Mode
 	if c.newMode != 0 {
 		mode = c.newMode
 	}
+	if c.kind == create || c.kind == rename || c.kind == copied {
+		if landed, err := t.made(c, src, mode); err != nil || landed {
+			return err
+		}
+		if t.taken(c) {
+			return nil
+		}
+	}
 	data, ok := t.content(c, src)
 	if !ok {
 		return nil
+	}
+	if c.kind == modify && mode == src.Mode && bytes.Equal(data, src.Data) {
+		return nil // all of it has landed
 	}
 	if mode == source.Symlink && c.kind != remove {
 		if err := checkLink(c.new, string(data)); err != nil {
@@ -229,7 +239,7 @@ func (t *txn) content(c *change, src *source.File) ([]byte, bool) {
 		data = rest
 	case len(hunks) > 0:
 		txt := t.s.text(src.Data)
-		spots, bad := place(txt, hunks, c.oldID, func() string { return blobID(src.Data) })
+		spots, bad := t.place(c, txt, hunks)
 		for i := range bad {
 			t.misfit(c, txt, &hunks[bad[i].hunk], &bad[i])
 		}
@@ -260,7 +270,10 @@ func (t *txn) content(c *change, src *source.File) ([]byte, bool) {
 func (t *txn) hunks(c *change, spots []spot) {
 	for i, s := range spots {
 		kind := Exact
-		if s.at != s.want {
+		switch {
+		case s.landed:
+			kind = Landed
+		case s.at != s.want:
 			kind = Offset
 		}
 		t.placements = append(t.placements, Placement{

@@ -25,7 +25,7 @@ func (m *Merge) Variant(original []byte) ([]byte, error) {
 	if m.Result == nil {
 		return nil, fmt.Errorf("new variant of %s: conflicts are left", name)
 	}
-	if m.Result.Tree.ID() == m.target.ID() {
+	if m.Landed() {
 		return nil, fmt.Errorf("new variant of %s: the tree has the whole change already", name)
 	}
 	sum := sha256.Sum256(original)
@@ -39,7 +39,10 @@ func (m *Merge) Variant(original []byte) ([]byte, error) {
 	out := bytes.NewBuffer(head)
 	written := map[string]bool{}
 	for i := range m.changes {
-		c := &m.changes[i]
+		c := m.left(m.changes[i])
+		if c == nil {
+			continue
+		}
 		// An earlier part of the patch about this file wrote all of it.
 		if c.kind == modify && written[c.new] {
 			continue
@@ -61,6 +64,22 @@ func (m *Merge) Variant(original []byte) ([]byte, error) {
 		return nil, fmt.Errorf("new variant of %s: it gives tree %s, and the merge gave %s", name, res.Tree.ID(), m.Result.Tree.ID())
 	}
 	return out.Bytes(), nil
+}
+
+// left returns what of a change the target does not hold yet, nil for nothing.
+func (m *Merge) left(c change) *change {
+	if c.kind == rename {
+		_, from := m.target.Stat(c.old)
+		if _, to := m.target.Stat(c.new); to && !from {
+			c.kind, c.old = modify, c.new
+		}
+	}
+	before, there := m.target.Stat(orElse(c.new, c.old))
+	after, stays := m.Result.Tree.Stat(orElse(c.new, c.old))
+	if there == stays && before.Blob == after.Blob && before.Mode == after.Mode {
+		return nil
+	}
+	return &c
 }
 
 func (m *Merge) writeChange(out *bytes.Buffer, c *change) error {

@@ -55,7 +55,7 @@ func (c *Chain) Bundle(ctx context.Context, b *Built) (*BundleRecord, error) {
 	done := BundleRecord{}
 	if readJSON(c.file("bundle.json"), &done) && done.Key == hex.EncodeToString(key[:]) && done.Archive == c.file(name) {
 		if sum, err := sha256File(done.Archive); err == nil && sum == done.SHA256 {
-			return &done, nil
+			return &done, c.writeSums(sum, name)
 		}
 	}
 	if err := c.fill(top, infoText); err != nil {
@@ -66,7 +66,7 @@ func (c *Chain) Bundle(ctx context.Context, b *Built) (*BundleRecord, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := renameio.WriteFile(c.file("SHA256SUMS"), fmt.Appendf(nil, "%s  %s\n", sum, name), 0o644); err != nil {
+	if err := c.writeSums(sum, name); err != nil {
 		return nil, err
 	}
 	st, err := os.Stat(archive)
@@ -75,6 +75,11 @@ func (c *Chain) Bundle(ctx context.Context, b *Built) (*BundleRecord, error) {
 	}
 	done = BundleRecord{Key: hex.EncodeToString(key[:]), Archive: archive, SHA256: sum, Bytes: st.Size()}
 	return &done, writeJSON(c.file("bundle.json"), done)
+}
+
+// writeSums writes SHA256SUMS beside the archive.
+func (c *Chain) writeSums(sum, archive string) error {
+	return renameio.WriteFile(c.file("SHA256SUMS"), fmt.Appendf(nil, "%s  %s\n", sum, archive), 0o644)
 }
 
 // stageDir is the folder whose content, under its own name, becomes the
@@ -108,7 +113,7 @@ func (c *Chain) fill(top string, info []byte) error {
 		return err
 	}
 	for i, s := range c.Series.In {
-		data, err := fs.ReadFile(c.Repo.FS, s.Patch)
+		data, err := c.patchBytes(s)
 		if err != nil {
 			return err
 		}
@@ -133,9 +138,24 @@ func (c *Chain) fill(top string, info []byte) error {
 	return write("SHA256SUMS", sums)
 }
 
+// checkLicenses says before anything is built that the recipe's licence files
+// are not in the tree.
+func (c *Chain) checkLicenses() error {
+	for _, e := range c.Patched.Tree.Files() {
+		for _, g := range c.Recipe.Bundle.Licenses {
+			if ok, err := doublestar.Match(g, e.Path); err == nil && ok {
+				return nil
+			}
+		}
+	}
+	return &spec.Error{
+		File: path.Join("recipes", c.Recipe.Name+".toml"),
+		Msg:  fmt.Sprintf("bundle.licenses %q matches no file of %s; a bundle needs upstream's licence", c.Recipe.Bundle.Licenses, c.Tree.Tag),
+	}
+}
+
 // licenses copies the licence files that the recipe names out of the tree.
 func (c *Chain) licenses(write func(string, []byte) error) error {
-	found := map[string]bool{}
 	for _, e := range c.Patched.Tree.Files() {
 		for _, g := range c.Recipe.Bundle.Licenses {
 			ok, err := doublestar.Match(g, e.Path)
@@ -149,15 +169,11 @@ func (c *Chain) licenses(write func(string, []byte) error) error {
 			if err != nil {
 				return err
 			}
-			found[g] = true
 			if err := write(path.Join("LICENSES", strings.ReplaceAll(e.Path, "/", "-")), f.Data); err != nil {
 				return err
 			}
 			break
 		}
-	}
-	if len(found) == 0 {
-		return fmt.Errorf("bundle.licenses of %s matches no file of the tree; a bundle needs upstream's licence", c.Recipe.Name)
 	}
 	return nil
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rogpeppe/go-internal/lockedfile"
@@ -35,6 +35,7 @@ type Options struct {
 	Version  string // llpatch's own, for the records
 	Log      *slog.Logger
 	Progress func(what string, done, total int64) // may be nil; total 0: unknown
+	ThreeWay *ThreeWay                            // merge where a patch does not fit; nil: do not
 }
 
 // Chain takes one tag to one target. Every stage makes those before it; what
@@ -46,6 +47,7 @@ type Chain struct {
 	Tree      *source.Tree
 	Series    *spec.Series
 	Patched   *patch.Result
+	Variants  []Variant // what --accept wrote
 
 	lacks []string // paths that the source does not have and the build can do without
 	lock  *lockedfile.File
@@ -77,14 +79,25 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (*Chain, err
 	if c.Tree, err = o.Fetch(ctx, rec.Upstream, t); err != nil {
 		return nil, err
 	}
-	if c.Series, err = o.Repo.Choose(rec, c.Tree.Tag.String(), c.Tree.Pin.Build); err != nil {
+	choose := o.Repo.Choose
+	if o.ThreeWay != nil {
+		choose = o.Repo.ChooseNearest
+	}
+	if c.Series, err = choose(rec, c.Tree.Tag.String(), c.Tree.Pin.Build); err != nil {
 		return nil, errors.Join(err, c.Tree.Close())
 	}
-	patches, err := o.patches(c.Series)
-	if err == nil {
+	patches, err := o.patches(ctx, c.Series)
+	switch {
+	case err != nil:
+	case o.ThreeWay != nil:
+		err = c.mergeSeries(ctx, patches)
+	default:
 		c.Patched, err = patch.Apply(c.Tree, patches)
 	}
 	if err != nil {
+		return nil, errors.Join(err, c.Tree.Close())
+	}
+	if err := c.checkLicenses(); err != nil {
 		return nil, errors.Join(err, c.Tree.Close())
 	}
 	for _, note := range c.Patched.Notes {
@@ -104,18 +117,11 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (*Chain, err
 }
 
 // patches reads and parses the patch files of a series, in order.
-func (o Options) patches(s *spec.Series) ([]patch.Patch, error) {
+func (o Options) patches(ctx context.Context, s *spec.Series) ([]patch.Patch, error) {
 	var all []patch.Patch
 	var errs []error
-	for _, c := range s.In {
-		if c.Commit != "" {
-			errs = append(errs, &spec.Error{
-				File: path.Join("patches", c.Fix, "fix.toml"),
-				Msg:  "this version of llpatch does not take a fix from an upstream commit yet; give it as a patch file",
-			})
-			continue
-		}
-		p, err := patch.ParseFile(o.Repo.FS, c.Patch, c.Fix, path.Base(c.Patch))
+	for i := range s.In {
+		p, err := o.read(ctx, s.Upstream, &s.In[i])
 		errs = append(errs, err)
 		all = append(all, p...)
 	}
@@ -190,7 +196,8 @@ func (c *Chain) prepare(ctx context.Context) error {
 	})
 }
 
-// Plan makes the build plan for the patched tree in the chain's folder.
+// Plan makes the build plan for the patched tree in the chain's folder, with
+// the level that it has or would get. It records nothing.
 func (c *Chain) Plan(ctx context.Context) (build.Plan, int, error) {
 	dir, err := filepath.Abs(c.dir)
 	if err != nil {
@@ -214,9 +221,7 @@ func (c *Chain) Plan(ctx context.Context) (build.Plan, int, error) {
 		return build.Plan{}, 0, err
 	}
 	// The level is part of the version string, not of the plan's digest.
-	if in.Level, err = c.Records.Level(ctx, c.Repo, c.Series, in.Tree, plan.Digest); err != nil {
-		return build.Plan{}, 0, err
-	}
+	in.Level, _ = c.Repo.Levels.Find(c.Series.Upstream, c.Series.Tag, c.Series.Target, in.Tree, plan.Digest)
 	plan, err = build.NewPlan(in)
 	return plan, in.Level, err
 }
@@ -225,6 +230,9 @@ func (c *Chain) Plan(ctx context.Context) (build.Plan, int, error) {
 func (c *Chain) touched() map[string][]string {
 	m := map[string][]string{}
 	for _, p := range c.Patched.Placements {
+		if p.Kind == patch.Landed {
+			continue // upstream wrote that
+		}
 		if fixes := m[p.Path]; len(fixes) == 0 || fixes[len(fixes)-1] != p.Fix {
 			m[p.Path] = append(fixes, p.Fix)
 		}
@@ -248,6 +256,15 @@ func (c *Chain) Build(ctx context.Context) (*Built, error) {
 	if err != nil {
 		return nil, err
 	}
+	n, err := c.Records.Level(ctx, c.Repo, c.Series, c.Patched.Tree.ID(), plan.Digest)
+	if err != nil {
+		return nil, err
+	}
+	if n != level { // another llpatch took the number in the meantime
+		if plan, level, err = c.Plan(ctx); err != nil {
+			return nil, err
+		}
+	}
 	for _, off := range plan.Off {
 		c.Log.Warn("left out of the build: " + off)
 	}
@@ -258,15 +275,40 @@ func (c *Chain) Build(ctx context.Context) (*Built, error) {
 		return nil, err
 	}
 	start := time.Now()
-	art, err := build.Run(ctx, plan, build.RunOptions{
-		Log: c.file("logs/build.log"), Logger: c.Log, Progress: c.Progress, Hold: c.hold(),
-	})
+	options := build.RunOptions{Log: c.file("logs/build.log"), Logger: c.Log, Progress: c.Progress, Hold: c.hold()}
+	art, err := build.Run(ctx, plan, options)
+	if err == nil && c.tampered(plan, art) {
+		art, err = build.Run(ctx, plan, options)
+	}
 	if err != nil {
 		return nil, err
 	}
 	b := &Built{Plan: plan, Level: level, Artifacts: art}
 	c.Log.Info("built", "target", c.Recipe.Name, "compiled", art.Compiled, "seconds", int(time.Since(start).Seconds()))
 	return b, writeJSON(c.file("artifacts.json"), b)
+}
+
+// tampered removes the built files that are not what the last build of the
+// same plan and tree left there, although this one had nothing to do: Ninja
+// looks at times alone, and would let a changed program pass. It reports
+// whether there were any.
+func (c *Chain) tampered(plan build.Plan, art build.Artifacts) bool {
+	var last Built
+	if art.Steps > 0 || !readJSON(c.file("artifacts.json"), &last) || last.Plan.Digest != plan.Digest ||
+		last.Plan.Tree != plan.Tree || last.Plan.VersionCommit != plan.VersionCommit {
+		return false
+	}
+	found := false
+	for _, f := range art.Files {
+		was := slices.IndexFunc(last.Artifacts.Files, func(o build.Artifact) bool { return o.Path == f.Path })
+		if was < 0 || last.Artifacts.Files[was] == f {
+			continue
+		}
+		found = true
+		c.Log.Warn("a built file was changed since; it is built again", "file", filepath.Join(art.Dir, f.Path))
+		_ = os.Remove(filepath.Join(art.Dir, f.Path)) // where it stays, the next comparison says so again
+	}
+	return found
 }
 
 // hold lists the files that running programs keep open, so that the lock lasts
@@ -289,12 +331,32 @@ func (c *Chain) Script() (build.Script, error) {
 			break
 		}
 	}
+	if c.Source != "" {
+		// A bundle or a tarball cannot be fetched from by a tag's name: the script then asks for a source.
+		s.URL = ""
+		if st, err := os.Stat(c.Source); err == nil && st.IsDir() {
+			if s.URL, err = filepath.Abs(c.Source); err != nil {
+				return s, err
+			}
+		} else if strings.Contains(c.Source, "://") && strings.HasSuffix(c.Source, ".git") {
+			s.URL = c.Source
+		}
+	}
 	for _, in := range c.Series.In {
-		data, err := fs.ReadFile(c.Repo.FS, in.Patch)
+		switch held, all := c.held(in.Fix); {
+		case held == all:
+			continue // the script's git apply would refuse it
+		case held > 0:
+			return s, &spec.Error{
+				File: path.Join("patches", in.Fix, "fix.toml"),
+				Msg:  fmt.Sprintf("upstream has %d of the %d changes of %s on %s: git apply refuses the file; write a variant for this tag", held, all, patchName(in), c.Tree.Tag),
+			}
+		}
+		data, err := c.patchBytes(in)
 		if err != nil {
 			return s, err
 		}
-		s.Patches = append(s.Patches, build.ScriptPatch{Name: path.Base(in.Patch), Data: data})
+		s.Patches = append(s.Patches, build.ScriptPatch{Name: patchName(in), Data: data})
 	}
 	return s, nil
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 
@@ -19,9 +20,9 @@ import (
 
 // stageRecord says from which build the staged files come and what they are.
 type stageRecord struct {
-	Key   string            `json:"key"`
-	Sums  map[string]string `json:"sha256"`
-	Files []*binary.File    `json:"files"`
+	Key     string            `json:"key"`
+	Entries map[string]string `json:"entries"` // what inventory found
+	Files   []*binary.File    `json:"files"`
 }
 
 // Stage lays the built files out as they will be shipped and verifies them
@@ -35,7 +36,7 @@ func (c *Chain) Stage(b *Built) ([]*binary.File, error) {
 	}
 	var done stageRecord
 	if readJSON(c.file("stage.json"), &done) && done.Key == key {
-		if sums, err := c.sums(top); err == nil && sameSums(sums, done.Sums) {
+		if have, err := inventory(top); err == nil && maps.Equal(have, done.Entries) {
 			return done.Files, nil
 		}
 	}
@@ -43,23 +44,11 @@ func (c *Chain) Stage(b *Built) ([]*binary.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("verify %s %s: %w", c.Tree.Tag, c.Recipe.Name, err)
 	}
-	sums, err := c.sums(top)
+	have, err := inventory(top)
 	if err != nil {
 		return nil, err
 	}
-	return files, writeJSON(c.file("stage.json"), stageRecord{Key: key, Sums: sums, Files: files})
-}
-
-func sameSums(a, b map[string]string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for name, sum := range a {
-		if b[name] != sum {
-			return false
-		}
-	}
-	return true
+	return files, writeJSON(c.file("stage.json"), stageRecord{Key: key, Entries: have, Files: files})
 }
 
 func digest(values ...any) (string, error) {
@@ -85,18 +74,18 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 		return nil, nil, err
 	}
 	top := c.stageDir()
-	sums, err := c.sums(top)
+	have, err := inventory(top)
 	if err != nil {
 		return nil, nil, err
 	}
 	checks := c.checks(b)
-	key, err := digest(sums, checks, c.Version)
+	key, err := digest(have, checks, c.Version)
 	if err != nil {
 		return nil, nil, err
 	}
 	var done smokeRecord
 	if readJSON(c.file("smoke.json"), &done) && done.Key == key && done.Report != nil {
-		return files, done.Report, nil
+		return files, done.Report, c.writeReport(done.Report)
 	}
 	report, err := smoke.Run(ctx, smoke.Options{
 		Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Bin: top, Work: c.file("smoke"), Checks: checks,
@@ -104,7 +93,7 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 		Log:  c.Log, Progress: c.Progress, Hold: c.hold(),
 	})
 	if report != nil {
-		if werr := renameio.WriteFile(c.file("smoke.md"), []byte(report.Markdown()), 0o644); werr != nil {
+		if werr := c.writeReport(report); werr != nil {
 			return nil, nil, werr
 		}
 	}
@@ -114,6 +103,10 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 		return nil, report, err
 	}
 	return files, report, writeJSON(c.file("smoke.json"), smokeRecord{Key: key, Report: report})
+}
+
+func (c *Chain) writeReport(r *smoke.Report) error {
+	return renameio.WriteFile(c.file("smoke.md"), []byte(r.Markdown()), 0o644)
 }
 
 // checks are the recipe's, with what only the plan knows: whether the web page

@@ -53,6 +53,9 @@ func patchesPage(s *spec.Series) []byte {
 		for _, r := range c.Reports {
 			fmt.Fprintf(&b, "- report: %s\n", r)
 		}
+		if c.Commit != "" {
+			fmt.Fprintf(&b, "- made from upstream's commit %s\n", c.Commit)
+		}
 		fmt.Fprintf(&b, "- file: %04d-%s.patch, sha256 %s\n", i+1, c.Fix, c.SHA256)
 	}
 	if len(s.In) == 0 {
@@ -115,6 +118,9 @@ func (c *Chain) info(b *Built, files []*binary.File, report *smoke.Report) (Buil
 		case strings.HasSuffix(o.Name, "_COMPILER_LAUNCHER"):
 		case strings.HasSuffix(o.Name, "_COMPILER"):
 			i.Options[o.Name] = path.Base(o.Value)
+		case strings.HasSuffix(o.Name, "_FLAGS"):
+			// Quotes are there only for folders with odd letters.
+			i.Options[o.Name] = strings.ReplaceAll(neutral.Replace(o.Value), `"`, "")
 		default:
 			i.Options[o.Name] = neutral.Replace(o.Value)
 		}

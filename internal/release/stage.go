@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
@@ -65,7 +66,7 @@ func closure(bin string, made, programs, globs []string) ([]string, error) {
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("bundle.files %q matches nothing in %s", g, bin)
+			return nil, &spec.Error{File: "bundle.files", Msg: fmt.Sprintf("%q matches nothing that was built in %s", g, bin)}
 		}
 	}
 	// names grows while it is walked: a library may need another.
@@ -143,5 +144,43 @@ func copyFile(from, to string) error {
 		return err
 	}
 	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Close())
+	// A strict umask must not take the right to execute away.
+	return errors.Join(err, out.Chmod(mode), out.Close())
+}
+
+// inventory lists every entry of a staged folder but what fill adds: its kind,
+// whether it is executable, and its content's SHA-256 or where its link leads.
+// Whatever differs from one packing to the next shows in it.
+func inventory(top string) (map[string]string, error) {
+	m := map[string]string{}
+	err := filepath.WalkDir(top, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || p == top {
+			return err
+		}
+		rel, err := filepath.Rel(top, p)
+		if err != nil {
+			return err
+		}
+		name := filepath.ToSlash(rel)
+		if first, _, _ := strings.Cut(name, "/"); slices.Contains(extras, first) {
+			return nil
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		switch {
+		case info.Mode()&fs.ModeSymlink != 0:
+			to, err := os.Readlink(p)
+			m[name] = "link to " + to
+			return err
+		case !info.Mode().IsRegular():
+			m[name] = info.Mode().Type().String()
+			return nil
+		}
+		sum, err := sha256File(p)
+		m[name] = fmt.Sprintf("%s executable=%v", sum, info.Mode()&0o111 != 0)
+		return err
+	})
+	return m, err
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -195,8 +196,13 @@ func (r Records) Level(ctx context.Context, repo *spec.Repo, s *spec.Series, tre
 		if err != nil {
 			return nil, err
 		}
+		// A record in the cache goes on from the levels that are declared.
+		if have := repo.Levels[s.Upstream][s.Tag][s.Target]; len(levels[s.Upstream][s.Tag][s.Target]) < len(have) {
+			levels.Set(s.Upstream, s.Tag, s.Target, slices.Clone(have))
+		}
 		var old bool
 		if n, old = levels.Find(s.Upstream, s.Tag, s.Target, tree, plan); old {
+			repo.Levels.Set(s.Upstream, s.Tag, s.Target, levels[s.Upstream][s.Tag][s.Target])
 			return levels.Encode()
 		}
 		lv := spec.Level{N: n, Tree: tree, Plan: plan, Fixes: []spec.InFix{}}
@@ -204,7 +210,7 @@ func (r Records) Level(ctx context.Context, repo *spec.Repo, s *spec.Series, tre
 			lv.Fixes = append(lv.Fixes, spec.InFix{Fix: c.Fix, Patch: c.Patch + c.Commit, SHA256: c.SHA256})
 		}
 		levels.Add(s.Upstream, s.Tag, s.Target, lv)
-		repo.Levels.Add(s.Upstream, s.Tag, s.Target, lv)
+		repo.Levels.Set(s.Upstream, s.Tag, s.Target, levels[s.Upstream][s.Tag][s.Target])
 		return levels.Encode()
 	})
 	if err != nil {

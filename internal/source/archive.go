@@ -25,6 +25,7 @@ const (
 
 // tarFile is a file of an archive, checked, its path below the top folder.
 type tarFile struct {
+	top  string // the folder that all of the archive is below
 	path string
 	mode Mode
 	size int64
@@ -116,7 +117,7 @@ func checkHeader(h *tar.Header, top *string) (tarFile, error) {
 	case below == "" && h.Typeflag != tar.TypeDir:
 		return f, errors.New("it stands in the place of the top folder")
 	}
-	f.path = below
+	f.top, f.path = first, below
 	if f.mode == Symlink && leaves(f.path, f.link) {
 		return f, fmt.Errorf("it links to %q, out of the tree", clip(f.link))
 	}
@@ -141,7 +142,7 @@ type tarGz struct {
 }
 
 func openTarGz(name string) (*tarGz, error) {
-	file, err := os.Open(name)
+	file, err := openRegular(name)
 	if err != nil {
 		return nil, err
 	}
@@ -190,6 +191,7 @@ func (s *scratch) addArchive(ctx context.Context, r io.Reader) (found, error) {
 	defer p.close()
 	files := map[string]Entry{}
 	latest := int64(0)
+	top := ""
 	err = scanTar(ctx, r, maxEntries, func(f tarFile, r io.Reader) error {
 		data := []byte(f.link)
 		if f.mode != Symlink {
@@ -204,6 +206,7 @@ func (s *scratch) addArchive(ctx context.Context, r io.Reader) (found, error) {
 		if _, twice := files[f.path]; twice {
 			return fmt.Errorf("%s is in the archive twice", f.path)
 		}
+		top = f.top
 		id, err := p.add(typeBlob, data)
 		files[f.path] = Entry{Path: f.path, Mode: f.mode, Blob: id}
 		latest = max(latest, f.time) // git archive gives every file the commit's time
@@ -211,6 +214,9 @@ func (s *scratch) addArchive(ctx context.Context, r io.Reader) (found, error) {
 	})
 	if err != nil {
 		return found{}, err
+	}
+	if len(files) == 0 {
+		return found{}, errNoFile
 	}
 	entries := slices.SortedFunc(maps.Values(files), func(a, b Entry) int { return strings.Compare(a.Path, b.Path) })
 	tree, err := treeID(entries, func(content []byte) error {
@@ -223,5 +229,5 @@ func (s *scratch) addArchive(ctx context.Context, r io.Reader) (found, error) {
 	if err := p.finish(ctx); err != nil {
 		return found{}, err
 	}
-	return found{pin: pinAt(tree, latest)}, nil
+	return found{pin: pinAt(tree, latest), tells: tagOfFolder(top)}, nil
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"strings"
 
@@ -81,7 +80,7 @@ func readBundleHeader(r *bufio.Reader) ([]bundleRef, error) {
 }
 
 // pickRef chooses the ref that is the tag: the one of that name, else the only
-// one there is. HEAD may stand beside it.
+// one there is, which may say that it is another tag. HEAD may stand beside it.
 func pickRef(refs []bundleRef, t tag.Tag) (bundleRef, error) {
 	ids := map[plumbing.Hash]bool{}
 	for _, r := range refs {
@@ -93,7 +92,22 @@ func pickRef(refs []bundleRef, t tag.Tag) (bundleRef, error) {
 	if len(ids) > 1 {
 		return bundleRef{}, fmt.Errorf("the bundle holds %d refs, and refs/tags/%s is not one of them", len(refs), t)
 	}
+	for _, r := range refs {
+		if r.tag() != (tag.Tag{}) {
+			return r, nil
+		}
+	}
 	return refs[0], nil
+}
+
+// tag is the release that the ref says it is, zero where it says none.
+func (r bundleRef) tag() tag.Tag {
+	if name, ok := strings.CutPrefix(r.name, "refs/tags/"); ok {
+		if t, ok := release(name); ok {
+			return t
+		}
+	}
+	return tag.Tag{}
 }
 
 // addBundle reads a whole bundle into s and returns what its commit says. The
@@ -125,7 +139,7 @@ func (s *scratch) addBundle(ctx context.Context, in io.Reader, t tag.Tag) (found
 	pin := pinOf(c)
 	pin.Commit = ""
 	pin.Build, _ = t.Build()
-	return found{pin: pin}, nil
+	return found{pin: pin, tells: ref.tag()}, nil
 }
 
 // fromBundle takes the tree from a bundle file.
@@ -134,7 +148,7 @@ func (f *fetcher) fromBundle(ctx context.Context, path string, t tag.Tag, w want
 		return nil, errNoBuild(t, "a bundle")
 	}
 	return f.intoCache(ctx, t, w, func(ctx context.Context, s *scratch) (found, error) {
-		file, err := os.Open(path)
+		file, err := openRegular(path)
 		if err != nil {
 			return found{}, err
 		}

@@ -113,7 +113,8 @@ func (f *fetcher) download(ctx context.Context, c *http.Client, rawURL string, h
 	}
 	u, err := url.Parse(rawURL)
 	if err != nil {
-		return "", err
+		// The cause holds the address, with its password.
+		return "", fmt.Errorf("%s is not an address", redacted(rawURL))
 	}
 	path := filepath.Join(dir, downloadName(rawURL))
 	if _, err := os.Stat(path); err == nil {
@@ -134,9 +135,9 @@ func (f *fetcher) download(ctx context.Context, c *http.Client, rawURL string, h
 			return "", err
 		}
 		if size(part) <= before || resumes == maxResumes {
-			return "", fmt.Errorf("GET %s: %w; %d bytes are kept, the next run goes on from there", u.Redacted(), err, size(part))
+			return "", fmt.Errorf("GET %s: %w; %d bytes are kept, the next run goes on from there", redacted(u.String()), err, size(part))
 		}
-		f.Log.Warn("download cut, going on", "url", u.Redacted(), "bytes", size(part), "error", err)
+		f.Log.Warn("download cut, going on", "url", redacted(u.String()), "bytes", size(part), "error", err)
 	}
 	if err := os.Remove(part + ".json"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", cacheError(err)
@@ -180,7 +181,7 @@ func (f *fetcher) downloadOnce(ctx context.Context, c *http.Client, u *url.URL, 
 	}
 	have := size(part)
 	info := readPartInfo(part)
-	if have > 0 && info.URL == u.String() && info.Validator != "" {
+	if have > 0 && info.URL == redacted(u.String()) && info.Validator != "" {
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
 		req.Header.Set("If-Range", info.Validator)
 	} else {
@@ -188,7 +189,7 @@ func (f *fetcher) downloadOnce(ctx context.Context, c *http.Client, u *url.URL, 
 	}
 	resp, err := c.Do(req)
 	if err != nil {
-		return watch.explain(err)
+		return plain(watch.explain(err))
 	}
 	defer func() { _ = resp.Body.Close() }() // only read from
 	total := int64(-1)
@@ -205,10 +206,10 @@ func (f *fetcher) downloadOnce(ctx context.Context, c *http.Client, u *url.URL, 
 				return cacheError(err)
 			}
 		}
-		return fmt.Errorf("GET %s: %s", u.Redacted(), resp.Status)
+		return fmt.Errorf("GET %s: %s", redacted(u.String()), resp.Status)
 	}
 	if total > maxDownload {
-		return fmt.Errorf("GET %s: %d bytes are more than %d", u.Redacted(), total, int64(maxDownload))
+		return fmt.Errorf("GET %s: %d bytes are more than %d", redacted(u.String()), total, int64(maxDownload))
 	}
 	// First what the file is, then its bytes: the other way round a kill between
 	// the two would let a later run add to something unknown.
@@ -220,7 +221,7 @@ func (f *fetcher) downloadOnce(ctx context.Context, c *http.Client, u *url.URL, 
 	if err := file.Truncate(have); err != nil {
 		return cacheError(err)
 	}
-	if err := writePartInfo(part, partInfo{URL: u.String(), Validator: validator(resp)}); err != nil {
+	if err := writePartInfo(part, partInfo{URL: redacted(u.String()), Validator: validator(resp)}); err != nil {
 		return cacheError(err)
 	}
 	if _, err := file.Seek(have, io.SeekStart); err != nil {
@@ -232,7 +233,7 @@ func (f *fetcher) downloadOnce(ctx context.Context, c *http.Client, u *url.URL, 
 		return watch.explain(err)
 	}
 	if size(part) >= maxDownload {
-		return fmt.Errorf("GET %s: more than %d bytes", u.Redacted(), int64(maxDownload))
+		return fmt.Errorf("GET %s: more than %d bytes", redacted(u.String()), int64(maxDownload))
 	}
 	if err := errors.Join(file.Sync(), file.Close()); err != nil {
 		return cacheError(err)

@@ -50,9 +50,17 @@ func (f *fetcher) fromStore(ctx context.Context, st *store, t tag.Tag, want want
 	} else if pin.Build, err = r.build(ctx, t, commit); err != nil {
 		return nil, err
 	}
+	if !want.known {
+		if err := checkPin(t, pin); err != nil {
+			return nil, err
+		}
+	}
 	entries, err := loadTree(ctx, st, pin.Tree)
 	if err != nil {
 		return nil, err
+	}
+	if len(entries) == 0 {
+		return nil, errNoFile
 	}
 	return &Tree{Tag: t, Upstream: f.upstream, Pin: pin, id: pin.Tree, entries: entries, store: st}, nil
 }

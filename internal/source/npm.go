@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -102,17 +103,17 @@ func (f *fetcher) npmManifest(ctx context.Context, c *http.Client, rc *npmConfig
 	req.Header.Set("Accept", "application/json")
 	resp, err := c.Do(req)
 	if err != nil {
-		return v, watch.explain(err)
+		return v, plain(watch.explain(err))
 	}
 	defer func() { _ = resp.Body.Close() }() // only read from
 	if resp.StatusCode != http.StatusOK {
-		return v, fmt.Errorf("GET %s: %s", u.Redacted(), resp.Status)
+		return v, fmt.Errorf("GET %s: %s", redacted(u.String()), resp.Status)
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxManifest)).Decode(&v); err != nil {
-		return v, fmt.Errorf("GET %s: %w", u.Redacted(), watch.explain(err))
+		return v, fmt.Errorf("GET %s: %w", redacted(u.String()), watch.explain(err))
 	}
 	if v.Dist.Tarball == "" {
-		return v, fmt.Errorf("GET %s: the answer names no tarball", u.Redacted())
+		return v, fmt.Errorf("GET %s: the answer names no tarball", redacted(u.String()))
 	}
 	return v, nil
 }
@@ -167,17 +168,23 @@ func (f *fetcher) unpackNPM(ctx context.Context, s *scratch, path, integrity, fi
 // addBundleOf takes the bundle named file, or where that is empty the first
 // *.bundle, out of an npm tarball. The tarball is read to its end before anything
 // is used.
-func (s *scratch) addBundleOf(ctx context.Context, path, file string, t tag.Tag) (got found, err error) {
-	r, err := openTarGz(path)
+func (s *scratch) addBundleOf(ctx context.Context, name, file string, t tag.Tag) (got found, err error) {
+	r, err := openTarGz(name)
 	if err != nil {
 		return found{}, err
 	}
 	seen := false
+	info := map[string]tag.Tag{}
+	bundle := ""
 	err = scanTar(ctx, r, maxEntries, func(e tarFile, r io.Reader) error {
+		if e.mode == Regular && path.Base(e.path) == npmInfo {
+			info[e.path] = tagOfInfo(r)
+			return nil
+		}
 		if seen || e.mode == Symlink || (e.path != file && (file != "" || !strings.HasSuffix(e.path, ".bundle"))) {
 			return nil
 		}
-		seen = true
+		seen, bundle = true, e.path
 		var err error
 		if got, err = s.addBundle(ctx, r, t); err != nil {
 			return fmt.Errorf("%s: %w", e.path, err)
@@ -192,6 +199,9 @@ func (s *scratch) addBundleOf(ctx context.Context, path, file string, t tag.Tag)
 			file = "a git bundle"
 		}
 		return found{}, fmt.Errorf("the package does not hold %s", file)
+	}
+	if got.tells == (tag.Tag{}) {
+		got.tells = info[infoOf(bundle)]
 	}
 	return got, nil
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/idxfile"
@@ -25,7 +26,15 @@ import (
 const (
 	packHeader = 12 // "PACK", version, number of objects
 	// maxObject bounds one object in bytes: GitHub takes no file over 100 MiB.
-	maxObject = 512 << 20
+	maxObject = 128 << 20
+	// A pack may unpack to a fixed number of bytes and to so many for each of its
+	// own. The whole history of upstream has 10 objects' bytes for each of the
+	// pack's, one tree has 5 of 160 MB in all.
+	unpackFloor = 1 << 30
+	unpackRatio = 64
+	// maxHeld is the size in bytes of an object from which on it is hashed on its
+	// way: several at once would fill the memory.
+	maxHeld = 8 << 20
 	// maxInflate is the most that deflate can grow a byte to.
 	maxInflate = 1032
 )
@@ -47,6 +56,8 @@ type packed struct {
 type indexer struct {
 	file *os.File
 	end  int64 // where the trailer begins
+
+	unpacked atomic.Int64 // bytes so far, of objects and of the results of deltas
 
 	objects []packed
 	byOfs   map[int64][]int // the offset of a base -> its deltas
@@ -123,11 +134,21 @@ func (x *indexer) scan(ctx context.Context, sum plumbing.Hash) error {
 			break
 		}
 		o := &x.objects[i]
-		if err := o.header(in); err != nil {
+		err := o.header(in)
+		if err != nil {
 			return errors.Join(fmt.Errorf("object %d at %d: %w", i, o.start, err), hashes.Wait())
 		}
 		o.data = in.at()
-		content, err := z.inflate(in.Reader, o.size, x.end-o.data)
+		if err := x.charge(o.size); err != nil {
+			return errors.Join(fmt.Errorf("object %d at %d: %w", i, o.start, err), hashes.Wait())
+		}
+		var content []byte
+		if o.size > maxHeld && !o.typ.IsDelta() {
+			o.hash, err = z.hash(in.Reader, o.typ, o.size, x.end-o.data)
+			o.done = err == nil
+		} else {
+			content, err = z.inflate(in.Reader, o.size, x.end-o.data)
+		}
 		if err != nil {
 			return errors.Join(fmt.Errorf("object %d at %d: %w", i, o.start, err), hashes.Wait())
 		}
@@ -139,7 +160,7 @@ func (x *indexer) scan(ctx context.Context, sum plumbing.Hash) error {
 			x.byRef[o.base] = append(x.byRef[o.base], i)
 		}
 		hashes.Go(func() error {
-			if !o.typ.IsDelta() {
+			if !o.done && !o.typ.IsDelta() {
 				o.hash, o.done = plumbing.ComputeHash(o.typ, content), true
 			}
 			crc := crc32.NewIEEE()
@@ -158,6 +179,16 @@ func (x *indexer) scan(ctx context.Context, sum plumbing.Hash) error {
 	}
 	if !bytes.Equal(in.from.sum.Sum(nil), sum[:]) {
 		return errors.New("its checksum is wrong")
+	}
+	return nil
+}
+
+// charge counts bytes that are about to be unpacked, and refuses what no real
+// pack unpacks to.
+func (x *indexer) charge(n int64) error {
+	if limit := unpackFloor + unpackRatio*x.end; n > maxObject || x.unpacked.Add(n) > limit {
+		return fmt.Errorf("it claims %d bytes, and with it the pack's %d bytes would unpack to more than %d, or one object to more than %d",
+			n, x.end, limit, int64(maxObject))
 	}
 	return nil
 }

@@ -72,8 +72,8 @@ func (x *indexer) apply(ctx context.Context, z *inflater, typ plumbing.ObjectTyp
 		if err != nil {
 			return err
 		}
-		if n := deltaSize(delta); n > maxObject {
-			return fmt.Errorf("object %d would have %d bytes", i, n)
+		if err := x.charge(deltaSize(delta)); err != nil {
+			return fmt.Errorf("object %d: %w", i, err)
 		}
 		content, err := packfile.PatchDelta(base, delta)
 		if err != nil {
@@ -124,32 +124,53 @@ type inflater struct {
 // inflate reads size bytes and the end of the stream, of which at most left
 // bytes are there.
 func (f *inflater) inflate(r *bufio.Reader, size, left int64) ([]byte, error) {
-	// Never trust a size that the data cannot have with an allocation.
-	if size > maxObject || size/maxInflate > left {
-		return nil, fmt.Errorf("it claims %d bytes", size)
-	}
-	var err error
-	if f.z == nil {
-		f.z, err = zlib.NewReader(r)
-	} else {
-		err = f.z.(zlib.Resetter).Reset(r, nil)
-	}
-	if err != nil {
-		return nil, cutOff(err)
+	if err := f.begin(r, size, left); err != nil {
+		return nil, err
 	}
 	b := make([]byte, size)
 	if _, err := io.ReadFull(f.z, b); err != nil {
 		return nil, cutOff(err)
 	}
+	return b, f.end(size)
+}
+
+// hash is inflate for an object that is too large to hold: it returns its id.
+func (f *inflater) hash(r *bufio.Reader, typ plumbing.ObjectType, size, left int64) (plumbing.Hash, error) {
+	if err := f.begin(r, size, left); err != nil {
+		return plumbing.ZeroHash, err
+	}
+	h := plumbing.NewHasher(typ, size)
+	if _, err := io.CopyN(h, f.z, size); err != nil {
+		return plumbing.ZeroHash, cutOff(err)
+	}
+	return h.Sum(), f.end(size)
+}
+
+// begin starts a stream that claims to unpack to size bytes.
+func (f *inflater) begin(r *bufio.Reader, size, left int64) (err error) {
+	// Never trust a size that the data cannot have with an allocation.
+	if size > maxObject || size/maxInflate > left {
+		return fmt.Errorf("it claims %d bytes", size)
+	}
+	if f.z == nil {
+		f.z, err = zlib.NewReader(r)
+	} else {
+		err = f.z.(zlib.Resetter).Reset(r, nil)
+	}
+	return cutOff(err)
+}
+
+// end makes sure that a stream ends after size bytes.
+func (f *inflater) end(size int64) error {
 	// The checksum is compared when the end is read, which must be here.
 	var more [1]byte
 	if n, err := f.z.Read(more[:]); n != 0 || !errors.Is(err, io.EOF) {
 		if err == nil || errors.Is(err, io.EOF) {
 			err = fmt.Errorf("it has more than %d bytes", size)
 		}
-		return nil, err
+		return err
 	}
-	return b, nil
+	return nil
 }
 
 // packReader is a buffered reader that knows its place and the hash of what it

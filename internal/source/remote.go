@@ -36,11 +36,12 @@ func (f *fetcher) fromRemote(ctx context.Context, url string, t tag.Tag, want wa
 		defer watch.stop()
 		ep, err := transport.NewEndpoint(url)
 		if err != nil {
-			return found{}, err
+			// The cause holds the address, with its password.
+			return found{}, fmt.Errorf("%s is not an address", redacted(url))
 		}
-		session, err := f.gitTransport(ep).NewUploadPackSession(ep, nil)
+		session, err := f.session(ctx, ep)
 		if err != nil {
-			return found{}, brief(err)
+			return found{}, watch.explain(brief(err))
 		}
 		defer func() { _ = session.Close() }() // the pack's own checksum tells whether all came
 		refs, err := session.AdvertisedReferencesContext(ctx)
@@ -66,16 +67,62 @@ func (f *fetcher) fromRemote(ctx context.Context, url string, t tag.Tag, want wa
 		}
 		pin := pinOf(c)
 		pin.Build, _ = t.Build() // of another kind it is in the lock already
-		return found{pin: pin}, nil
+		return found{pin: pin, tells: t}, nil
 	})
+}
+
+// session connects to the server. For ssh the user's agent and known_hosts count.
+// go-git connects without a context: where that ends first, the connection is
+// closed when it comes.
+func (f *fetcher) session(ctx context.Context, ep *transport.Endpoint) (transport.UploadPackSession, error) {
+	var auth transport.AuthMethod
+	if ep.Protocol == "ssh" {
+		agent, err := ssh.DefaultAuthBuilder(ep.User)
+		if err != nil {
+			return nil, err
+		}
+		auth = boundedAuth{agent}
+	}
+	type answer struct {
+		transport.UploadPackSession
+		err error
+	}
+	come := make(chan answer, 1)
+	go func() {
+		s, err := f.gitTransport(ep).NewUploadPackSession(ep, auth)
+		come <- answer{s, err}
+	}()
+	select {
+	case a := <-come:
+		return a.UploadPackSession, a.err
+	case <-ctx.Done():
+		go func() {
+			if a := <-come; a.err == nil {
+				_ = a.Close()
+			}
+		}()
+		return nil, ctx.Err()
+	}
+}
+
+// boundedAuth bounds the dial. A client's own configuration is not the place for
+// that: go-git would take all of it, with no known hosts and no keys.
+type boundedAuth struct{ ssh.AuthMethod }
+
+// ClientConfig returns the configuration that the method makes, with a timeout.
+func (a boundedAuth) ClientConfig() (*cryptossh.ClientConfig, error) {
+	c, err := a.AuthMethod.ClientConfig()
+	if err == nil {
+		c.Timeout = dialTimeout
+	}
+	return c, err
 }
 
 // gitTransport speaks the endpoint's protocol.
 func (f *fetcher) gitTransport(ep *transport.Endpoint) transport.Transport {
 	switch ep.Protocol {
 	case "ssh":
-		// The user's agent and known_hosts count.
-		return ssh.NewClient(&cryptossh.ClientConfig{Timeout: dialTimeout})
+		return ssh.DefaultClient
 	case "git":
 		return gitproto.DefaultClient
 	}
@@ -105,7 +152,7 @@ func (f *fetcher) advertised(refs *packp.AdvRefs, url string, t tag.Tag, want wa
 		commit = peeled
 	}
 	if want.known && want.pin.Commit != "" && want.pin.Commit != commit.String() {
-		return plumbing.ZeroHash, &Mismatch{Upstream: f.upstream, Tag: t, Source: url, What: "commit", Want: want.pin.Commit, Got: commit.String()}
+		return plumbing.ZeroHash, &Mismatch{Upstream: f.upstream, Tag: t, Source: redacted(url), What: "commit", Want: want.pin.Commit, Got: commit.String()}
 	}
 	return id, nil
 }
@@ -142,7 +189,7 @@ func (f *fetcher) receive(ctx context.Context, session transport.UploadPackSessi
 func brief(err error) error {
 	var unexpected *plumbing.UnexpectedError
 	if errors.As(err, &unexpected) {
-		return unexpected.Err
+		return plain(unexpected.Err)
 	}
-	return err
+	return plain(err)
 }

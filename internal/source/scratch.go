@@ -92,9 +92,13 @@ func (c *cancelReader) Read(p []byte) (int, error) {
 	return c.r.Read(p)
 }
 
+// errNoFile says that a tree is empty: nothing can be built from it.
+var errNoFile = errors.New("it holds no file")
+
 // found is what a transport put into a scratch folder. The tree is not judged yet.
 type found struct {
-	pin spec.Pin
+	pin   spec.Pin
+	tells tag.Tag // the release that it says it is; zero where it says none
 }
 
 // intoCache lets a transport fill a scratch folder, judges the tree, and takes
@@ -118,7 +122,7 @@ func (f *fetcher) intoCache(ctx context.Context, t tag.Tag, want want, fill func
 	if err != nil {
 		return nil, err
 	}
-	if err := f.judge(t, f.label, want, got.pin); err != nil {
+	if err := f.identify(t, want, got); err != nil {
 		return nil, err
 	}
 	if err := f.complete(ctx, s, got.pin.Tree); err != nil {
@@ -135,6 +139,29 @@ func (f *fetcher) intoCache(ctx context.Context, t tag.Tag, want want, fill func
 	return f.openCached(ctx, t, got.pin)
 }
 
+// identify decides whether what came is the tag. A pin proves that, and nothing
+// else can where there is one; without, it must say so itself.
+func (f *fetcher) identify(t tag.Tag, want want, got found) error {
+	err := f.judge(t, f.label, want, got.pin)
+	if want.known && err == nil {
+		return nil
+	}
+	if got.tells != (tag.Tag{}) && got.tells != t {
+		f.offer(got.tells)
+		return otherTag(got.tells, t)
+	}
+	if err != nil {
+		return err
+	}
+	if err := checkPin(t, got.pin); err != nil {
+		return err
+	}
+	if got.tells == (tag.Tag{}) {
+		return unproven(f.upstream, t, got.pin)
+	}
+	return nil
+}
+
 // complete makes sure that every file of the tree is in the scratch folder.
 // Their contents were hashed when the pack was indexed.
 func (f *fetcher) complete(ctx context.Context, s *scratch, tree string) error {
@@ -149,6 +176,9 @@ func (f *fetcher) complete(ctx context.Context, s *scratch, tree string) error {
 		return err
 	}
 	defer st.release(r)
+	if len(entries) == 0 {
+		return errNoFile
+	}
 	for _, e := range entries {
 		if e.Mode != Submodule && !r.has(e.Blob) {
 			return fmt.Errorf("it lacks %s (blob %s)", e.Path, e.Blob)

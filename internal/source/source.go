@@ -50,14 +50,14 @@ func Fetch(ctx context.Context, o Options, upstream string, t tag.Tag) (*Tree, e
 		}
 		tree, nerr := f.fetch(ctx, near)
 		if errors.As(nerr, new(*Unavailable)) || errors.As(nerr, new(*NotLocked)) {
-			f.Log.Info("the nearest tag cannot be had either", "tag", name, "error", nerr)
+			f.Log.Debug("the nearest tag cannot be had either", "tag", name, "error", nerr)
 			continue
 		}
 		if nerr != nil {
 			return nil, nerr
 		}
 		tree.Asked = t
-		f.Log.Warn(fmt.Sprintf("%s %s cannot be had: USING %s INSTEAD, the nearest that can", upstream, t, near), "source", tree.Source, "why", gone)
+		f.Log.Warn(fmt.Sprintf("%s %s cannot be had: USING %s INSTEAD, the nearest that can", upstream, t, near), "source", tree.Source)
 		return tree, nil
 	}
 	return nil, err
@@ -137,7 +137,7 @@ func (f *fetcher) want(t tag.Tag) want {
 		}
 	}
 	if f.Offline {
-		if p, ok := f.cache.pins()[t.String()]; ok {
+		if p, ok := f.cache.pins()[t.String()]; ok && checkPin(t, p) == nil {
 			return want{pin: p, known: true}
 		}
 	}
@@ -235,22 +235,34 @@ func (f *fetcher) fromSources(ctx context.Context, t tag.Tag, w want) (*Tree, er
 		if fatal(err) {
 			return nil, fmt.Errorf("source %s: %w", s.Name, err)
 		}
-		f.Log.Info("source does not serve", "source", s.Name, "tag", t, "error", err)
+		f.Log.Debug("source does not serve", "source", s.Name, "tag", t, "error", err)
 		gone.Tried = append(gone.Tried, Attempt{Source: s.Name, Err: err})
 	}
-	gone.Nearest = f.nearest(t)
+	if t.Kind() != tag.Commit { // no release is near to an id
+		gone.Nearest = f.nearest(t)
+	}
 	return nil, gone
 }
 
-// sources are those of this upstream, or the one given on the command line.
+// sources are the mirror of the history, where there is one, and the declared
+// ones; or the one given on the command line alone.
 func (f *fetcher) sources() []spec.Source {
+	declared := f.declared()
+	if f.Override != "" || !f.hasMirror() {
+		return declared
+	}
+	return append([]spec.Source{{Name: "mirror", Kind: "git", URL: MirrorPath(f.Cache, f.upstream)}}, declared...)
+}
+
+// declared are the sources of this upstream, or the one given on the command line.
+func (f *fetcher) declared() []spec.Source {
 	if f.Override != "" {
-		return []spec.Source{{Name: f.Override, Upstream: f.upstream, Kind: kindSniff, URL: f.Override}}
+		return []spec.Source{{Name: redacted(f.Override), Upstream: f.upstream, Kind: kindSniff, URL: f.Override}}
 	}
 	var out []spec.Source
 	for _, s := range f.Sources {
 		if s.Upstream == "" || s.Upstream == f.upstream {
-			s.Name = cmp.Or(s.Name, s.URL, s.NPM)
+			s.Name = cmp.Or(s.Name, redacted(s.URL), s.NPM)
 			out = append(out, s)
 		}
 	}

@@ -169,7 +169,7 @@ func sniffAddress(s string) (string, error) {
 
 // sniffFile says what a file holds: "bundle", "npm" or "archive".
 func sniffFile(path string) (string, error) {
-	file, err := os.Open(path)
+	file, err := openRegular(path)
 	if err != nil {
 		return "", err
 	}

@@ -31,8 +31,9 @@ type Chosen struct {
 	Reports  []string `json:"reports,omitempty"`
 	Range    string   `json:"range"`
 	Patch    string   `json:"patch,omitempty"`  // file below the declarations' root
-	SHA256   string   `json:"sha256,omitempty"` // of that file
+	SHA256   string   `json:"sha256,omitempty"` // of that file, or of what was made from Commit
 	Commit   string   `json:"commit,omitempty"` // instead of Patch
+	Made     []byte   `json:"-"`                // the patch file made from Commit, once its history was read
 	Reason   string   `json:"reason"`
 	Compiled bool     `json:"compiled"` // whether a backend of the target compiles it
 }
@@ -48,6 +49,16 @@ type Left struct {
 // name. It fails only where the target cannot be built from that tag at all or
 // a chosen file cannot be read.
 func (r *Repo) Choose(rec Recipe, name string, n int) (*Series, error) {
+	return r.choose(rec, name, n, false)
+}
+
+// ChooseNearest is Choose, and takes of a fix that has no variant for the tag the
+// one with the nearest range: to be merged, because it was made for other tags.
+func (r *Repo) ChooseNearest(rec Recipe, name string, n int) (*Series, error) {
+	return r.choose(rec, name, n, true)
+}
+
+func (r *Repo) choose(rec Recipe, name string, n int, nearest bool) (*Series, error) {
 	if !rec.Range.Contains(n) {
 		return nil, &Error{
 			File: path.Join("recipes", rec.Name+".toml"),
@@ -57,7 +68,7 @@ func (r *Repo) Choose(rec Recipe, name string, n int) (*Series, error) {
 	s := &Series{Upstream: rec.Upstream, Tag: name, Build: n, Target: rec.Name, In: []Chosen{}, Out: []Left{}}
 	in := map[string]bool{}
 	for _, f := range r.Fixes {
-		c, reason := choose(f, rec, name, n, in)
+		c, reason := choose(f, rec, name, n, in, nearest)
 		if reason != "" {
 			s.Out = append(s.Out, Left{Fix: f.ID, Summary: f.Summary, Reason: reason})
 			continue
@@ -77,10 +88,15 @@ func (r *Repo) Choose(rec Recipe, name string, n int) (*Series, error) {
 }
 
 // choose returns f's variant for the tag, or the reason why f is left out.
-func choose(f Fix, rec Recipe, name string, n int, in map[string]bool) (Chosen, string) {
+func choose(f Fix, rec Recipe, name string, n int, in map[string]bool, nearest bool) (Chosen, string) {
 	shared := slices.ContainsFunc(f.Backends, func(b string) bool { return slices.Contains(rec.Backends, b) })
 	compiled := len(f.Backends) == 0 || shared
 	v, fits := f.VariantFor(n)
+	why := fmt.Sprintf("build %d is in %s", n, v.Range)
+	if !fits && nearest && len(f.Variants) > 0 {
+		v, fits = f.nearest(n), true
+		why = fmt.Sprintf("no variant is for build %d, and the one for %s is the nearest", n, v.Range)
+	}
 	switch {
 	case f.Upstream != rec.Upstream:
 		return Chosen{}, fmt.Sprintf("it is for %s, and the target builds %s", f.Upstream, rec.Upstream)
@@ -102,11 +118,25 @@ func choose(f Fix, rec Recipe, name string, n int, in map[string]bool) (Chosen, 
 	if v.Patch != "" {
 		c.Patch = path.Join("patches", f.ID, v.Patch)
 	}
-	c.Reason = fmt.Sprintf("build %d is in %s", n, v.Range)
+	c.Reason = why
 	if !compiled {
 		c.Reason += fmt.Sprintf("; in, not compiled by this target's backend (%s)", strings.Join(rec.Backends, ", "))
 	}
 	return c, ""
+}
+
+// nearest returns the variant whose range is the fewest builds away from n; of
+// two the older one.
+func (f Fix) nearest(n int) Variant {
+	away := func(v Variant) int {
+		lo, hi := v.Range.Bounds()
+		return max(lo-n, n-hi, 0)
+	}
+	return slices.MinFunc(f.Variants, func(a, b Variant) int {
+		lo, _ := a.Range.Bounds()
+		other, _ := b.Range.Bounds()
+		return cmp.Or(cmp.Compare(away(a), away(b)), cmp.Compare(lo, other))
+	})
 }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {

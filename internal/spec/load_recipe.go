@@ -10,12 +10,15 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/bmatcuk/doublestar/v4"
+
 	"github.com/llpatch/llpatch/internal/tag"
 )
 
 var (
-	optionRE = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	wordRE   = regexp.MustCompile(`^[a-z0-9][a-z0-9.]*(-[a-z0-9.]+)*$`)
+	optionRE  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	programRE = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+-]*$`)
+	wordRE    = regexp.MustCompile(`^[a-z0-9][a-z0-9.]*(-[a-z0-9.]+)*$`)
 )
 
 func (l *loader) recipe(name string) (Recipe, bool) {
@@ -51,6 +54,14 @@ func (l *loader) recipe(name string) (Recipe, bool) {
 	if len(rec.Programs) == 0 {
 		f.fail("programs", "programs is empty: name the CMake targets to build")
 	}
+	for _, p := range rec.Programs {
+		if !programRE.MatchString(p) || slices.Contains([]string{"all", "clean", "install", "test", "help"}, p) {
+			f.fail("programs", "program %q is not the plain name of a CMake target that makes a program", p)
+		}
+	}
+	f.globs("exclude", rec.Exclude)
+	f.globs("bundle.files", rec.Bundle.Files)
+	f.globs("bundle.licenses", rec.Bundle.Licenses)
 	f.fixList(&rec)
 	f.options("cmake", rec.CMake)
 	for i, c := range rec.CMakeFor {
@@ -64,17 +75,24 @@ func (l *loader) recipe(name string) (Recipe, bool) {
 			f.fail(fmt.Sprintf("optional[%d]", i), "optional needs option, header and gives")
 		}
 	}
-	for _, g := range slices.Concat(rec.Exclude, rec.Bundle.Files, rec.Bundle.Licenses) {
-		if strings.HasPrefix(g, "/") || slices.Contains(strings.Split(g, "/"), "..") {
-			f.fail("exclude", "%q must be a path below the tree", g)
-		}
-	}
 	for i, c := range rec.Smoke {
 		if c.Name == "" {
 			f.fail(fmt.Sprintf("smoke[%d]", i), "smoke check has no name")
 		}
 	}
 	return rec, !f.bad
+}
+
+// globs checks patterns of paths below the tree.
+func (f *file) globs(key string, patterns []string) {
+	for _, g := range patterns {
+		switch {
+		case g == "" || strings.HasPrefix(g, "/") || slices.Contains(strings.Split(g, "/"), ".."):
+			f.fail(key, "%q must be a path below the tree", g)
+		case !doublestar.ValidatePattern(g):
+			f.fail(key, "%q is not a pattern: a bracket or brace is not closed", g)
+		}
+	}
 }
 
 func (f *file) fixList(rec *Recipe) {

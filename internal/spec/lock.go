@@ -30,6 +30,9 @@ func ParseLock(name string, data []byte) (Lock, error) {
 	if err := decodeJSON(name, data, &lock); err != nil {
 		return nil, err
 	}
+	if lock == nil {
+		return nil, &Error{File: name, Line: 1, Col: 1, Text: "null", Msg: "is null; an empty lock is {}"}
+	}
 	var errs []error
 	for _, upstream := range sortedKeys(lock) {
 		pins := lock[upstream]
@@ -37,7 +40,7 @@ func ParseLock(name string, data []byte) (Lock, error) {
 			errs = append(errs, &Error{File: name, Msg: fmt.Sprintf("%q is no upstream; there are %s and %s", upstream, LlamaCpp, IkLlamaCpp)})
 		}
 		for _, key := range sortedKeys(pins) {
-			if err := pins[key].check(key); err != nil {
+			if err := pins[key].Check(key); err != nil {
 				errs = append(errs, errorAt(name, data, find(data, `"`+key+`"`), "%s %s: %v", upstream, key, err))
 			}
 		}
@@ -45,7 +48,9 @@ func ParseLock(name string, data []byte) (Lock, error) {
 	return lock, errors.Join(errs...)
 }
 
-func (p Pin) check(name string) error {
+// Check reports what is wrong with the pin as the entry of the tag called name,
+// nil where nothing is: a lock that holds it could not be read again.
+func (p Pin) Check(name string) error {
 	t, err := tag.Parse(name)
 	switch {
 	case err != nil:
@@ -193,6 +198,9 @@ func ParseLevels(name string, data []byte) (Levels, error) {
 	if err := decodeJSON(name, data, &levels); err != nil {
 		return nil, err
 	}
+	if levels == nil {
+		return nil, &Error{File: name, Line: 1, Col: 1, Text: "null", Msg: "is null; an empty lock is {}"}
+	}
 	for _, upstream := range sortedKeys(levels) {
 		for _, t := range sortedKeys(levels[upstream]) {
 			for _, target := range sortedKeys(levels[upstream][t]) {
@@ -221,13 +229,18 @@ func (v Levels) Find(upstream, tagName, target, tree, plan string) (int, bool) {
 
 // Add records a level.
 func (v Levels) Add(upstream, tagName, target string, lv Level) {
+	v.Set(upstream, tagName, target, append(slices.Clip(v[upstream][tagName][target]), lv))
+}
+
+// Set replaces the levels of a tag and a target.
+func (v Levels) Set(upstream, tagName, target string, list []Level) {
 	if v[upstream] == nil {
 		v[upstream] = map[string]map[string][]Level{}
 	}
 	if v[upstream][tagName] == nil {
 		v[upstream][tagName] = map[string][]Level{}
 	}
-	v[upstream][tagName][target] = append(v[upstream][tagName][target], lv)
+	v[upstream][tagName][target] = list
 }
 
 // Encode writes the levels as sorted, indented JSON.

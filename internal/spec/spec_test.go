@@ -121,6 +121,26 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+func TestChooseNearest(t *testing.T) {
+	r := good(t)
+	var b strings.Builder
+	for _, n := range []int{60, 150, 250, 350} {
+		name := fmt.Sprintf("b%d", n)
+		s, err := r.ChooseNearest(r.Recipes["everything"], name, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "%s\n", name)
+		for _, c := range s.In {
+			fmt.Fprintf(&b, "  in  %s %s%s for %s: %s\n", c.Fix, c.Patch, c.Commit, c.Range, c.Reason)
+		}
+		for _, o := range s.Out {
+			fmt.Fprintf(&b, "  out %s: %s\n", o.Fix, o.Reason)
+		}
+	}
+	golden(t, "testdata/choose-nearest.golden", b.String())
+}
+
 func TestOptions(t *testing.T) {
 	rec := good(t).Recipes["everything"]
 	for n, want := range map[int]string{99: "A=ON", 100: "A=OFF B=80;90-virtual", 150: "A=ON"} {

@@ -1,0 +1,192 @@
+package patch
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// holdsAll reports whether the state has just the blobs that the series ends
+// with, by the ids of its index lines: then nothing needs to be searched for.
+// One that also starts with one of them is told apart from its result by nothing.
+func (s *state) holdsAll(series []Patch) bool {
+	type ends struct {
+		first, last string // blob ids; "-": no file
+	}
+	paths := map[string]ends{}
+	put := func(path, before, after string) bool {
+		e, ok := paths[path]
+		if !ok {
+			e.first = before
+		}
+		e.last = after
+		paths[path] = e
+		return before != "" && after != ""
+	}
+	for i := range series {
+		for k := range series[i].changes {
+			c := &series[i].changes[k]
+			ok := true
+			switch c.kind {
+			case create:
+				ok = put(c.new, "-", c.newID)
+			case remove:
+				ok = put(c.old, c.oldID, "-")
+			case modify:
+				ok = !c.maybeNew && put(c.old, c.oldID, c.newID)
+			case rename, copied:
+				ok = put(c.new, "-", c.newID) && (c.kind == copied || put(c.old, c.oldID, "-"))
+			}
+			if !ok {
+				return false
+			}
+		}
+	}
+	for path, e := range paths {
+		blob := orElse(s.blob(path), "-")
+		is := func(id string) bool { return id == blob || sameBlob(id, blob) }
+		if !is(e.last) || is(e.first) {
+			return false
+		}
+	}
+	return len(paths) > 0
+}
+
+// allLanded is what became of a patch whose every change the tree holds.
+func (s *state) allLanded(p *Patch) *txn {
+	t := s.begin(p)
+	for i := range p.changes {
+		c := &p.changes[i]
+		if c.kind != modify || len(c.hunks) == 0 {
+			t.placed(c, Landed)
+		}
+		if c.kind == modify || c.kind == rename || c.kind == copied {
+			t.hunks(c, landedSpots(reversed(c.hunks), nil))
+		}
+	}
+	t.noteLanded()
+	return t
+}
+
+// buried looks for what a patch that does not fit made, below what later ones of
+// the series made of it: they are taken back, the last first, and applied again.
+// If that gives the tree as it is, all of them have landed, and what became of
+// each is returned by its index. Otherwise it returns nil.
+func (s *state) buried(series []Patch, i int) (map[int]*txn, error) {
+	group := []int{i}
+	paths := series[i].Paths()
+	// Alone it may be only a patch that changes one file twice.
+	if series[i].repeats() {
+		if got, err := s.unwind(series, group); err != nil || got != nil {
+			return got, err
+		}
+	}
+	for k := i + 1; k < len(series); k++ {
+		more := series[k].Paths()
+		if !slices.ContainsFunc(more, func(p string) bool { return slices.Contains(paths, p) }) {
+			continue
+		}
+		group = append(group, k)
+		paths = append(paths, more...)
+		if got, err := s.unwind(series, group); err != nil || got != nil {
+			return got, err
+		}
+	}
+	return nil, nil
+}
+
+// repeats reports whether two changes of the patch are about one file.
+func (p *Patch) repeats() bool {
+	seen := map[string]bool{}
+	for i := range p.changes {
+		if seen[p.changes[i].target()] {
+			return true
+		}
+		seen[p.changes[i].target()] = true
+	}
+	return false
+}
+
+// unwind is buried for the patches of one group.
+func (s *state) unwind(series []Patch, group []int) (map[int]*txn, error) {
+	trial := &state{base: s.base, changes: maps.Clone(s.changes), ids: map[string]string{}, texts: s.texts}
+	out := map[int]*txn{}
+	step := func(p *Patch) (*txn, error) {
+		t := trial.begin(p)
+		t.strict = true
+		for k := range p.changes {
+			if err := t.apply(&p.changes[k]); err != nil {
+				return nil, err
+			}
+		}
+		if len(t.conflicts) == 0 {
+			t.commit()
+		}
+		if len(t.conflicts) > 0 {
+			return nil, nil
+		}
+		return t, nil
+	}
+	for _, k := range slices.Backward(group) {
+		back, ok := series[k].reverse()
+		if !ok {
+			return nil, nil
+		}
+		t, err := step(back)
+		if err != nil || t == nil {
+			return nil, err
+		}
+		for n := range t.placements {
+			t.placements[n].Kind, t.placements[n].Patch = Landed, series[k].Name
+		}
+		t.touched = nil
+		t.notes = []string{fmt.Sprintf("%s: landed: the tree has all of %s already", orElse(series[k].Fix, series[k].Name), series[k].Name)}
+		out[k] = t
+	}
+	for _, k := range group {
+		if t, err := step(&series[k]); err != nil || t == nil {
+			return nil, err
+		}
+	}
+	for _, k := range group {
+		for _, path := range series[k].Paths() {
+			was, err := s.read(path)
+			if err != nil {
+				return nil, err
+			}
+			now, err := trial.read(path)
+			if err != nil {
+				return nil, err
+			}
+			if (was == nil) != (now == nil) || was != nil && (was.Mode != now.Mode || !bytes.Equal(was.Data, now.Data)) {
+				return nil, nil
+			}
+		}
+	}
+	return out, nil
+}
+
+// reverse returns the patch that takes p back; false where it has a part that
+// does not say how: a binary change, a copy, a file that is maybe new.
+func (p *Patch) reverse() (*Patch, bool) {
+	back := *p
+	back.changes = nil
+	for _, c := range slices.Backward(p.changes) {
+		if c.binary != nil || c.kind == copied || c.maybeNew {
+			return nil, false
+		}
+		switch c.kind {
+		case create:
+			c.kind = remove
+		case remove:
+			c.kind = create
+		}
+		c.old, c.new = c.new, c.old
+		c.oldMode, c.newMode = c.newMode, c.oldMode
+		c.oldID, c.newID = c.newID, c.oldID
+		c.hunks, c.lf = reversed(c.hunks), reversed(c.lf)
+		back.changes = append(back.changes, c)
+	}
+	return &back, true
+}

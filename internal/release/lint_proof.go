@@ -1,0 +1,84 @@
+package release
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"path"
+	"slices"
+
+	"github.com/llpatch/llpatch/internal/compat"
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// Proof is what was proven on upstream's history.
+type Proof struct {
+	Tags    int                 `json:"tags"`    // that a variant was judged on, each variant by itself
+	Commits int                 `json:"commits"` // at the ends of ranges, likewise
+	Pins    int                 `json:"pins"`    // that the history confirms or contradicts
+	Ranges  []compat.RangeProof `json:"ranges"`
+}
+
+// prove judges every declared range and every pin on the history.
+func (r *LintReport) prove(ctx context.Context, repo *spec.Repo, lock spec.Lock, o LintOptions) (err error) {
+	stack, err := compat.Declared(repo, o.Upstream)
+	if err != nil {
+		return err
+	}
+	h, err := compat.Open(o.Source, lock[o.Upstream])
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, h.Close()) }()
+	ranges, err := h.Prove(ctx, compat.Options{Cache: o.Cache, Log: o.Log, Progress: o.Progress}, stack)
+	if err != nil {
+		return fmt.Errorf("prove ranges on %s: %w", o.Source, err)
+	}
+	r.Proof = &Proof{Ranges: ranges}
+	for _, p := range ranges {
+		r.Proof.Tags += p.Tags
+		r.Proof.Commits += p.Commits
+		file := path.Join("patches", p.Fix, "fix.toml")
+		for _, f := range p.Faults {
+			why := string(f.Verdict)
+			if f.Why != "" {
+				why += ": " + f.Why
+			}
+			r.add(spec.ErrorAt(repo.FS, file, fmt.Sprintf("variant[%d].range", p.Variant), "range %q declares %s, where %s does not fit: %s", p.Range, f.Where, p.Patch, why))
+		}
+		for _, note := range p.Notes {
+			r.Notes = append(r.Notes, fmt.Sprintf("%s (%s): %s", p.Fix, p.Range, note))
+		}
+	}
+	pins, err := h.CheckPins(ctx)
+	if err != nil {
+		return fmt.Errorf("check %s on %s: %w", spec.LockFile, o.Source, err)
+	}
+	r.Proof.Pins = pins.Checked
+	r.pinFaults(repo, pins.Faults)
+	r.Notes = append(r.Notes, pins.Notes...)
+	for _, upstream := range slices.Sorted(maps.Keys(lock)) {
+		if upstream != o.Upstream && len(lock[upstream]) > 0 {
+			r.Notes = append(r.Notes, fmt.Sprintf("the pins of %s are not checked: the history is %s's", upstream, o.Upstream))
+		}
+	}
+	for _, f := range repo.Fixes {
+		if f.Upstream != o.Upstream {
+			r.Notes = append(r.Notes, fmt.Sprintf("%s: is for %s, and the history is %s's: not proven", f.ID, f.Upstream, o.Upstream))
+		}
+	}
+	return nil
+}
+
+// pinFaults places what the history contradicts at the lines of the pins.
+func (r *LintReport) pinFaults(repo *spec.Repo, faults []compat.PinFault) {
+	data, err := fs.ReadFile(repo.FS, spec.LockFile)
+	if err != nil {
+		data = nil // the places are lost, the findings are not
+	}
+	for _, f := range faults {
+		r.add(spec.ErrorOn(spec.LockFile, data, lineOf(data, fmt.Sprintf("%q: {", f.Tag)), "%s: %s", f.Tag, f.Msg))
+	}
+}

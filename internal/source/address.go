@@ -1,0 +1,45 @@
+package source
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"regexp"
+)
+
+var userInfo = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@`)
+
+// redacted is an address as it may be shown and recorded: without its password,
+// and over HTTP, where a token may stand alone, without the user as well.
+func redacted(address string) string {
+	if !userInfo.MatchString(address) {
+		return address
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme == "http" || u.Scheme == "https" {
+		return userInfo.ReplaceAllString(address, "${1}xxxxx@")
+	}
+	return u.Redacted()
+}
+
+// plain writes the address in an error of net/http as it may be shown.
+func plain(err error) error {
+	if u := new(url.Error); errors.As(err, &u) {
+		return fmt.Errorf("%s %s: %w", u.Op, redacted(u.URL), u.Err)
+	}
+	return err
+}
+
+// openRegular opens a file to read. Of a pipe or a device it is an error, since
+// opening one waits for somebody at its other end, and cannot be cancelled.
+func openRegular(path string) (*os.File, error) {
+	fi, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	if !fi.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", path)
+	}
+	return os.Open(path)
+}
