@@ -46,7 +46,7 @@ func WriteFile(ctx context.Context, path string, m Model, progress Progress) (In
 	if err != nil {
 		return Info{}, fmt.Errorf("write model %s: %w", path, err)
 	}
-	defer f.Cleanup() // does nothing once the file is in place
+	defer func() { _ = f.Cleanup() }() // does nothing once the file is in place
 	info, err := m.Write(ctx, f, progress)
 	if err != nil {
 		return Info{}, fmt.Errorf("write model %s: %w", path, err)

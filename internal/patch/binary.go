@@ -54,7 +54,7 @@ func (b *binaryData) apply(src []byte) ([]byte, error) {
 // blobID returns git's id of a file's content.
 func blobID(data []byte) string {
 	h := sha1.New() //nolint:gosec // git's blob ids are SHA-1
-	fmt.Fprintf(h, "blob %d\x00", len(data))
+	_, _ = fmt.Fprintf(h, "blob %d\x00", len(data))
 	h.Write(data)
 	return hex.EncodeToString(h.Sum(nil))
 }

@@ -61,14 +61,14 @@ func (t *txn) checkNames(fresh, gone []string) {
 		folder, mode, blocked := t.blocker(p)
 		switch {
 		case blocked && mode == source.Symlink:
-			t.conflict(t.from[p], Unsafe, "%s leads through the symbolic link %s", p, folder)
+			_ = t.conflict(t.from[p], Unsafe, "%s leads through the symbolic link %s", p, folder)
 		case blocked:
-			t.conflict(t.from[p], Unsafe, "%s needs a folder where %s is %s", p, folder, describe(mode))
+			_ = t.conflict(t.from[p], Unsafe, "%s needs a folder where %s is %s", p, folder, describe(mode))
 		case idx.count[p] > 0:
-			t.conflict(t.from[p], Unsafe, "%s is a folder", p)
+			_ = t.conflict(t.from[p], Unsafe, "%s is a folder", p)
 		default:
 			if twin := idx.twin(p); twin != "" {
-				t.conflict(t.from[p], Unsafe, "%s and %s differ only in case", p, twin)
+				_ = t.conflict(t.from[p], Unsafe, "%s and %s differ only in case", p, twin)
 			}
 		}
 		if len(t.conflicts) > 0 {

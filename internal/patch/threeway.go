@@ -136,7 +136,7 @@ func conflictsOf(err error) ([]*Conflict, error) {
 	}
 	var out []*Conflict
 	for _, e := range joined.Unwrap() {
-		c, ok := e.(*Conflict)
+		c, ok := e.(*Conflict) //nolint:errorlint // a join of ours, member by member
 		if !ok {
 			return nil, err
 		}

@@ -45,7 +45,7 @@ func (w *threeWay) merge(c *change) (bool, error) {
 		if f.From == "" || f.Proposed {
 			return false, nil
 		}
-		w.fail(c, f.From, MissingFile, fmt.Sprintf("it was to be followed to %s, which is not a text file of the tree", f.Path))
+		_ = w.fail(c, f.From, MissingFile, fmt.Sprintf("it was to be followed to %s, which is not a text file of the tree", f.Path))
 		return true, nil
 	}
 	merged, err := w.mergeFile(c, &f, base.Data, ours.Data, theirs.Data)
@@ -101,7 +101,7 @@ func (w *threeWay) mergeFile(c *change, f *FileMerge, base, ours, theirs []byte)
 	}
 	merged := m.bytes()
 	if w.o.Git == "" && w.o.NeedGit {
-		w.fail(c, f.Path, Unchecked, "the merge is clean, but there is no git to try it, too, and one engine is no proof")
+		_ = w.fail(c, f.Path, Unchecked, "the merge is clean, but there is no git to try it, too, and one engine is no proof")
 		return nil, nil
 	}
 	if w.o.Git != "" {
@@ -110,7 +110,7 @@ func (w *threeWay) mergeFile(c *change, f *FileMerge, base, ours, theirs []byte)
 			return nil, err
 		}
 		if !ok || !bytes.Equal(second, merged) {
-			w.fail(c, f.Path, GitDisagrees, "the merge is clean, but git merge-file gives another result")
+			_ = w.fail(c, f.Path, GitDisagrees, "the merge is clean, but git merge-file gives another result")
 			return nil, nil
 		}
 		f.Checked = true

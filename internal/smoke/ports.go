@@ -42,7 +42,7 @@ func (s *session) ports() iter.Seq2[int, error] {
 // pickPort returns a port that the system picks. Unlike llama-server, this
 // listens without SO_REUSEPORT, so another server's port is not picked.
 func pickPort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return 0, err
 	}
@@ -57,7 +57,8 @@ func taken(port int) bool {
 	if list, err := listeners(port); err == nil {
 		return len(list) > 0
 	}
-	c, err := net.DialTimeout("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), time.Second)
+	dialer := net.Dialer{Timeout: time.Second}
+	c, err := dialer.DialContext(context.Background(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if err != nil {
 		return !isRefused(err)
 	}

@@ -179,7 +179,7 @@ func (srv *server) await(outer context.Context, began time.Time, limit time.Dura
 	ctx, cancel := context.WithDeadline(outer, began.Add(limit))
 	defer cancel()
 	pause := 2 * time.Millisecond
-	last := "nothing answered"
+	var last string
 	for {
 		status, body, err := srv.call(ctx, http.MethodGet, "/health", nil)
 		if err == nil || !isRefused(err) {
