@@ -56,6 +56,9 @@ func classify(err error) (code int, hint string) {
 		}
 		return exitUsage, ""
 	}
+	if _, ok := is[*source.Foreign](err); ok {
+		return exitUsage, ""
+	}
 	if _, ok := is[*spec.UnknownTarget](err); ok {
 		return exitUsage, "llpatch targets tells what each of them is"
 	}

@@ -2,6 +2,7 @@ package patch
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -105,7 +106,8 @@ func TestDiffLikeGit(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "git", "diff", "--no-index", "--no-indent-heuristic", "--full-index", "--no-prefix", "a", "b")
 	cmd.Dir, cmd.Env = dir, gitEnv(t, dir)
 	out, err := cmd.Output()
-	if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 1 {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 1 {
 		t.Fatalf("git diff: %v", err)
 	}
 	got, wanted := strings.Split(string(out), "diff --git "), strings.Split(want.String(), "diff --git ")

@@ -91,17 +91,17 @@ func (t *txn) apply(shared *change) error {
 	}
 	if mode == source.Symlink && c.kind != remove {
 		if err := checkLink(c.new, string(data)); err != nil {
-			t.conflict(c, Unsafe, "%v", err)
+			_ = t.conflict(c, Unsafe, "%v", err)
 			return nil
 		}
 	}
 	if len(data) > maxResult || t.s.written+int64(len(data)) > maxSeries {
-		t.conflict(c, TooLarge, "it makes more than %d MiB of one file or %d MiB in all", maxResult>>20, maxSeries>>20)
+		_ = t.conflict(c, TooLarge, "it makes more than %d MiB of one file or %d MiB in all", maxResult>>20, maxSeries>>20)
 		return nil
 	}
 	if c.kind == remove {
 		if len(data) > 0 {
-			t.conflict(c, NotEmpty, "")
+			_ = t.conflict(c, NotEmpty, "")
 			return nil
 		}
 		delete(t.written, c.old)
@@ -135,16 +135,16 @@ func (t *txn) preimage(c *change) (*source.File, error) {
 			return t.checkType(c, f), nil
 		}
 		if t.removed[c.old] {
-			t.conflict(c, MissingFile, "changes a file that it removed before")
+			_ = t.conflict(c, MissingFile, "changes a file that it removed before")
 			return nil, nil
 		}
 	}
 	if by := t.from[c.old]; by != nil && by.kind == modify {
-		t.conflict(c, MissingFile, "edits %s and then renames or copies it, in one patch", c.old)
+		_ = t.conflict(c, MissingFile, "edits %s and then renames or copies it, in one patch", c.old)
 		return nil, nil
 	}
 	if mode, ok := t.s.stat(c.old); ok && mode == source.Submodule {
-		t.conflict(c, Unsafe, "%s is a submodule", c.old)
+		_ = t.conflict(c, Unsafe, "%s is a submodule", c.old)
 		return nil, nil
 	}
 	f, err := t.s.read(c.old)
@@ -159,10 +159,10 @@ func (t *txn) preimage(c *change) (*source.File, error) {
 		return &source.File{Mode: source.Regular}, nil
 	}
 	if folder, mode, ok := t.s.blocker(c.old); ok {
-		t.conflict(c, Unsafe, "%s leads through %s, which is %s", c.old, folder, describe(mode))
+		_ = t.conflict(c, Unsafe, "%s leads through %s, which is %s", c.old, folder, describe(mode))
 		return nil, nil
 	}
-	t.conflict(c, MissingFile, "")
+	_ = t.conflict(c, MissingFile, "")
 	return nil, nil
 }
 
@@ -177,7 +177,7 @@ func (t *txn) checkType(c *change, f *source.File) *source.File {
 		stated = source.Regular
 	}
 	if stated&modeType != f.Mode&modeType {
-		t.conflict(c, WrongType, "%s is %s, and the patch is for %s", c.old, describe(f.Mode), describe(stated))
+		_ = t.conflict(c, WrongType, "%s is %s, and the patch is for %s", c.old, describe(f.Mode), describe(stated))
 		return nil
 	}
 	if c.oldMode != 0 && c.oldMode != f.Mode {
@@ -200,11 +200,11 @@ func describe(m source.Mode) string {
 // already and does not go away in the same patch.
 func (t *txn) taken(c *change) bool {
 	if t.written[c.new] != nil {
-		t.conflict(c, Exists, "creates %s twice", c.new)
+		_ = t.conflict(c, Exists, "creates %s twice", c.new)
 		return true
 	}
 	if _, ok := t.s.stat(c.new); ok && !t.leaving[c.new] {
-		t.conflict(c, Exists, "")
+		_ = t.conflict(c, Exists, "")
 		return true
 	}
 	return false
@@ -221,7 +221,7 @@ func (t *txn) content(c *change, src *source.File) ([]byte, bool) {
 	case c.binary != nil:
 		out, err := c.binary.apply(src.Data)
 		if err != nil {
-			t.conflict(c, WrongBlob, "%v", err)
+			_ = t.conflict(c, WrongBlob, "%v", err)
 			return nil, false
 		}
 		data = out

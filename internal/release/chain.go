@@ -170,12 +170,11 @@ type patchedRecord struct {
 // Checkout writes the patched tree to dir, without the paths that the recipe
 // excludes. What is there already and right is left alone.
 func (c *Chain) Checkout(ctx context.Context, dir string) (source.Stats, error) {
-	stats, err := c.Patched.Tree.Checkout(ctx, dir, slices.Concat(c.Recipe.Exclude, c.lacks))
-	if err != nil {
-		return stats, fmt.Errorf("write %s: %w", dir, err)
-	}
-	return stats, nil
+	return c.Patched.Tree.Checkout(ctx, dir, c.excluded())
 }
+
+// excluded are the paths that are not written.
+func (c *Chain) excluded() []string { return slices.Concat(c.Recipe.Exclude, c.lacks) }
 
 // prepare writes the patched tree to the chain's own folder and records how it
 // came to be.
@@ -183,7 +182,7 @@ func (c *Chain) prepare(ctx context.Context) error {
 	if err := c.begin(ctx); err != nil {
 		return err
 	}
-	stats, err := c.Checkout(ctx, c.file("src"))
+	stats, err := c.Patched.Tree.CheckoutOwn(ctx, c.file("src"), c.excluded())
 	if err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ func TestPortClash(t *testing.T) {
 							return err
 						}
 						t.Cleanup(func() { l.Close() })
-						go http.Serve(l, stranger()) //nolint:errcheck // it ends with the listener
+						go http.Serve(l, stranger())
 						return os.WriteFile(goFile, nil, 0o600)
 					}()
 				}()

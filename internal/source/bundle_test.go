@@ -28,6 +28,9 @@ func TestBundle(t *testing.T) {
 			}
 			// Without a lock the commit is not known: a squashed one is not upstream's.
 			o.Cache, o.Lock = t.TempDir(), nil
+			if name == "squashed" {
+				return // what it is nobody can tell: TestEvidence
+			}
 			pin := mustFetch(t, o, "b102").Pin
 			if pin.Commit != "" || pin.Tree != u.tree("b102") || pin.Build != 102 || pin.Time.Format("2006-01-02T15:04") != "2026-03-17T02:01" {
 				t.Errorf("unlocked pin %+v", pin)

@@ -117,7 +117,12 @@ func (c cacheDir) install(s *scratch, tree string) error {
 			}
 		}
 	}
-	return cacheError(writeFile(filepath.Join(c.path(".git"), filepath.FromSlash(treeRef(tree).String())), []byte(tree+"\n")))
+	// Not written beside its place: what a kill leaves there git takes for a ref.
+	ref := filepath.Join(s.dir, "ref")
+	if err := writeFile(ref, []byte(tree+"\n")); err != nil {
+		return cacheError(err)
+	}
+	return cacheError(os.Rename(ref, filepath.Join(c.path(".git"), filepath.FromSlash(treeRef(tree).String()))))
 }
 
 // drop removes a tree that turned out damaged, with every pack that cannot be

@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -30,21 +31,42 @@ type Stats struct {
 const readers = 2
 
 // Checkout makes dir hold the tree's files, without those that exclude names
-// (see excluder for the patterns) and without submodules, and nothing else: what
-// is there and not in the tree is removed, since an unknown source file can
-// change a build. Files that are right already are not touched.
+// (see excluder for the patterns) and without submodules, and nothing else, since
+// an unknown source file can change a build. Files that are right already are not
+// touched. What it wrote stands in <dir>.index.json; dir is locked meanwhile.
 //
-// What it wrote stands in <dir>.index.json. It refuses a folder with files in it
-// that has no such index, because it would remove them. Each file is replaced at
-// once, and no symlink in dir is followed; what a stopped checkout left is put
-// right by the next.
+// It removes and replaces only what an earlier checkout wrote and nobody changed.
+// Where something else is in the way, a .git folder included, the error is a
+// *Foreign and nothing is written. A folder without an index may only hold what
+// is to be written. Each file is replaced at once, and no symlink in dir is
+// followed; what a stopped checkout left is put right by the next.
 func (t *Tree) Checkout(ctx context.Context, dir string, exclude []string) (Stats, error) {
+	return t.checkout(ctx, dir, exclude, false)
+}
+
+// CheckoutOwn is Checkout to a folder that is llpatch's alone, such as a build's
+// source: what is there and not in the tree is removed, and a changed file put
+// right, whoever did that. The folder gets a hidden file that ties it to its
+// index. As long as it has not got that, Checkout's rules apply.
+func (t *Tree) CheckoutOwn(ctx context.Context, dir string, exclude []string) (Stats, error) {
+	return t.checkout(ctx, dir, exclude, true)
+}
+
+func (t *Tree) checkout(ctx context.Context, dir string, exclude []string, own bool) (stats Stats, err error) {
 	x, err := newExcluder(exclude)
 	if err != nil {
 		return Stats{}, err
 	}
-	dir = filepath.Clean(dir)
-	c := &checkout{tree: t, want: map[string]Entry{}, folders: map[string]bool{".": true}}
+	defer func() {
+		if err != nil && !errors.As(err, new(*Foreign)) { // that one names the folder itself
+			err = fmt.Errorf("check out to %s: %w", dir, err)
+		}
+	}()
+	at, err := canonical(dir)
+	if err != nil {
+		return Stats{}, err
+	}
+	c := &checkout{tree: t, own: own, want: map[string]Entry{}, folders: map[string]bool{".": true}, there: map[string]indexFile{}}
 	for _, e := range t.entries {
 		if e.Mode == Submodule || x.skips(e.Path) {
 			continue
@@ -54,31 +76,46 @@ func (t *Tree) Checkout(ctx context.Context, dir string, exclude []string) (Stat
 			c.folders[d] = true
 		}
 	}
-	if err := c.open(dir); err != nil {
-		return Stats{}, fmt.Errorf("check out to %s: %w", dir, err)
+	if _, taken := c.want[ownMarker]; own && (taken || c.folders[ownMarker]) {
+		return Stats{}, fmt.Errorf("the tree has a file named %s, which llpatch needs; exclude the path", ownMarker)
+	}
+	if err := c.checkLinks(); err != nil {
+		return Stats{}, err
+	}
+	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+		return Stats{}, err
+	}
+	unlock, err := lockCheckout(ctx, at)
+	if err != nil {
+		return Stats{}, err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	if err := c.open(at); err != nil {
+		return Stats{}, err
 	}
 	defer func() { _ = c.root.Close() }() // a folder that was only looked up
-	err = c.run(ctx)
-	if err == nil {
-		err = c.next.write(dir)
+	if err := c.run(ctx, at); err != nil {
+		return c.stats, err
 	}
-	if err != nil {
-		return c.stats, fmt.Errorf("check out to %s: %w", dir, err)
-	}
-	return c.stats, nil
+	return c.stats, c.next.write(at)
 }
 
 type checkout struct {
 	tree    *Tree
+	own     bool // the folder is llpatch's alone
+	clean   bool // and it is known to be: whatever is in it may go
 	want    map[string]Entry
 	folders map[string]bool // that the wanted files need
 	root    *os.Root
 	old     checkoutIndex
 
-	todo  []Entry  // to be written
-	gone  []string // to be removed
-	empty []string // folders to be removed, parents first
-	stats Stats
+	there   map[string]indexFile // what is ours and will be removed or replaced
+	strange []string             // what is not ours
+	more    bool                 // and there is more of that
+	todo    []Entry              // to be written
+	gone    []string             // to be removed
+	empty   []string             // folders to be removed, parents first
+	stats   Stats
 
 	mu      sync.Mutex
 	next    checkoutIndex
@@ -87,43 +124,22 @@ type checkout struct {
 	temps   atomic.Int64 // temporary files so far
 }
 
-// open claims the folder before anything is written, so that a killed checkout
-// can go on.
-func (c *checkout) open(dir string) error {
-	var claimed bool
-	var err error
-	if c.old, claimed, err = readIndex(dir); err != nil {
-		return err
-	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	if !claimed {
-		names, err := os.ReadDir(dir)
-		if err != nil {
-			return err
-		}
-		if len(names) > 0 {
-			return fmt.Errorf("it is not empty and no checkout of llpatch (%s is missing): its files would be removed; give an empty folder", indexPath(dir))
-		}
-		if err := c.old.write(dir); err != nil {
-			return err
-		}
-	}
-	c.next = checkoutIndex{Version: indexVersion, Files: make(map[string]indexFile, len(c.want))}
-	c.root, err = os.OpenRoot(dir)
-	return err
-}
-
-func (c *checkout) run(ctx context.Context) error {
-	// What cannot be had must show before anything is changed.
+func (c *checkout) run(ctx context.Context, dir string) error {
+	// What cannot be had, or must not be touched, must show before anything is
+	// changed.
 	if err := c.survey(ctx); err != nil {
 		return err
+	}
+	if len(c.strange) > 0 {
+		return &Foreign{Dir: dir, Files: c.strange, More: c.more}
 	}
 	if err := c.available(); err != nil {
 		return err
 	}
-	if err := c.clean(); err != nil {
+	if err := c.claim(dir); err != nil {
+		return err
+	}
+	if err := c.sweep(); err != nil {
 		return err
 	}
 	if err := c.write(ctx); err != nil {
@@ -145,15 +161,36 @@ func (c *checkout) survey(ctx context.Context) error {
 		}
 		e, wanted := c.want[p]
 		switch {
-		case d.IsDir() && (wanted || !c.folders[p]):
-			c.empty = append(c.empty, p)
+		case !c.clean && path.Base(p) == ".git":
+			err := c.foreign(p)
+			if err == nil && d.IsDir() {
+				err = fs.SkipDir
+			}
+			return err
 		case d.IsDir():
-		case !wanted: // also what stands in the place of a folder
+			if wanted || !c.folders[p] {
+				c.empty = append(c.empty, p)
+			}
+			return nil
+		case c.own && p == ownMarker:
+			return nil
+		case !wanted && c.clean: // also what stands in the place of a folder
 			c.gone = append(c.gone, p)
-		default:
-			right[p], err = c.isRight(p, e, d)
+			return nil
 		}
-		return err
+		f, err := c.look(p, d, wanted)
+		if err != nil {
+			return err
+		}
+		if wanted && f.is(e) {
+			f.Mode = e.Mode
+			c.next.Files[p], right[p] = f, true
+			return nil
+		}
+		if !wanted {
+			c.gone = append(c.gone, p)
+		}
+		return c.judge(p, f)
 	})
 	if err != nil {
 		return err
@@ -167,32 +204,44 @@ func (c *checkout) survey(ctx context.Context) error {
 	return nil
 }
 
-// isRight reports whether what stands at p is the entry, and notes it if so.
-func (c *checkout) isRight(p string, e Entry, d fs.DirEntry) (bool, error) {
+// look says what stands at p. What no checkout can have written is not read: it
+// has no blob.
+func (c *checkout) look(p string, d fs.DirEntry, wanted bool) (f indexFile, err error) {
 	fi, err := d.Info()
 	if err != nil {
-		return false, err
+		return f, err
 	}
-	if m := diskMode(fi); m != e.Mode && !(runtime.GOOS == "windows" && m == Regular && e.Mode == Executable) {
-		return false, nil
+	f = indexFile{Size: fi.Size(), MTime: fi.ModTime().UnixNano(), Mode: diskMode(fi)}
+	_, pending := c.old.Pending[p]
+	_, known := c.old.Files[p]
+	if !wanted && !known && !pending {
+		return f, nil
 	}
-	if e.Mode == Symlink {
+	switch f.Mode {
+	case Symlink:
 		target, err := c.root.Readlink(p)
-		return err == nil && blobID([]byte(filepath.ToSlash(target))) == e.Blob, nil
-	}
-	blob, ok := c.old.trusts(p, fi)
-	if !ok {
-		data, err := c.root.ReadFile(p)
 		if err != nil {
-			return false, err
+			return f, err
 		}
-		blob = blobID(data)
+		f.Blob = blobID([]byte(filepath.ToSlash(target)))
+	case Regular, Executable:
+		blob, ok := c.old.trusts(p, fi)
+		if !ok {
+			data, err := c.root.ReadFile(p)
+			if err != nil {
+				return f, err
+			}
+			blob = blobID(data)
+		}
+		f.Blob = blob
 	}
-	if blob != e.Blob {
-		return false, nil
-	}
-	c.next.Files[p] = indexFile{Size: fi.Size(), MTime: fi.ModTime().UnixNano(), Mode: e.Mode, Blob: blob}
-	return true, nil
+	return f, nil
+}
+
+// is reports whether what stands on the disk is the entry.
+func (f indexFile) is(e Entry) bool {
+	mode := f.Mode == e.Mode || runtime.GOOS == "windows" && f.Mode == Regular && e.Mode == Executable
+	return mode && f.Blob == e.Blob
 }
 
 // diskMode is the git mode of something on the disk, 0 for what git cannot hold.
@@ -229,8 +278,8 @@ func (c *checkout) available() error {
 	return nil
 }
 
-// clean removes what is not wanted, and what stands in the way of a folder.
-func (c *checkout) clean() error {
+// sweep removes what is not wanted, and what stands in the way of a folder.
+func (c *checkout) sweep() error {
 	for _, p := range c.gone {
 		if err := c.root.Remove(p); err != nil {
 			return err

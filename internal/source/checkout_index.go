@@ -3,18 +3,21 @@ package source
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"time"
 )
 
 // checkoutIndex is <dir>.index.json, beside a checkout and not in it, because
-// everything in it is source. It says what was written, so that the next
-// checkout need not read files that nobody touched. That it exists says that the
-// folder is ours to clean.
+// everything in it is source. It says what was written: the next checkout need
+// not read files that nobody touched, and may remove and replace these alone.
 type checkoutIndex struct {
+	Format  string               `json:"format"`
 	Version int                  `json:"version"`
+	Folder  string               `json:"folder,omitempty"` // id of a folder of CheckoutOwn
 	Files   map[string]indexFile `json:"files"`
+	Pending map[string]string    `json:"pending,omitempty"` // path -> blob, of a checkout that did not end
 
 	written time.Time // when the file was, by its file system's clock
 }
@@ -27,30 +30,48 @@ type indexFile struct {
 	Blob  string `json:"blob"`
 }
 
-const indexVersion = 1
+const (
+	indexFormat  = "llpatch-checkout"
+	indexVersion = 2
+)
 
 func indexPath(dir string) string { return dir + ".index.json" }
 
-// readIndex returns the index of a checkout, and whether there is one. One that
-// cannot be read is one that knows no file.
-func readIndex(dir string) (checkoutIndex, bool, error) {
-	fresh := checkoutIndex{Version: indexVersion, Files: map[string]indexFile{}}
-	fi, err := os.Stat(indexPath(dir))
+func newIndex() checkoutIndex {
+	return checkoutIndex{Format: indexFormat, Version: indexVersion, Files: map[string]indexFile{}}
+}
+
+// readIndex returns the index of a checkout. Where there is none, or one of
+// another version, it knows no file. Something else in its place is an error.
+func readIndex(dir string) (checkoutIndex, error) {
+	name := indexPath(dir)
+	fi, err := os.Stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fresh, false, nil
+		return newIndex(), nil
 	}
 	if err != nil {
-		return fresh, false, err
-	}
-	b, err := os.ReadFile(indexPath(dir))
-	if err != nil {
-		return fresh, false, err
+		return newIndex(), err
 	}
 	x := checkoutIndex{written: fi.ModTime()}
-	if json.Unmarshal(b, &x) != nil || x.Version != indexVersion || x.Files == nil {
-		return fresh, true, nil
+	if fi.Mode().IsRegular() {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			return newIndex(), err
+		}
+		err = json.Unmarshal(b, &x)
+		if err == nil && x.Format == indexFormat {
+			if x.Version != indexVersion || x.Files == nil {
+				return newIndex(), nil
+			}
+			return x, nil
+		}
 	}
-	return x, true, nil
+	return newIndex(), fmt.Errorf("%s is not an index of llpatch, and one must stand in its place; move it away, or give another folder", name)
+}
+
+// wrote reports whether a checkout put this content there.
+func (x checkoutIndex) wrote(path, blob string) bool {
+	return x.Files[path].Blob == blob || x.Pending[path] == blob
 }
 
 func (x checkoutIndex) write(dir string) error {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/llpatch/llpatch/internal/spec"
 )
 
 // checkoutTree is a small tree in memory.
@@ -35,7 +37,7 @@ func mtimes(t *testing.T, dir string) map[string]time.Time {
 }
 
 // age makes every file of a checkout old, and its index know that.
-func age(t *testing.T, tree *Tree, dir string, exclude []string) {
+func age(t *testing.T, checkout func(context.Context, string, []string) (Stats, error), dir string) {
 	t.Helper()
 	old := time.Now().Add(-time.Hour)
 	for p := range mtimes(t, dir) {
@@ -43,7 +45,7 @@ func age(t *testing.T, tree *Tree, dir string, exclude []string) {
 			must(t, os.Chtimes(filepath.Join(dir, p), old, old))
 		}
 	}
-	stats, err := tree.Checkout(t.Context(), dir, exclude)
+	stats, err := checkout(t.Context(), dir, nil)
 	if err != nil || stats.Written != 0 {
 		t.Fatalf("%+v %v", stats, err)
 	}
@@ -67,7 +69,7 @@ func TestCheckoutUpdatesInPlace(t *testing.T) {
 	if got := diskTree(t, dir); got != from.ID() || stats.Written != len(from.Files()) {
 		t.Errorf("first checkout: tree %s, %+v", got, stats)
 	}
-	age(t, from, dir, nil)
+	age(t, from.Checkout, dir)
 	before := mtimes(t, dir)
 
 	stats, err = to.Checkout(t.Context(), dir, nil)
@@ -139,8 +141,8 @@ func TestCheckoutExclude(t *testing.T) {
 	}
 }
 
-// TestCheckoutOfMeddling changes a checkout by hand in every way; the next one
-// puts it right without following a link.
+// TestCheckoutOfMeddling changes a checkout to llpatch's own folder by hand in
+// every way; the next one puts it right without following a link.
 func TestCheckoutOfMeddling(t *testing.T) {
 	tree := checkoutTree(t, map[string]File{
 		"a/b/c.c": {Regular, []byte("c")}, "a/d.c": {Regular, []byte("d")}, "run.sh": {Executable, []byte("#!")},
@@ -190,21 +192,20 @@ func TestCheckoutOfMeddling(t *testing.T) {
 			must(t, os.Remove(filepath.Join(d, "l")))
 			must(t, os.WriteFile(filepath.Join(d, "l"), []byte("a/d.c"), 0o644))
 		},
-		"temporary file":     func(d string) { must(t, os.WriteFile(filepath.Join(d, "a", tempPrefix+"1-1"), nil, 0o600)) },
-		"index lost its way": func(d string) { must(t, os.WriteFile(d+".index.json", []byte("{"), 0o644)) },
-		"index of a stranger": func(d string) {
-			b, err := json.Marshal(map[string]any{"version": 99, "files": map[string]any{}})
+		"temporary file": func(d string) { must(t, os.WriteFile(filepath.Join(d, "a", tempPrefix+"1-1"), nil, 0o600)) },
+		"index of another version": func(d string) {
+			b, err := json.Marshal(map[string]any{"format": indexFormat, "version": 99, "files": map[string]any{}})
 			must(t, err)
 			must(t, os.WriteFile(d+".index.json", b, 0o644))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "tree")
-			_, err := tree.Checkout(t.Context(), dir, nil)
+			_, err := tree.CheckoutOwn(t.Context(), dir, nil)
 			must(t, err)
-			age(t, tree, dir, nil)
+			age(t, tree.CheckoutOwn, dir)
 			meddle(dir)
-			stats, err := tree.Checkout(t.Context(), dir, nil)
+			stats, err := tree.CheckoutOwn(t.Context(), dir, nil)
 			must(t, err)
 			if got := diskTree(t, dir); got != tree.ID() {
 				t.Errorf("tree %s, want %s", got, tree.ID())
@@ -212,7 +213,7 @@ func TestCheckoutOfMeddling(t *testing.T) {
 			if extra := name == "extra file"; extra != slices.Contains(stats.Unknown, "a/extra.c") {
 				t.Errorf("%+v", stats)
 			}
-			if got := listDir(t, dir); len(got) != 9 {
+			if got := listDir(t, dir); len(got) != 10 {
 				t.Errorf("left: %v", got)
 			}
 			if b, err := os.ReadFile(filepath.Join(outside, "c.c")); err != nil || string(b) != "precious" {
@@ -228,7 +229,7 @@ func TestCheckoutRefusesForeignFolder(t *testing.T) {
 	dir := t.TempDir()
 	must(t, os.WriteFile(filepath.Join(dir, "thesis.tex"), nil, 0o644))
 	_, err := tree.Checkout(t.Context(), dir, nil)
-	wantErr(t, err, dir, "not empty", "empty folder")
+	wantErr(t, err, dir, "thesis.tex", "another folder")
 	if got := listDir(t, dir); !slices.Equal(got, []string{"thesis.tex"}) {
 		t.Errorf("folder holds %v", got)
 	}
@@ -261,6 +262,7 @@ func TestCheckoutSubmodule(t *testing.T) {
 	}
 	// A bundle of it is complete without the submodule's commit.
 	o.Cache, o.Override = t.TempDir(), u.bundle(t, "b104")
+	o.Lock = spec.Lock{"llama.cpp": {"b104": u.pin(t, "b104", 104)}}
 	mustFetch(t, o, "b104")
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 )
 
 // tempPrefix begins the names of files that are being written; one that is left
@@ -77,7 +78,11 @@ func (w *writer) put(dir *os.Root, e Entry, data []byte) error {
 		if err := dir.Symlink(filepath.FromSlash(string(data)), temp); err != nil {
 			return err
 		}
-		return rename(dir, temp, name)
+		if err := rename(dir, temp, name); err != nil {
+			return err
+		}
+		w.note(e, indexFile{Mode: Symlink, Blob: e.Blob})
+		return nil
 	}
 	perm := fs.FileMode(0o644)
 	if e.Mode == Executable {
@@ -88,17 +93,26 @@ func (w *writer) put(dir *os.Root, e Entry, data []byte) error {
 		return err
 	}
 	_, werr := file.Write(data)
+	var cerr error
+	if runtime.GOOS != "windows" { // where a mode is only whether one may write
+		cerr = file.Chmod(perm) // what it was made with went through the umask
+	}
 	fi, serr := file.Stat()
-	if err := errors.Join(werr, serr, file.Close()); err != nil {
+	if err := errors.Join(werr, cerr, serr, file.Close()); err != nil {
 		return errors.Join(err, dir.Remove(temp))
 	}
 	if err := rename(dir, temp, name); err != nil {
 		return err
 	}
+	w.note(e, indexFile{Size: fi.Size(), MTime: fi.ModTime().UnixNano(), Mode: e.Mode, Blob: e.Blob})
+	return nil
+}
+
+// note keeps what was written for the index.
+func (w *writer) note(e Entry, f indexFile) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.next.Files[e.Path] = indexFile{Size: fi.Size(), MTime: fi.ModTime().UnixNano(), Mode: e.Mode, Blob: e.Blob}
-	return nil
+	w.next.Files[e.Path] = f
 }
 
 func rename(dir *os.Root, temp, name string) error {

@@ -79,6 +79,27 @@ func (e *NotLocked) Error() string {
 	return fmt.Sprintf("%s %s is not in recipes/tags.lock; fetch it once without --locked to record it", e.Upstream, e.Tag)
 }
 
+// maxForeign is how many files a Foreign lists.
+const maxForeign = 10
+
+// Foreign says that a folder holds files that no checkout wrote, or that somebody
+// changed since. Nothing was written.
+type Foreign struct {
+	Dir   string
+	Files []string // from the top of the folder, sorted; at most 10
+	More  bool     // there are more than these
+}
+
+// Error lists the files and says what to do.
+func (e *Foreign) Error() string {
+	more := ""
+	if e.More {
+		more = "\n  and more"
+	}
+	return fmt.Sprintf("%s holds files that llpatch did not write, or that were changed since; nothing was written:\n  %s%s\ngive another folder, or move these away (or the whole folder, with %s)",
+		e.Dir, strings.Join(e.Files, "\n  "), more, indexPath(e.Dir))
+}
+
 // Missing says that a repository has a tree but not the content of one of its
 // files, as a partial clone does.
 type Missing struct {

@@ -177,12 +177,13 @@ func writeAll(t *testing.T, dir string, files map[string]File) {
 	}
 }
 
-// diskTree is the tree id that git gives to what stands in dir.
+// diskTree is the tree id that git gives to what stands in dir, less the marker
+// of a folder of CheckoutOwn.
 func diskTree(t *testing.T, dir string) string {
 	t.Helper()
 	repo := t.TempDir()
 	git(t, repo, "init", "-q", "--bare")
-	git(t, dir, "--git-dir", repo, "--work-tree", dir, "add", "-A", "-f", ".")
+	git(t, dir, "--git-dir", repo, "--work-tree", dir, "add", "-A", "-f", ".", ":(exclude,top)"+ownMarker)
 	return git(t, dir, "--git-dir", repo, "--work-tree", dir, "write-tree")
 }
 
