@@ -180,7 +180,7 @@ func (c *checkout) judge(p string, f indexFile) error {
 		}
 		return nil
 	}
-	if f.Mode == Regular && strings.HasPrefix(filepath.Base(p), tempPrefix) {
+	if f.Mode != 0 && strings.HasPrefix(filepath.Base(p), tempPrefix) {
 		return nil
 	}
 	return c.foreign(p)

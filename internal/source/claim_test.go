@@ -104,6 +104,14 @@ func TestCheckoutKeepsForeignFiles(t *testing.T) {
 	if _, err := two.Checkout(t.Context(), dir, nil); err != nil || diskTree(t, dir) != two.ID() {
 		t.Errorf("from one to two: %v", err)
 	}
+	// What a kill left half written is ours, of every kind.
+	put(t, filepath.Join(dir, tempPrefix+"1-1"), "on")
+	put(t, filepath.Join(dir, "sub", tempPrefix+"1-2"), "#!")
+	must(t, os.Chmod(filepath.Join(dir, "sub", tempPrefix+"1-2"), 0o755))
+	must(t, os.Symlink("a.c", filepath.Join(dir, tempPrefix+"1-3")))
+	if stats, err := two.Checkout(t.Context(), dir, nil); err != nil || stats.Removed != 3 || diskTree(t, dir) != two.ID() {
+		t.Errorf("with temporary files: %+v %v", stats, err)
+	}
 	none := checkoutTree(t, map[string]File{"only": {Regular, nil}})
 	if stats, err := none.Checkout(t.Context(), dir, nil); err != nil || stats.Removed != 3 || len(stats.Unknown) != 0 {
 		t.Errorf("%+v %v", stats, err)
