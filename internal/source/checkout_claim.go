@@ -146,7 +146,7 @@ func (c *checkout) claim(dir string) error {
 	if marked {
 		return nil
 	}
-	temp := tempPrefix + "marker"
+	temp := tempPrefix + c.next.Folder // no name that the survey has seen
 	if err := c.root.WriteFile(temp, []byte(c.next.Folder+"\n"), 0o644); err != nil {
 		return err
 	}

@@ -186,6 +186,14 @@ func TestCheckoutOwn(t *testing.T) {
 	put(t, dir+"/extra.c", "x")
 	_, err = two.CheckoutOwn(t.Context(), dir, nil)
 	must(t, err)
+	// A marker that was never finished does not stand in the way.
+	must(t, os.Remove(dir+"/"+ownMarker))
+	must(t, removeIfThere(dir+"/extra.c"))
+	for _, name := range []string{tempPrefix + "marker", tempPrefix + "1-1"} {
+		put(t, dir+"/"+name, "")
+	}
+	_, err = two.CheckoutOwn(t.Context(), dir, nil)
+	must(t, err)
 	// A tree that has the marker's name is refused.
 	_, err = checkoutTree(t, map[string]File{ownMarker: {Regular, nil}}).CheckoutOwn(t.Context(), dir, nil)
 	wantErr(t, err, ownMarker)
