@@ -48,21 +48,21 @@ func mixed() *Report {
 			},
 			{
 				Name: "webui", Verdict: Wrong, Detail: "GET / gave 200, text/plain, with \"a | <b>\"\nand no web page", Seconds: 1,
-				Log: "/work/server-1.log", Tail: []string{"srv start", "``` not a fence"},
+				Log: "/out/server-1.log", Tail: []string{"srv start", "``` not a fence"},
 			},
 			{Name: "cli", Verdict: NotJudged, Detail: "llama-cli is not in the build: stat: no such file or directory"},
 		},
 		Models: []ModelInfo{{
 			Model: gguf.Model{Layers: 4, Embd: 256, Heads: 4, KVHeads: 2, FF: 512, Context: 4096, Type: gguf.F16, Seed: 1},
-			Info:  gguf.Info{Bytes: 5101056, SHA256: "00a465f7", Tensors: 39}, Path: "/work/model-f16.gguf",
+			Info:  gguf.Info{Bytes: 5101056, SHA256: "00a465f7", Tensors: 39}, Path: "/out/model-f16.gguf",
 		}},
 		Servers: []ServerRun{
 			{
-				Check: "completion", Argv: []string{"/bin/llama-server", "--port", "4000"}, Log: "/work/server-1.log",
+				Check: "completion", Argv: []string{"/bin/llama-server", "--port", "4000"}, Log: "/out/server-1.log",
 				ReadySeconds: 0.0309, End: "exit code 0", PeakRSSKiB: 45678, PeakPSSKiB: 40000, LateSamples: 1,
 				Samples: []Sample{{Seconds: 0.1, RSSKiB: 30000, PSSKiB: 40000}, {Seconds: 0.2, RSSKiB: 45678}},
 			},
-			{Check: "stop", Argv: []string{"/bin/llama-server"}, Log: "/work/server-2.log", End: "signal: killed", MemoryNote: "no memory was seen"},
+			{Check: "stop", Argv: []string{"/bin/llama-server"}, Log: "/out/server-2.log", End: "signal: killed", MemoryNote: "no memory was seen"},
 		},
 	}
 }
