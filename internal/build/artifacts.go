@@ -82,7 +82,7 @@ func outputs(ctx context.Context, dir string, targets, programs []string) ([]Art
 		g.Go(func() error {
 			var err error
 			if err = ctx.Err(); err == nil {
-				files[i].SHA256, err = sumFile(filepath.Join(dir, filepath.FromSlash(files[i].Path)))
+				files[i].SHA256, err = SumFile(filepath.Join(dir, filepath.FromSlash(files[i].Path)))
 			}
 			return err
 		})
@@ -90,7 +90,8 @@ func outputs(ctx context.Context, dir string, targets, programs []string) ([]Art
 	return files, g.Wait()
 }
 
-func sumFile(name string) (string, error) {
+// SumFile returns the SHA-256 of a file's content in hex.
+func SumFile(name string) (string, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return "", err

@@ -109,7 +109,7 @@ func TestScript(t *testing.T) {
 			if f.Link != "" {
 				continue
 			}
-			sum, err := sumFile(filepath.Join(bin, filepath.Base(f.Path)))
+			sum, err := SumFile(filepath.Join(bin, filepath.Base(f.Path)))
 			if err != nil || sum != f.SHA256 {
 				t.Errorf("%v: %s has sha256 %s, %v; Run made %s", args, f.Path, sum, err, f.SHA256)
 			}

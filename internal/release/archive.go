@@ -95,17 +95,3 @@ func addEntry(tw *tar.Writer, file, name string, d fs.DirEntry, when time.Time) 
 	_, err = io.Copy(tw, f)
 	return errors.Join(err, f.Close())
 }
-
-// sha256File returns the SHA-256 of a file's content in hex.
-func sha256File(name string) (string, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}

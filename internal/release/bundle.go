@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
@@ -17,6 +16,8 @@ import (
 	"github.com/google/renameio/v2"
 
 	"github.com/llpatch/llpatch/internal/spec"
+
+	"github.com/llpatch/llpatch/internal/build"
 )
 
 // BundleRecord says which archive a chain ended in.
@@ -54,11 +55,11 @@ func (c *Chain) Bundle(ctx context.Context, b *Built) (*BundleRecord, error) {
 	name := BundleName(c.Tree.Tag.Short(), b.Level, c.Recipe) + ".tar.gz"
 	done := BundleRecord{}
 	if readJSON(c.file("bundle.json"), &done) && done.Key == hex.EncodeToString(key[:]) && done.Archive == c.file(name) {
-		if sum, err := sha256File(done.Archive); err == nil && sum == done.SHA256 {
+		if sum, err := build.SumFile(done.Archive); err == nil && sum == done.SHA256 {
 			return &done, c.writeSums(sum, name)
 		}
 	}
-	if err := c.fill(top, infoText); err != nil {
+	if err := c.fill(top, info, infoText); err != nil {
 		return nil, err
 	}
 	archive := c.file(name)
@@ -93,7 +94,7 @@ var extras = []string{"BUILD_INFO.json", "README.md", "PATCHES", "LICENSES", "SH
 
 // fill adds to the staged programs what explains them: BUILD_INFO.json,
 // README.md, PATCHES/, LICENSES/ and SHA256SUMS.
-func (c *Chain) fill(top string, info []byte) error {
+func (c *Chain) fill(top string, info BuildInfo, text []byte) error {
 	for _, name := range extras {
 		if err := os.RemoveAll(filepath.Join(top, name)); err != nil {
 			return err
@@ -106,7 +107,7 @@ func (c *Chain) fill(top string, info []byte) error {
 		}
 		return os.WriteFile(file, data, 0o644)
 	}
-	if err := write("BUILD_INFO.json", info); err != nil {
+	if err := write("BUILD_INFO.json", text); err != nil {
 		return err
 	}
 	if err := write("PATCHES/README.md", patchesPage(c.Series)); err != nil {
@@ -124,11 +125,7 @@ func (c *Chain) fill(top string, info []byte) error {
 	if err := c.licenses(write); err != nil {
 		return err
 	}
-	var built BuildInfo
-	if err := json.Unmarshal(info, &built); err != nil {
-		return err
-	}
-	if err := write("README.md", bundlePage(built)); err != nil {
+	if err := write("README.md", bundlePage(info)); err != nil {
 		return err
 	}
 	sums, err := checksums(top)
@@ -192,7 +189,7 @@ func checksums(top string) ([]byte, error) {
 		if rel == "SHA256SUMS" {
 			return nil
 		}
-		sum, err := sha256File(p)
+		sum, err := build.SumFile(p)
 		if err != nil {
 			return err
 		}

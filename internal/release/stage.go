@@ -178,7 +178,7 @@ func inventory(top string) (map[string]string, error) {
 			m[name] = info.Mode().Type().String()
 			return nil
 		}
-		sum, err := sha256File(p)
+		sum, err := build.SumFile(p)
 		m[name] = fmt.Sprintf("%s executable=%v", sum, info.Mode()&0o111 != 0)
 		return err
 	})
