@@ -15,9 +15,8 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 	"github.com/google/renameio/v2"
 
-	"github.com/llpatch/llpatch/internal/spec"
-
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/spec"
 )
 
 // BundleRecord says which archive a chain ended in.
