@@ -13,70 +13,6 @@ import (
 // with more layers does not load.
 const maxLayers = 512
 
-// Type is how the matrices of a model are stored. The numbers are ggml_type of
-// llama.cpp's ggml/include/ggml.h. Norms are always F32, as upstream's own
-// converter has them.
-type Type uint32
-
-// The types a tensor can have.
-const (
-	f32  Type = 0
-	F16  Type = 1
-	Q8_0 Type = 8
-)
-
-// ParseType takes f16 or q8_0, in either case, and returns the Type.
-func ParseType(s string) (Type, error) {
-	switch s {
-	case "f16", "F16":
-		return F16, nil
-	case "q8_0", "Q8_0":
-		return Q8_0, nil
-	}
-	return 0, fmt.Errorf("model type %q: only f16 and q8_0 can be written", s)
-}
-
-// String returns the type's name as llama.cpp spells it in file names.
-func (t Type) String() string {
-	switch t {
-	case f32:
-		return "F32"
-	case F16:
-		return "F16"
-	case Q8_0:
-		return "Q8_0"
-	}
-	return fmt.Sprintf("Type(%d)", uint32(t))
-}
-
-// MarshalText gives the type its name in JSON.
-func (t Type) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
-
-// UnmarshalText reads what MarshalText writes.
-func (t *Type) UnmarshalText(b []byte) (err error) {
-	*t, err = ParseType(string(b))
-	return err
-}
-
-// fileType is general.file_type: llama_ftype of llama.cpp's include/llama.h.
-func (t Type) fileType() uint32 {
-	if t == Q8_0 {
-		return 7
-	}
-	return 1
-}
-
-// block is how many elements the type stores together, and in how many bytes.
-func (t Type) block() (elems, bytes uint64) {
-	switch t {
-	case F16:
-		return 1, 2
-	case Q8_0:
-		return q8Block, q8Bytes
-	}
-	return 1, 4
-}
-
 // Model is the shape of a dense llama model. Every field but HeadDim and Seed
 // must be set.
 type Model struct {
@@ -172,7 +108,7 @@ func (m Model) layout() ([]tensor, error) {
 
 	var list []tensor
 	norm := func(name string) {
-		list = append(list, tensor{name: name, dims: []uint64{embd}, typ: f32})
+		list = append(list, tensor{name: name, dims: []uint64{embd}, typ: F32})
 	}
 	// gain is a power of two: 0 keeps the size of the activations.
 	matrix := func(name string, in, out uint64, gain int) {

@@ -56,7 +56,7 @@ func TestInvalid(t *testing.T) {
 		"f16 rows":        {func(m *Model) { m.FF = 100 }, "blk.0.ffn_down.weight would have rows of 100 elements"},
 		"q8 rows":         {func(m *Model) { m.Type, m.Embd = Q8_0, 48 }, "token_embd.weight would have rows of 48 elements"},
 		"head rows":       {func(m *Model) { m.HeadDim = 18 }, "blk.0.attn_output.weight would have rows of 72 elements"},
-		"type":            {func(m *Model) { m.Type = 12 }, "type Type(12) cannot be written"},
+		"type":            {func(m *Model) { m.Type = 12 }, "type Q4_K cannot be written"},
 		"one tensor": {
 			func(m *Model) { m.Embd, m.FF = math.MaxInt32&^63, math.MaxInt32&^31 },
 			"more than a file can hold",

@@ -12,6 +12,12 @@ const (
 	q8Bytes = 2 + q8Block
 )
 
+// Q4_0 stores 32 elements as an F16 scale and 32 times 4 bits: block_q4_0.
+const (
+	q4Block = 32
+	q4Bytes = 2 + q4Block/2
+)
+
 // half converts to IEEE 754 binary16, to nearest and ties to even, as
 // GGML_FP32_TO_FP16 does. What is too large becomes infinite.
 func half(f float32) uint16 {

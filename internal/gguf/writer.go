@@ -175,16 +175,6 @@ func (t *tensor) chunk(buf []byte, table *halves, from uint64) []byte {
 	return buf
 }
 
-// Value types of GGUF metadata: gguf_type of llama.cpp's ggml/include/gguf.h.
-const (
-	kvUint32  = 4
-	kvInt32   = 5
-	kvFloat32 = 6
-	kvBool    = 7
-	kvString  = 8
-	kvArray   = 9
-)
-
 // header returns everything before the data section, with its padding.
 func (m Model) header(list []tensor) []byte {
 	var kvs, out kvBuffer
@@ -207,15 +197,15 @@ func (m Model) header(list []tensor) []byte {
 	kvs.num("llama.vocab_size", uint32(len(vocabulary)))
 
 	kvs.str("tokenizer.ggml.model", "llama")
-	kvs.array("tokenizer.ggml.tokens", kvString, len(vocabulary))
+	kvs.array("tokenizer.ggml.tokens", kvString, uint64(len(vocabulary)))
 	for _, t := range vocabulary {
 		kvs.text(t.text)
 	}
-	kvs.array("tokenizer.ggml.scores", kvFloat32, len(vocabulary))
+	kvs.array("tokenizer.ggml.scores", kvFloat32, uint64(len(vocabulary)))
 	for _, t := range vocabulary {
 		kvs.u32(math.Float32bits(t.score))
 	}
-	kvs.array("tokenizer.ggml.token_type", kvInt32, len(vocabulary))
+	kvs.array("tokenizer.ggml.token_type", kvInt32, uint64(len(vocabulary)))
 	for _, t := range vocabulary {
 		kvs.u32(uint32(t.typ))
 	}
@@ -289,8 +279,8 @@ func (b *kvBuffer) flag(name string, v bool) {
 	}
 }
 
-func (b *kvBuffer) array(name string, typ uint32, n int) {
+func (b *kvBuffer) array(name string, typ uint32, n uint64) {
 	b.key(name, kvArray)
 	b.u32(typ)
-	b.u64(uint64(n))
+	b.u64(n)
 }
