@@ -2,6 +2,7 @@ package memory
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,10 +20,13 @@ import (
 // would start the driver's library each time. env must hold a PATH that has
 // nvidia-smi. NVML itself would need cgo, or a loader that makes llpatch depend
 // on the system's C library.
-func NvidiaSMI(env []string) Probe {
+func NvidiaSMI(env []string) Probe { return nvidiaSMI(env, 0) }
+
+// nvidiaSMI gives up after the silence; 0 is the usual one.
+func nvidiaSMI(env []string, limit time.Duration) Probe {
 	return func(ctx context.Context, every time.Duration, watched func() []int, out func(Reading)) error {
 		ctx, cancel := context.WithCancel(ctx)
-		n := &nvidia{every: every, watched: watched, out: out, rows: make(chan struct{}, 1), apps: map[string]app{}}
+		n := &nvidia{every: every, limit: cmp.Or(limit, silence(every)), watched: watched, out: out, rows: make(chan struct{}, 1), apps: map[string]app{}}
 		var running sync.WaitGroup
 		defer running.Wait() // or nvidia-smi would outlive the probe
 		defer cancel()
@@ -59,6 +63,7 @@ func appsEvery(every time.Duration) time.Duration { return max(every, time.Secon
 // nvidia joins what the two processes print.
 type nvidia struct {
 	every   time.Duration
+	limit   time.Duration // of silence
 	watched func() []int
 	out     func(Reading)
 	rows    chan struct{} // a card's row has come
@@ -85,17 +90,16 @@ type app struct {
 
 // wait watches for an end and for silence.
 func (n *nvidia) wait(ctx context.Context, p *run.Process) error {
-	limit := silence(n.every)
-	quiet := time.NewTimer(limit)
+	quiet := time.NewTimer(n.limit)
 	defer quiet.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-n.rows:
-			quiet.Reset(limit)
+			quiet.Reset(n.limit)
 		case <-quiet.C:
-			return n.failure(fmt.Sprintf("it printed no figures for %v and was stopped", limit))
+			return n.failure(fmt.Sprintf("it printed no figures for %v and was stopped", n.limit))
 		case <-p.Done():
 			if ctx.Err() != nil {
 				return nil
