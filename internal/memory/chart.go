@@ -231,6 +231,9 @@ func (c *chart) axes(b *strings.Builder) {
 // number writes a tick: thousands are set apart, and no more places than needed.
 func number(v float64) string {
 	s := strings.TrimSuffix(strings.TrimRight(fmt.Sprintf("%.3f", v), "0"), ".")
+	if s == "-0" {
+		s = "0"
+	}
 	whole, frac, dot := strings.Cut(s, ".")
 	for i := len(whole) - 3; i > 0 && whole[i-1] != '-'; i -= 3 {
 		whole = whole[:i] + "," + whole[i:]

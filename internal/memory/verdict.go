@@ -51,8 +51,13 @@ type JudgeOptions struct {
 func Judge(s Series, o JudgeOptions) []Verdict {
 	var out []Verdict
 	for _, k := range []Kind{VRAM, Anon, RSS, PSS} {
-		if s.Has(k) {
-			out = append(out, JudgeKind(s, k, o))
+		if !s.Has(k) {
+			continue
+		}
+		v := JudgeKind(s, k, o)
+		// PSS is looked at seldom: where that is too seldom, RSS has said it already.
+		if k != PSS || v.State != Unclear {
+			out = append(out, v)
 		}
 	}
 	return out
@@ -249,7 +254,11 @@ func (v Verdict) String() string {
 		}
 		return s
 	case Flat:
-		return fmt.Sprintf("%s is flat at %s: any growth is below %s a %s", v.Kind, FormatBytes(v.Plateau), FormatBytes(max(v.Growth.High, 0)), v.Unit)
+		s := fmt.Sprintf("%s is flat at %s", v.Kind, FormatBytes(v.Plateau))
+		if v.Growth.High >= 1 {
+			s += fmt.Sprintf(": any growth is below %s a %s", FormatBytes(v.Growth.High), v.Unit)
+		}
+		return s
 	}
 	return fmt.Sprintf("%s cannot be judged: %s", v.Kind, v.Reason)
 }
