@@ -13,6 +13,7 @@ require (
 	github.com/gpustack/gguf-parser-go v0.28.2
 	github.com/hashicorp/go-version v1.9.0
 	github.com/klauspost/compress v1.20.4
+	github.com/klauspost/pgzip v1.3.0
 	github.com/pelletier/go-toml/v2 v2.4.3
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/spf13/cobra v1.10.2
