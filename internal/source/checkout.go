@@ -211,7 +211,8 @@ func (c *checkout) look(p string, d fs.DirEntry, wanted bool) (f indexFile, err 
 	if err != nil {
 		return f, err
 	}
-	f = indexFile{Size: fi.Size(), MTime: fi.ModTime().UnixNano(), Mode: diskMode(fi)}
+	f = seen(fi)
+	f.Mode = diskMode(fi)
 	_, pending := c.old.Pending[p]
 	_, known := c.old.Files[p]
 	if !wanted && !known && !pending {
