@@ -5,6 +5,7 @@ import (
 	"context"
 	"debug/elf"
 	"errors"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -128,6 +129,42 @@ func TestOtherCompiler(t *testing.T) {
 	in.Facts.Env, in.Facts.Cores = map[string]string{"HOME": t.TempDir()}, 1
 	if art := mustRun(t, mustPlan(t, in)); art.Steps != 0 || art.ConfigureSeconds != 0 {
 		t.Errorf("another home: %+v", art)
+	}
+}
+
+// What configuring left is put right where somebody changed it, and that is said.
+func TestEditedConfiguration(t *testing.T) {
+	in := smallInput(t, t.TempDir())
+	p := mustPlan(t, in)
+	want := mustRun(t, p)
+	for name, edit := range map[string]func(string) string{
+		"build.ninja":            func(s string) string { return strings.Replace(s, "-DLOUD", "-DQUIET", 1) },
+		"CMakeCache.txt":         func(s string) string { return strings.Replace(s, "SMALL_LOUD:BOOL=ON", "SMALL_LOUD:BOOL=OFF", 1) },
+		"CMakeFiles/rules.ninja": func(s string) string { return strings.Replace(s, "$FLAGS", "$FLAGS -DQUIET", 1) },
+	} {
+		file := filepath.Join(p.Dir, name)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if edit(string(text)) == string(text) {
+			t.Fatalf("%s holds nothing to change", name)
+		}
+		write(t, p.Dir, map[string]string{name: edit(string(text))})
+		var log bytes.Buffer
+		art, err := Run(t.Context(), p, RunOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if art.ConfigureSeconds == 0 || !strings.Contains(log.String(), "configuring again") || !strings.Contains(log.String(), p.Dir) {
+			t.Errorf("%s: %+v, log %q", name, art, &log)
+		}
+		if now, err := os.ReadFile(file); err != nil || !bytes.Equal(now, text) || !slices.Equal(art.Files, want.Files) {
+			t.Errorf("%s is not what it was, or the programs are not: %v", name, err)
+		}
+		if art := mustRun(t, p); art.ConfigureSeconds != 0 || art.Steps != 0 {
+			t.Errorf("%s: and again: %+v", name, art)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/google/renameio/v2/maybe"
 )
@@ -21,6 +22,25 @@ type state struct {
 	Key        string `json:"key"`       // of the configure step
 	Compilers  string `json:"compilers"` // what made the objects that are here
 	Configured bool   `json:"configured"`
+	Left       string `json:"left,omitempty"` // digest of what configuring left
+}
+
+// configuration are the files that CMake writes for Ninja and for itself. Ninja
+// takes them as they are, whoever changed them.
+var configuration = []string{"CMakeCache.txt", "build.ninja", "CMakeFiles/rules.ninja"}
+
+// left is the digest of what stands in the configuration now; a file that is not
+// there has a digest too.
+func (p Plan) left() (string, error) {
+	var sums []string
+	for _, name := range configuration {
+		sum, err := SumFile(filepath.Join(p.Dir, filepath.FromSlash(name)))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		sums = append(sums, name+" "+sum)
+	}
+	return sha256Hex([]byte(strings.Join(sums, "\n"))), nil
 }
 
 func sha256Hex(b []byte) string {
