@@ -75,6 +75,10 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (*Chain, err
 	if err := smoke.Validate(rec.Smoke); err != nil {
 		return nil, &spec.Error{File: path.Join("recipes", target+".toml"), Msg: err.Error()}
 	}
+	t = o.Repo.Lock.Named(rec.Upstream, t)
+	if n, known := o.build(rec, t); known && !o.Nearest && !rec.Range.Contains(n) {
+		return nil, &spec.OutOfRange{Recipe: rec, Tag: t.String(), Build: n}
+	}
 	c := &Chain{Options: o, Recipe: rec, Toolchain: o.Repo.Toolchains[rec.Toolchain]}
 	if c.Tree, err = o.Fetch(ctx, rec.Upstream, t); err != nil {
 		return nil, err

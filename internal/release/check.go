@@ -137,10 +137,8 @@ func (o Options) Explain(ctx context.Context, t tag.Tag, target string) (*spec.S
 	if err != nil {
 		return nil, err
 	}
-	n, known := t.Build()
-	if pin, ok := o.Repo.Lock[rec.Upstream][t.String()]; ok {
-		n, known = pin.Build, true
-	}
+	t = o.Repo.Lock.Named(rec.Upstream, t)
+	n, known := o.build(rec, t)
 	if !known {
 		tree, err := o.Fetch(ctx, rec.Upstream, t)
 		if err != nil {
@@ -150,4 +148,12 @@ func (o Options) Explain(ctx context.Context, t tag.Tag, target string) (*spec.S
 		n = tree.Pin.Build
 	}
 	return o.Repo.Choose(rec, t.String(), n)
+}
+
+// build is a tag's build number, where its name or the lock tells it.
+func (o Options) build(rec spec.Recipe, t tag.Tag) (n int, known bool) {
+	if pin, ok := o.Repo.Lock[rec.Upstream][t.String()]; ok {
+		return pin.Build, true
+	}
+	return t.Build()
 }

@@ -160,8 +160,8 @@ func TestBuildNumber(t *testing.T) {
 	// With the number in the lock the same clone serves; so does the commit under its tag's pin.
 	o.Lock = spec.Lock{"llama.cpp": {"v0.5.0": u.pin(t, "b103", 103)}}
 	mustFetch(t, o, "v0.5.0")
-	if tree := mustFetch(t, o, o.Lock["llama.cpp"]["v0.5.0"].Commit); tree.Pin.Build != 103 {
-		t.Errorf("commit of a pinned tag: build %d", tree.Pin.Build)
+	if tree := mustFetch(t, o, o.Lock["llama.cpp"]["v0.5.0"].Commit); tree.Pin.Build != 103 || tree.Tag.String() != "v0.5.0" {
+		t.Errorf("commit of a pinned tag: %s, build %d", tree.Tag, tree.Pin.Build)
 	}
 }
 

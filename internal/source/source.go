@@ -38,6 +38,7 @@ type Options struct {
 // *Mismatch and *NotLocked; *Missing and *Corrupt may come from the tree later.
 func Fetch(ctx context.Context, o Options, upstream string, t tag.Tag) (*Tree, error) {
 	f := newFetcher(ctx, o, upstream)
+	t = o.Lock.Named(upstream, t)
 	tree, err := f.fetch(ctx, t)
 	var gone *Unavailable
 	if !o.Nearest || !errors.As(err, &gone) {
@@ -124,17 +125,10 @@ func (f *fetcher) fetch(ctx context.Context, t tag.Tag) (*Tree, error) {
 	return tree, nil
 }
 
-// want looks a tag up in the lock; a commit also under the tags that pin it.
-// Offline, what the cache remembers of an earlier fetch will do.
+// want looks a tag up in the lock. Offline, what the cache remembers of an earlier fetch will do.
 func (f *fetcher) want(t tag.Tag) want {
-	pins := f.Lock[f.upstream]
-	if p, ok := pins[t.String()]; ok {
+	if p, ok := f.Lock[f.upstream][t.String()]; ok {
 		return want{pin: p, known: true, locked: true}
-	}
-	for _, p := range pins {
-		if p.Commit != "" && p.Commit == t.String() {
-			return want{pin: p, known: true, locked: true}
-		}
 	}
 	if f.Offline {
 		if p, ok := f.cache.pins()[t.String()]; ok && checkPin(t, p) == nil {
