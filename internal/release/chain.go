@@ -152,10 +152,27 @@ func (c *Chain) begin(ctx context.Context) error {
 		return nil
 	}
 	var err error
-	if c.dir, err = filepath.Abs(c.dir); err != nil {
+	if c.dir, err = c.absolute(); err != nil {
 		return err
 	}
 	c.lock, err = lockFile(ctx, c.Log, c.file(".lock"), c.Tree.Tag.String()+" "+c.Recipe.Name)
+	return err
+}
+
+// absolute is the chain's folder by a name that a build can take.
+func (c *Chain) absolute() (string, error) {
+	dir, err := filepath.Abs(c.dir)
+	if err != nil {
+		return "", err
+	}
+	return dir, build.CheckFolder(dir)
+}
+
+// placed gives a declaration at fault its line.
+func (c *Chain) placed(err error) error {
+	if f := new(build.Fault); errors.As(err, &f) {
+		return spec.ErrorAt(c.Repo.FS, f.File, f.Key, "%s", f.Msg)
+	}
 	return err
 }
 
@@ -202,13 +219,13 @@ func (c *Chain) prepare(ctx context.Context) error {
 // Plan makes the build plan for the patched tree in the chain's folder, with
 // the level that it has or would get. It records nothing.
 func (c *Chain) Plan(ctx context.Context) (build.Plan, int, error) {
-	dir, err := filepath.Abs(c.dir)
+	dir, err := c.absolute()
 	if err != nil {
 		return build.Plan{}, 0, err
 	}
 	facts, err := build.Probe(ctx, c.Toolchain, c.Recipe)
 	if err != nil {
-		return build.Plan{}, 0, err
+		return build.Plan{}, 0, c.placed(err)
 	}
 	var ids []string
 	for _, in := range c.Series.In {
@@ -221,7 +238,7 @@ func (c *Chain) Plan(ctx context.Context) (build.Plan, int, error) {
 	}
 	plan, err := build.NewPlan(in)
 	if err != nil {
-		return build.Plan{}, 0, err
+		return build.Plan{}, 0, c.placed(err)
 	}
 	// The level is part of the version string, not of the plan's digest.
 	in.Level, _ = c.Repo.Levels.Find(c.Series.Upstream, c.Series.Tag, c.Series.Target, in.Tree, plan.Digest)
