@@ -30,6 +30,7 @@ var owners = map[string][]string{
 	"github.com/go-git/go-git/v5":        {"source", "compat", "fork"},
 	"github.com/bluekeyes/go-gitdiff":    {"patch"},
 	"github.com/spf13/cobra":             {"cli"},
+	"github.com/spf13/pflag":             {"cli"},
 	"github.com/pelletier/go-toml/v2":    {"spec"},
 	"github.com/vbauerster/mpb/v8":       {"cli"},
 	"github.com/gpustack/gguf-parser-go": {},
