@@ -97,6 +97,28 @@ func TestMovedTag(t *testing.T) {
 	wantErr(t, err, "moved upstream", u.lock["llama.cpp"]["b101"].Commit, u.lock["llama.cpp"]["b103"].Commit)
 }
 
+// TestSameTreeOtherCommit: the pinned tree under another commit is the tag, from a
+// repository here or a server, and that is said.
+func TestSameTreeOtherCommit(t *testing.T) {
+	u := newUpstream(t)
+	pinned := u.lock["llama.cpp"]["b101"]
+	git(t, u.dir, "checkout", "-q", "b101")
+	git(t, u.dir, "commit", "-q", "--amend", "-m", "the same files, told otherwise")
+	git(t, u.dir, "tag", "-f", "b101")
+	other := git(t, u.dir, "rev-parse", "HEAD")
+	for name, source := range map[string]string{"here": u.dir, "a server": gitServer(t, filepath.Join(u.dir, ".git"), nil)} {
+		o, log := options(t, u.lock)
+		o.Override = source
+		tree := mustFetch(t, o, "b101")
+		if tree.ID() != pinned.Tree || tree.Pin.Commit != pinned.Commit {
+			t.Errorf("%s: tree %s, commit %s", name, tree.ID(), tree.Pin.Commit)
+		}
+		if s := log.String(); other == pinned.Commit || !strings.Contains(s, "the same tree under another commit") || !strings.Contains(s, other) || !strings.Contains(s, pinned.Commit) {
+			t.Errorf("%s: log %s", name, s)
+		}
+	}
+}
+
 // TestLostTag: a pinned commit serves where its tag is gone.
 func TestLostTag(t *testing.T) {
 	u := newUpstream(t)

@@ -138,19 +138,22 @@ func (f *fetcher) want(t tag.Tag) want {
 	return want{}
 }
 
-// judge compares what a source has with what is pinned.
+// judge compares what a source has with what is pinned. The tree decides: the
+// same files are the same tag, whatever commit they hang on.
 func (f *fetcher) judge(t tag.Tag, source string, w want, got spec.Pin) error {
 	if !w.known {
 		return nil
 	}
-	m := &Mismatch{Upstream: f.upstream, Tag: t, Source: source}
+	m := &Mismatch{Upstream: f.upstream, Tag: t, Source: source, What: "tree", Want: w.pin.Tree, Got: got.Tree}
+	other := w.pin.Commit != "" && got.Commit != "" && w.pin.Commit != got.Commit
 	switch {
-	case w.pin.Commit != "" && got.Commit != "" && w.pin.Commit != got.Commit:
-		m.What, m.Want, m.Got = "commit", w.pin.Commit, got.Commit
-	case w.pin.Tree != got.Tree:
-		m.What, m.Want, m.Got = "tree", w.pin.Tree, got.Tree
-	default:
+	case w.pin.Tree == got.Tree && other:
+		f.Log.Info("the source has the same tree under another commit, which is as good", "tag", t, "source", source, "pinned", w.pin.Commit, "commit", got.Commit)
 		return nil
+	case w.pin.Tree == got.Tree:
+		return nil
+	case other:
+		m.What, m.Want, m.Got = "commit", w.pin.Commit, got.Commit
 	}
 	return m
 }
