@@ -104,6 +104,7 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (*Chain, err
 	if err := c.checkLicenses(); err != nil {
 		return nil, errors.Join(err, c.Tree.Close())
 	}
+	c.landed()
 	for _, note := range c.Patched.Notes {
 		o.Log.Info(note)
 	}
@@ -118,6 +119,25 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (*Chain, err
 	}
 	c.dir = filepath.Join(o.Out, c.Tree.Tag.Short(), target)
 	return c, nil
+}
+
+// landed takes out of the series what upstream has whole, and says of the rest
+// what it has of that.
+func (c *Chain) landed() {
+	var in []spec.Chosen
+	for _, f := range c.Series.In {
+		switch held, all := c.held(f.Fix); {
+		case held == all:
+			c.Series.Landed = append(c.Series.Landed, spec.Left{
+				Fix: f.Fix, Summary: f.Summary, Reason: fmt.Sprintf("%s; upstream has all of %s already", f.Reason, f.Patch+f.Commit),
+			})
+			continue
+		case held > 0:
+			f.Reason += fmt.Sprintf("; upstream has %d of its %d changes already", held, all)
+		}
+		in = append(in, f)
+	}
+	c.Series.In = append([]spec.Chosen{}, in...)
 }
 
 // patches reads and parses the patch files of a series, in order.
@@ -363,10 +383,7 @@ func (c *Chain) Script() (build.Script, error) {
 		}
 	}
 	for _, in := range c.Series.In {
-		switch held, all := c.held(in.Fix); {
-		case held == all:
-			continue // the script's git apply would refuse it
-		case held > 0:
+		if held, all := c.held(in.Fix); held > 0 {
 			return s, &spec.Error{
 				File: path.Join("patches", in.Fix, "fix.toml"),
 				Msg:  fmt.Sprintf("upstream has %d of the %d changes of %s on %s: git apply refuses the file; write a variant for this tag", held, all, patchName(in), c.Tree.Tag),

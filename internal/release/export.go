@@ -108,12 +108,11 @@ type exportFile struct {
 
 func (c *Chain) exportFiles(out *Exported) ([]exportFile, error) {
 	var files []exportFile
+	for _, l := range c.Series.Landed {
+		c.Log.Warn("upstream has all of it: it is not exported", "fix", l.Fix)
+	}
 	for _, in := range c.Series.In {
-		switch held, all := c.held(in.Fix); {
-		case held == all:
-			c.Log.Warn("upstream has all of it: it is not exported", "fix", in.Fix)
-			continue
-		case held > 0:
+		if held, all := c.held(in.Fix); held > 0 {
 			return nil, &spec.Error{
 				File: path.Join("patches", in.Fix, "fix.toml"),
 				Msg: fmt.Sprintf("upstream has %d of the %d changes of %s on %s: llpatch leaves those out, but git am and quilt refuse the file; write a variant for this tag",

@@ -64,6 +64,18 @@ func Fetch(ctx context.Context, o Options, upstream string, t tag.Tag) (*Tree, e
 	return nil, err
 }
 
+// GivenSource is the Origin of a tree from Options.Override, whose path is not
+// everybody's to know.
+const GivenSource = "--source"
+
+// origin is the name under which a tree of the source being tried is recorded.
+func (f *fetcher) origin() string {
+	if f.Override != "" {
+		return GivenSource
+	}
+	return f.label
+}
+
 // want is what is known of a tag before it is fetched.
 type want struct {
 	pin    spec.Pin
@@ -167,6 +179,7 @@ func (f *fetcher) fromCache(ctx context.Context, t tag.Tag, w want) *Tree {
 	tree, err := f.openCached(ctx, t, w.pin)
 	if err == nil {
 		tree.Source = "cache"
+		tree.Origin = cmp.Or(f.cache.origins()[w.pin.Tree], "cache")
 		return tree
 	}
 	if ctx.Err() == nil {
@@ -224,6 +237,7 @@ func (f *fetcher) fromSources(ctx context.Context, t tag.Tag, w want) (*Tree, er
 		tree, err := f.try(ctx, s, t, w)
 		if err == nil {
 			tree.Source = cmp.Or(tree.Source, s.Name)
+			tree.Origin = cmp.Or(tree.Origin, f.origin())
 			return tree, nil
 		}
 		if ctx.Err() != nil {

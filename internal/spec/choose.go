@@ -20,6 +20,7 @@ type Series struct {
 	Build    int      `json:"build"`
 	Target   string   `json:"target"`
 	In       []Chosen `json:"in"`
+	Landed   []Left   `json:"landed,omitempty"` // chosen, and upstream has all of it; known once the patches were placed
 	Out      []Left   `json:"out"`
 }
 
@@ -129,7 +130,7 @@ func choose(f Fix, rec Recipe, name string, n int, in map[string]bool, nearest b
 	}
 	c.Reason = why
 	if !compiled {
-		c.Reason += fmt.Sprintf("; in, not compiled by this target's backend (%s)", strings.Join(rec.Backends, ", "))
+		c.Reason += fmt.Sprintf("; it is in the tree, but %s compiles none of its files", rec.Name)
 	}
 	return c, ""
 }
