@@ -228,7 +228,7 @@ func (c *Chain) prepare(ctx context.Context) error {
 		return err
 	}
 	if stats.Written+stats.Removed > 0 {
-		c.Log.Info("source written", "tree", c.Patched.Tree.ID(), "files", stats.Written, "kept", stats.Kept, "removed", stats.Removed)
+		c.Log.Info("source: "+stats.String(), "tree", c.Patched.Tree.ID())
 	}
 	return writeJSON(c.file("patched.json"), patchedRecord{
 		Upstream: c.Recipe.Upstream, Tag: c.Tree.Tag.String(), Pin: c.Tree.Pin, Source: c.Tree.Source, Series: c.Series,
