@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -265,6 +266,20 @@ func TestForeignFolder(t *testing.T) {
 	}
 	if b, err := os.ReadFile(filepath.Join(in.Dir, "thesis.tex")); err != nil || len(b) == 0 {
 		t.Error("the file is gone")
+	}
+}
+
+// What a run leaves that was killed while it wrote its first file is no reason
+// to refuse the folder.
+func TestKilledAtFirst(t *testing.T) {
+	in := smallInput(t, t.TempDir())
+	write(t, in.Dir, map[string]string{atomicfile.Prefix(stateFile) + "X": "{"})
+	p := mustPlan(t, in)
+	if art := mustRun(t, p); art.Compiled != 2 {
+		t.Errorf("got %+v", art)
+	}
+	if left, err := filepath.Glob(filepath.Join(in.Dir, ".*.new-*")); err != nil || len(left) > 0 {
+		t.Errorf("left: %v %v", left, err)
 	}
 }
 

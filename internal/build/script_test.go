@@ -149,7 +149,7 @@ func TestScriptStops(t *testing.T) {
 		script Script
 		want   string
 	}{
-		"misfit":       {p, Script{URL: up, Ref: "refs/tags/b100", Tree: base, Patches: append(patches, patches...)}, "patch does not apply"},
+		"misfit":        {p, Script{URL: up, Ref: "refs/tags/b100", Tree: base, Patches: append(patches, patches...)}, "patch does not apply"},
 		"moved tag":     {p, Script{URL: up, Ref: "refs/tags/b100", Tree: patched, Patches: patches}, "b100 has tree " + base},
 		"other tree":    {other, Script{URL: up, Ref: "refs/tags/b100", Tree: base, Patches: patches}, "the patched tree is " + patched},
 		"no such tag":   {p, Script{URL: up, Ref: "refs/tags/b1", Tree: base}, "refs/tags/b1"},

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/google/renameio/v2/maybe"
+	"github.com/llpatch/llpatch/internal/atomicfile"
 )
 
 // stateFile marks a folder as a build folder of llpatch's and says how far its
@@ -80,8 +80,13 @@ func (p Plan) openDir() (want, have state, err error) {
 		return want, have, err
 	}
 	entries, err := os.ReadDir(p.Dir)
-	if err == nil && len(entries) > 0 {
-		err = fmt.Errorf("build folder %s holds files that are not llpatch's, such as %s; name an empty one", p.Dir, entries[0].Name())
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), atomicfile.Prefix(stateFile)) { // of a run that was killed at its first step
+			return want, have, fmt.Errorf("build folder %s holds files that are not llpatch's, such as %s; name an empty one", p.Dir, e.Name())
+		}
+		if err := os.Remove(filepath.Join(p.Dir, e.Name())); err != nil {
+			return want, have, err
+		}
 	}
 	return want, have, err
 }
@@ -120,5 +125,5 @@ func (p Plan) writeState(s state) error {
 	if err != nil {
 		return err
 	}
-	return maybe.WriteFile(filepath.Join(p.Dir, stateFile), append(text, '\n'), 0o644)
+	return atomicfile.WriteFile(filepath.Join(p.Dir, stateFile), append(text, '\n'), 0o644)
 }

@@ -15,8 +15,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/renameio/v2"
 	"github.com/klauspost/compress/gzip"
+
+	"github.com/llpatch/llpatch/internal/atomicfile"
 )
 
 // writeTarGz packs the folder dir as one tar.gz: entries sorted, the given
@@ -24,7 +25,7 @@ import (
 // the same bytes. The compressor is pinned by go.mod for the same reason. It
 // returns the SHA-256 of the archive.
 func writeTarGz(ctx context.Context, file, dir string, when time.Time) (sum string, err error) {
-	out, err := renameio.NewPendingFile(file, renameio.WithPermissions(0o644))
+	out, err := atomicfile.Create(file, 0o644)
 	if err != nil {
 		return "", err
 	}
@@ -53,7 +54,7 @@ func writeTarGz(ctx context.Context, file, dir string, when time.Time) (sum stri
 	if err := errors.Join(err, tw.Close(), gz.Close()); err != nil {
 		return "", fmt.Errorf("pack %s: %w", file, err)
 	}
-	if err := out.CloseAtomicallyReplace(); err != nil {
+	if err := out.Commit(); err != nil {
 		return "", fmt.Errorf("pack %s: %w", file, err)
 	}
 	return hex.EncodeToString(hash.Sum(nil)), nil

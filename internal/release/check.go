@@ -10,8 +10,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/google/renameio/v2"
-
+	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -106,7 +105,7 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 }
 
 func (c *Chain) writeReport(r *smoke.Report) error {
-	return renameio.WriteFile(c.file("smoke.md"), []byte(r.Markdown()), 0o644)
+	return atomicfile.WriteFile(c.file("smoke.md"), []byte(r.Markdown()), 0o644)
 }
 
 // checks are the recipe's, with what only the plan knows: whether the web page

@@ -15,8 +15,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/renameio/v2"
-
+	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -298,7 +297,7 @@ func replaceFiles(ctx context.Context, dir string, files []exportFile, old []str
 		}
 	}
 	for _, f := range files {
-		if err := renameio.WriteFile(filepath.Join(stage, "new", f.name), f.data, 0o644); err != nil {
+		if err := atomicfile.WriteFile(filepath.Join(stage, "new", f.name), f.data, 0o644); err != nil {
 			return err
 		}
 	}

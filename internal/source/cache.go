@@ -13,6 +13,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/format/idxfile"
 	"github.com/gofrs/flock"
 
+	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
 )
@@ -89,7 +90,7 @@ func (c cacheDir) init() error {
 		if _, err := os.Stat(path); err == nil {
 			continue
 		}
-		if err := writeFile(path, []byte(text)); err != nil {
+		if err := atomicfile.WriteFile(path, []byte(text), 0o644); err != nil {
 			return cacheError(err)
 		}
 	}
@@ -120,7 +121,7 @@ func (c cacheDir) install(s *scratch, tree string) error {
 	}
 	// Not written beside its place: what a kill leaves there git takes for a ref.
 	ref := filepath.Join(s.dir, "ref")
-	if err := writeFile(ref, []byte(tree+"\n")); err != nil {
+	if err := atomicfile.WriteFile(ref, []byte(tree+"\n"), 0o644); err != nil {
 		return cacheError(err)
 	}
 	return cacheError(os.Rename(ref, filepath.Join(c.path(".git"), filepath.FromSlash(treeRef(tree).String()))))
@@ -179,7 +180,7 @@ func keep[V any](c cacheDir, record, key string, v V) error {
 	if err != nil {
 		return err
 	}
-	return cacheError(writeFile(c.path(record), append(b, '\n')))
+	return cacheError(atomicfile.WriteFile(c.path(record), append(b, '\n'), 0o644))
 }
 
 // kept returns a record; one that cannot be read holds nothing.
@@ -199,24 +200,6 @@ func cacheError(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w", errCache, err)
-}
-
-// writeFile replaces a file's content at once: whoever reads sees all or nothing.
-func writeFile(path string, data []byte) (err error) {
-	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, removeIfThere(file.Name()))
-		}
-	}()
-	_, werr := file.Write(data)
-	if err := errors.Join(werr, file.Chmod(0o644), file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), path)
 }
 
 func removeIfThere(path string) error {

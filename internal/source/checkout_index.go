@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"time"
+
+	"github.com/llpatch/llpatch/internal/atomicfile"
 )
 
 // checkoutIndex is <dir>.index.json, beside a checkout and not in it, because
@@ -81,7 +83,7 @@ func (x checkoutIndex) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(indexPath(dir), append(b, '\n'))
+	return atomicfile.WriteFile(indexPath(dir), append(b, '\n'), 0o644)
 }
 
 // trusts reports whether a file on the disk is, without reading it, the content
