@@ -16,8 +16,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/renameio/v2"
 	gzip "github.com/klauspost/pgzip"
+
+	"github.com/llpatch/llpatch/internal/atomicfile"
 )
 
 // writeTarGz packs the folder dir as one tar.gz: entries sorted, the given
@@ -26,7 +27,7 @@ import (
 // so is the size of its blocks: what it makes of a block does not depend on how
 // many processors work. It returns the SHA-256 of the archive.
 func writeTarGz(ctx context.Context, file, dir string, when time.Time) (sum string, err error) {
-	out, err := renameio.NewPendingFile(file, renameio.WithPermissions(0o644))
+	out, err := atomicfile.Create(file, 0o644)
 	if err != nil {
 		return "", err
 	}
@@ -58,7 +59,7 @@ func writeTarGz(ctx context.Context, file, dir string, when time.Time) (sum stri
 	if err := errors.Join(err, tw.Close(), gz.Close()); err != nil {
 		return "", fmt.Errorf("pack %s: %w", file, err)
 	}
-	if err := out.CloseAtomicallyReplace(); err != nil {
+	if err := out.Commit(); err != nil {
 		return "", fmt.Errorf("pack %s: %w", file, err)
 	}
 	return hex.EncodeToString(hash.Sum(nil)), nil
