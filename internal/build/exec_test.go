@@ -5,6 +5,7 @@ import (
 	"context"
 	"debug/elf"
 	"errors"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -131,6 +133,42 @@ func TestOtherCompiler(t *testing.T) {
 	}
 }
 
+// What configuring left is put right where somebody changed it, and that is said.
+func TestEditedConfiguration(t *testing.T) {
+	in := smallInput(t, t.TempDir())
+	p := mustPlan(t, in)
+	want := mustRun(t, p)
+	for name, edit := range map[string]func(string) string{
+		"build.ninja":            func(s string) string { return strings.Replace(s, "-DLOUD", "-DQUIET", 1) },
+		"CMakeCache.txt":         func(s string) string { return strings.Replace(s, "SMALL_LOUD:BOOL=ON", "SMALL_LOUD:BOOL=OFF", 1) },
+		"CMakeFiles/rules.ninja": func(s string) string { return strings.Replace(s, "$FLAGS", "$FLAGS -DQUIET", 1) },
+	} {
+		file := filepath.Join(p.Dir, name)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if edit(string(text)) == string(text) {
+			t.Fatalf("%s holds nothing to change", name)
+		}
+		write(t, p.Dir, map[string]string{name: edit(string(text))})
+		var log bytes.Buffer
+		art, err := Run(t.Context(), p, RunOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if art.ConfigureSeconds == 0 || !strings.Contains(log.String(), "configuring again") || !strings.Contains(log.String(), p.Dir) {
+			t.Errorf("%s: %+v, log %q", name, art, &log)
+		}
+		if now, err := os.ReadFile(file); err != nil || !bytes.Equal(now, text) || !slices.Equal(art.Files, want.Files) {
+			t.Errorf("%s is not what it was, or the programs are not: %v", name, err)
+		}
+		if art := mustRun(t, p); art.ConfigureSeconds != 0 || art.Steps != 0 {
+			t.Errorf("%s: and again: %+v", name, art)
+		}
+	}
+}
+
 // A state file that was cut short is that of an interrupted run.
 func TestBrokenState(t *testing.T) {
 	in := smallInput(t, t.TempDir())
@@ -228,6 +266,20 @@ func TestForeignFolder(t *testing.T) {
 	}
 	if b, err := os.ReadFile(filepath.Join(in.Dir, "thesis.tex")); err != nil || len(b) == 0 {
 		t.Error("the file is gone")
+	}
+}
+
+// What a run leaves that was killed while it wrote its first file is no reason
+// to refuse the folder.
+func TestKilledAtFirst(t *testing.T) {
+	in := smallInput(t, t.TempDir())
+	write(t, in.Dir, map[string]string{atomicfile.Prefix(stateFile) + "X": "{"})
+	p := mustPlan(t, in)
+	if art := mustRun(t, p); art.Compiled != 2 {
+		t.Errorf("got %+v", art)
+	}
+	if left, err := filepath.Glob(filepath.Join(in.Dir, ".*.new-*")); err != nil || len(left) > 0 {
+		t.Errorf("left: %v %v", left, err)
 	}
 }
 

@@ -63,6 +63,9 @@ func classify(err error) (code int, hint string) {
 	if _, ok := is[*spec.UnknownTarget](err); ok {
 		return exitUsage, "llpatch targets tells what each of them is"
 	}
+	if _, ok := is[*spec.OutOfRange](err); ok {
+		return exitUsage, "llpatch targets tells which tags each target builds"
+	}
 	if _, ok := is[*spec.Error](err); ok {
 		return exitDeclaration, ""
 	}
@@ -74,6 +77,9 @@ func classify(err error) (code int, hint string) {
 	}
 	if _, ok := is[*compat.Broken](err); ok {
 		return exitConflict, "a declared range must end where its patch does; llpatch blame-break FIX tells which commit broke it"
+	}
+	if _, ok := is[*build.BadFolder](err); ok {
+		return exitUsage, "--out DIR takes another folder"
 	}
 	if _, ok := is[*build.Failed](err); ok {
 		return exitBuild, ""
@@ -103,7 +109,7 @@ func classify(err error) (code int, hint string) {
 		return exitSource, "--source takes a repository, bundle or tarball that you have"
 	}
 	for _, isSource := range []func(error) bool{
-		holds[*source.Mismatch], holds[*source.NotLocked], holds[*source.Missing], holds[*source.Corrupt], holds[*compat.NoHistory], holds[*source.NoHistory], holds[*source.TagsMoved],
+		holds[*source.Mismatch], holds[*source.NotLocked], holds[*source.Missing], holds[*source.Corrupt], holds[*build.NoPage], holds[*compat.NoHistory], holds[*source.NoHistory], holds[*source.TagsMoved],
 	} {
 		if isSource(err) {
 			return exitSource, ""

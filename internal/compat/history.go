@@ -134,8 +134,12 @@ func (h *History) build(t tag.Tag) (int, bool) {
 	if n, ok := t.Build(); ok {
 		return n, true
 	}
-	p, ok := h.lock[t.String()]
-	return p.Build, ok && p.Build > 0
+	for name, p := range h.lock {
+		if p.Build > 0 && (name == t.String() || p.Commit == t.String()) {
+			return p.Build, true
+		}
+	}
+	return 0, false
 }
 
 // Range returns the tags that "FROM..TO" names, both ends included; an empty

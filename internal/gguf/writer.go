@@ -11,8 +11,9 @@ import (
 	"math"
 	"runtime"
 
-	"github.com/google/renameio/v2"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/llpatch/llpatch/internal/atomicfile"
 )
 
 // alignment is where tensors start: GGUF's default, also written as
@@ -42,7 +43,7 @@ func WriteFile(ctx context.Context, path string, m Model, progress Progress) (In
 	if err := m.Validate(); err != nil {
 		return Info{}, err
 	}
-	f, err := renameio.NewPendingFile(path, renameio.WithPermissions(0o644))
+	f, err := atomicfile.Create(path, 0o644)
 	if err != nil {
 		return Info{}, fmt.Errorf("write model %s: %w", path, err)
 	}
@@ -51,7 +52,7 @@ func WriteFile(ctx context.Context, path string, m Model, progress Progress) (In
 	if err != nil {
 		return Info{}, fmt.Errorf("write model %s: %w", path, err)
 	}
-	if err := f.CloseAtomicallyReplace(); err != nil {
+	if err := f.Commit(); err != nil {
 		return Info{}, fmt.Errorf("write model %s: %w", path, err)
 	}
 	return info, nil

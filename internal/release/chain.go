@@ -75,6 +75,10 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (*Chain, err
 	if err := smoke.Validate(rec.Smoke); err != nil {
 		return nil, &spec.Error{File: path.Join("recipes", target+".toml"), Msg: err.Error()}
 	}
+	t = o.Repo.Lock.Named(rec.Upstream, t)
+	if n, known := o.build(rec, t); known && !o.Nearest && !rec.Range.Contains(n) {
+		return nil, &spec.OutOfRange{Recipe: rec, Tag: t.String(), Build: n}
+	}
 	c := &Chain{Options: o, Recipe: rec, Toolchain: o.Repo.Toolchains[rec.Toolchain]}
 	if c.Tree, err = o.Fetch(ctx, rec.Upstream, t); err != nil {
 		return nil, err
@@ -100,6 +104,7 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (*Chain, err
 	if err := c.checkLicenses(); err != nil {
 		return nil, errors.Join(err, c.Tree.Close())
 	}
+	c.landed()
 	for _, note := range c.Patched.Notes {
 		o.Log.Info(note)
 	}
@@ -114,6 +119,25 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (*Chain, err
 	}
 	c.dir = filepath.Join(o.Out, c.Tree.Tag.Short(), target)
 	return c, nil
+}
+
+// landed takes out of the series what upstream has whole, and says of the rest
+// what it has of that.
+func (c *Chain) landed() {
+	var in []spec.Chosen
+	for _, f := range c.Series.In {
+		switch held, all := c.held(f.Fix); {
+		case held == all:
+			c.Series.Landed = append(c.Series.Landed, spec.Left{
+				Fix: f.Fix, Summary: f.Summary, Reason: fmt.Sprintf("%s; upstream has all of %s already", f.Reason, f.Patch+f.Commit),
+			})
+			continue
+		case held > 0:
+			f.Reason += fmt.Sprintf("; upstream has %d of its %d changes already", held, all)
+		}
+		in = append(in, f)
+	}
+	c.Series.In = append([]spec.Chosen{}, in...)
 }
 
 // patches reads and parses the patch files of a series, in order.
@@ -148,10 +172,27 @@ func (c *Chain) begin(ctx context.Context) error {
 		return nil
 	}
 	var err error
-	if c.dir, err = filepath.Abs(c.dir); err != nil {
+	if c.dir, err = c.absolute(); err != nil {
 		return err
 	}
 	c.lock, err = lockFile(ctx, c.Log, c.file(".lock"), c.Tree.Tag.String()+" "+c.Recipe.Name)
+	return err
+}
+
+// absolute is the chain's folder by a name that a build can take.
+func (c *Chain) absolute() (string, error) {
+	dir, err := filepath.Abs(c.dir)
+	if err != nil {
+		return "", err
+	}
+	return dir, build.CheckFolder(dir)
+}
+
+// placed gives a declaration at fault its line.
+func (c *Chain) placed(err error) error {
+	if f := new(build.Fault); errors.As(err, &f) {
+		return spec.ErrorAt(c.Repo.FS, f.File, f.Key, "%s", f.Msg)
+	}
 	return err
 }
 
@@ -187,7 +228,7 @@ func (c *Chain) prepare(ctx context.Context) error {
 		return err
 	}
 	if stats.Written+stats.Removed > 0 {
-		c.Log.Info("source written", "tree", c.Patched.Tree.ID(), "files", stats.Written, "kept", stats.Kept, "removed", stats.Removed)
+		c.Log.Info("source: "+stats.String(), "tree", c.Patched.Tree.ID())
 	}
 	return writeJSON(c.file("patched.json"), patchedRecord{
 		Upstream: c.Recipe.Upstream, Tag: c.Tree.Tag.String(), Pin: c.Tree.Pin, Source: c.Tree.Source, Series: c.Series,
@@ -198,13 +239,13 @@ func (c *Chain) prepare(ctx context.Context) error {
 // Plan makes the build plan for the patched tree in the chain's folder, with
 // the level that it has or would get. It records nothing.
 func (c *Chain) Plan(ctx context.Context) (build.Plan, int, error) {
-	dir, err := filepath.Abs(c.dir)
+	dir, err := c.absolute()
 	if err != nil {
 		return build.Plan{}, 0, err
 	}
 	facts, err := build.Probe(ctx, c.Toolchain, c.Recipe)
 	if err != nil {
-		return build.Plan{}, 0, err
+		return build.Plan{}, 0, c.placed(err)
 	}
 	var ids []string
 	for _, in := range c.Series.In {
@@ -217,7 +258,7 @@ func (c *Chain) Plan(ctx context.Context) (build.Plan, int, error) {
 	}
 	plan, err := build.NewPlan(in)
 	if err != nil {
-		return build.Plan{}, 0, err
+		return build.Plan{}, 0, c.placed(err)
 	}
 	// The level is part of the version string, not of the plan's digest.
 	in.Level, _ = c.Repo.Levels.Find(c.Series.Upstream, c.Series.Tag, c.Series.Target, in.Tree, plan.Digest)
@@ -342,10 +383,7 @@ func (c *Chain) Script() (build.Script, error) {
 		}
 	}
 	for _, in := range c.Series.In {
-		switch held, all := c.held(in.Fix); {
-		case held == all:
-			continue // the script's git apply would refuse it
-		case held > 0:
+		if held, all := c.held(in.Fix); held > 0 {
 			return s, &spec.Error{
 				File: path.Join("patches", in.Fix, "fix.toml"),
 				Msg:  fmt.Sprintf("upstream has %d of the %d changes of %s on %s: git apply refuses the file; write a variant for this tag", held, all, patchName(in), c.Tree.Tag),

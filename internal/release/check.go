@@ -10,8 +10,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/google/renameio/v2"
-
+	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -106,7 +105,7 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 }
 
 func (c *Chain) writeReport(r *smoke.Report) error {
-	return renameio.WriteFile(c.file("smoke.md"), []byte(r.Markdown()), 0o644)
+	return atomicfile.WriteFile(c.file("smoke.md"), []byte(r.Markdown()), 0o644)
 }
 
 // checks are the recipe's, with what only the plan knows: whether the web page
@@ -137,10 +136,8 @@ func (o Options) Explain(ctx context.Context, t tag.Tag, target string) (*spec.S
 	if err != nil {
 		return nil, err
 	}
-	n, known := t.Build()
-	if pin, ok := o.Repo.Lock[rec.Upstream][t.String()]; ok {
-		n, known = pin.Build, true
-	}
+	t = o.Repo.Lock.Named(rec.Upstream, t)
+	n, known := o.build(rec, t)
 	if !known {
 		tree, err := o.Fetch(ctx, rec.Upstream, t)
 		if err != nil {
@@ -150,4 +147,12 @@ func (o Options) Explain(ctx context.Context, t tag.Tag, target string) (*spec.S
 		n = tree.Pin.Build
 	}
 	return o.Repo.Choose(rec, t.String(), n)
+}
+
+// build is a tag's build number, where its name or the lock tells it.
+func (o Options) build(rec spec.Recipe, t tag.Tag) (n int, known bool) {
+	if pin, ok := o.Repo.Lock[rec.Upstream][t.String()]; ok {
+		return pin.Build, true
+	}
+	return t.Build()
 }

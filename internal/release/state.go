@@ -12,9 +12,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/renameio/v2"
 	"github.com/rogpeppe/go-internal/lockedfile"
 
+	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
 )
@@ -73,7 +73,7 @@ func writeJSON(name string, v any) error {
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	if err := renameio.WriteFile(name, data, 0o644); err != nil {
+	if err := atomicfile.WriteFile(name, data, 0o644); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
 	return nil
@@ -165,7 +165,7 @@ func (r Records) change(ctx context.Context, name string, edit func() ([]byte, e
 	if err != nil {
 		return err
 	}
-	if err := renameio.WriteFile(file, data, 0o644); err != nil {
+	if err := atomicfile.WriteFile(file, data, 0o644); err != nil {
 		return fmt.Errorf("record in %s: %w", file, err)
 	}
 	return nil

@@ -19,8 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/llpatch/llpatch/internal/gguf"
 	"github.com/llpatch/llpatch/internal/run"
 )
@@ -74,13 +72,6 @@ func atoi(s string) int {
 	return n
 }
 
-// hold takes memory outside of Go's heap, which is larger under -race.
-func hold(mib int) {
-	if _, err := unix.Mmap(-1, 0, mib<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_POPULATE); err != nil {
-		panic(err)
-	}
-}
-
 // fakeBuild returns a folder with the programs.
 func fakeBuild(tb testing.TB) string {
 	tb.Helper()
@@ -102,7 +93,7 @@ func fakeBuild(tb testing.TB) string {
 func reusePort(addr string) (net.Listener, error) {
 	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
 		cerr := c.Control(func(fd uintptr) {
-			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+			err = share(fd)
 		})
 		if cerr != nil {
 			return cerr

@@ -165,3 +165,19 @@ type Pin struct {
 
 // Lock is recipes/tags.lock: upstream -> tag -> pin.
 type Lock map[string]map[string]Pin
+
+// Named returns the release that a commit is, where one pins it: of several the
+// one named after its build, else the first by name. Every other tag is itself.
+func (k Lock) Named(upstream string, t tag.Tag) tag.Tag {
+	if t.Kind() != tag.Commit {
+		return t
+	}
+	named := t
+	for _, name := range sortedKeys(k[upstream]) {
+		is, err := tag.Parse(name)
+		if err == nil && k[upstream][name].Commit == t.String() && is.Kind() < named.Kind() {
+			named = is
+		}
+	}
+	return named
+}
