@@ -20,7 +20,7 @@ const module = "github.com/llpatch/llpatch"
 // layers is the order of the packages: each may import only those below it.
 // It is docs/design.md's list.
 var layers = []string{
-	"cli", "doctor", "fork", "release", "smoke", "memory", "gguf", "sim", "binary",
+	"cli", "doctor", "fork", "release", "smoke", "leak", "memory", "gguf", "sim", "binary",
 	"build", "compat", "patch", "source", "spec", "env", "run", "tag", "atomicfile",
 }
 
