@@ -9,7 +9,6 @@ require (
 	github.com/go-git/go-git/v5 v5.19.3
 	github.com/gofrs/flock v0.13.2
 	github.com/google/go-cmp v0.7.0
-	github.com/google/renameio/v2 v2.0.2
 	github.com/gpustack/gguf-parser-go v0.28.2
 	github.com/hashicorp/go-version v1.9.0
 	github.com/klauspost/compress v1.20.4

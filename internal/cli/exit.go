@@ -9,6 +9,7 @@ import (
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/compat"
+	"github.com/llpatch/llpatch/internal/gguf"
 	"github.com/llpatch/llpatch/internal/leak"
 	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/smoke"
@@ -65,6 +66,12 @@ func classify(err error) (code int, hint string) {
 	}
 	if _, ok := is[*spec.OutOfRange](err); ok {
 		return exitUsage, "llpatch targets tells which tags each target builds"
+	}
+	if _, ok := is[*gguf.Impossible](err); ok {
+		return exitUsage, ""
+	}
+	if _, ok := is[*gguf.NoRoom](err); ok {
+		return exitUnexpected, "name a file on another disk with -o, or make the model smaller; --type q4_0 has a quarter of F16's bytes"
 	}
 	if _, ok := is[*spec.Error](err); ok {
 		return exitDeclaration, ""

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/leak"
 	"github.com/llpatch/llpatch/internal/memory"
 )
@@ -111,7 +111,7 @@ func (a *app) leak(c *cobra.Command, o leak.Options, page string) error {
 		if err := res.HTML(&b); err != nil {
 			return errors.Join(lerr, err)
 		}
-		if err := renameio.WriteFile(page, []byte(b.String()), 0o644); err != nil {
+		if err := atomicfile.WriteFile(page, []byte(b.String()), 0o644); err != nil {
 			return errors.Join(lerr, fmt.Errorf("page: %w", err))
 		}
 	}

@@ -16,7 +16,7 @@ func (r *Result) advise(o Options, growsHost, growsVRAM bool, vram memory.Verdic
 		ran[f.Tool] = true
 	}
 	if isServer(o.Argv) && hasVRAM {
-		quantised := strings.HasPrefix(flag(o.Argv, "-ctk", "--cache-type-k"), "q") || strings.HasPrefix(flag(o.Argv, "-ctv", "--cache-type-v"), "q")
+		quantised := strings.HasPrefix(option(o.Argv, "-ctk", "--cache-type-k"), "q") || strings.HasPrefix(option(o.Argv, "-ctv", "--cache-type-v"), "q")
 		if r.Workload == "prefill" && (growsVRAM || vram.State == memory.Bounded && vram.Growth.Low > 0) {
 			if quantised {
 				next("-ctk f16 -ctv f16 with -fa on: a quantised cache is turned into f16 scratch that grows with the context (until b9488 in the pool; from b9489 it is reserved at the start)")
@@ -61,7 +61,7 @@ func (r *Result) forecast() {
 			continue
 		}
 		at := []float64{16384, 32768, 65536, 131072}
-		if h, err := gguf.ReadFile(flagModel(r.Argv)); err == nil && h.Context > 0 {
+		if h, err := gguf.ReadFile(optionModel(r.Argv)); err == nil && h.Context > 0 {
 			at = append(at, float64(h.Context))
 		}
 		for _, x := range at {
@@ -74,4 +74,4 @@ func (r *Result) forecast() {
 	}
 }
 
-func flagModel(argv []string) string { return flag(argv, "-m", "--model") }
+func optionModel(argv []string) string { return option(argv, "-m", "--model") }

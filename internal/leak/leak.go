@@ -246,8 +246,13 @@ func (p *program) drive(ctx context.Context, w *work) (from, to time.Duration, e
 		w.note(fmt.Sprintf("it was stopped after %v (--for)", w.o.For))
 		err = nil
 	}
-	if gone(p.Process) {
-		err = nil // how it ended is told, and its memory until then is judged
+	if err != nil {
+		// A program that dies cuts its connections before it is seen to be gone.
+		select {
+		case <-p.Done():
+			err = nil // how it ended is told, and its memory until then is judged
+		case <-time.After(time.Second):
+		}
 	}
 	if err != nil {
 		return 0, 0, &NotRun{Why: err.Error(), Tail: p.Tail(), Log: p.log}

@@ -110,7 +110,7 @@ type list struct {
 // HTML writes the result as one page that needs nothing else. Series beside the
 // run's own, such as that of an unpatched build, are drawn on the same charts.
 func (r *Result) HTML(w io.Writer, beside ...memory.Series) error {
-	all := append([]memory.Series{r.Series}, beside...)
+	all := append([]memory.Series{r.worked()}, beside...)
 	var charts []template.HTML
 	for _, k := range []memory.Kind{memory.VRAM, memory.Anon, memory.RSS} {
 		o := memory.ChartOptions{Unit: r.unit()}

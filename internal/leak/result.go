@@ -73,11 +73,16 @@ func (r *Result) unit() memory.Unit {
 // judge judges the part of the series in which the work was done: loading a model
 // before, and what is given back after it, belong to no line.
 func (r *Result) judge(o Options) {
+	r.Verdicts = memory.Judge(r.worked(), memory.JudgeOptions{Unit: r.unit(), Floor: o.Floor})
+}
+
+// worked is the series without what was before and after the work.
+func (r *Result) worked() memory.Series {
 	s := r.Series
 	s.Points = slices.DeleteFunc(slices.Clone(s.Points), func(p memory.Point) bool {
 		return p.Seconds < r.WorkFrom || p.Seconds > r.WorkTo
 	})
-	r.Verdicts = memory.Judge(s, memory.JudgeOptions{Unit: r.unit(), Floor: o.Floor})
+	return s
 }
 
 // verdict returns the verdict on a kind.
@@ -138,7 +143,7 @@ func (r *Result) fromTools(growsHost, growsVRAM bool) {
 	for _, f := range r.Tools {
 		device := f.Tool == "memcheck"
 		// A loss once at the start is no growth: a leak comes with every request.
-		each := f.Requests > 1 && f.LostN >= f.Requests
+		each := slices.ContainsFunc(f.Places, func(p Place) bool { return p.Blocks >= f.Requests })
 		switch {
 		case f.Tool == "nsys":
 			r.Evidence = append(r.Evidence, "nsys: a capture was made: "+f.Files[0])
@@ -152,7 +157,11 @@ func (r *Result) fromTools(growsHost, growsVRAM bool) {
 			}
 			continue
 		case f.Lost > 0:
-			r.Evidence = append(r.Evidence, fmt.Sprintf("%s: %s in %d allocations were lost", f.Tool, memory.FormatBytes(float64(f.Lost)), f.LostN))
+			once := ""
+			if f.Requests > 1 && !each {
+				once = ", nowhere once a request"
+			}
+			r.Evidence = append(r.Evidence, fmt.Sprintf("%s: %s in %d allocations were lost%s", f.Tool, memory.FormatBytes(float64(f.Lost)), f.LostN, once))
 			for _, p := range f.Places[:min(3, len(f.Places))] {
 				r.Evidence = append(r.Evidence, fmt.Sprintf("%s: %s in %d at %s", f.Tool, memory.FormatBytes(float64(p.Bytes)), p.Blocks, strings.Join(p.Stack[:min(4, len(p.Stack))], " < ")))
 			}
@@ -164,7 +173,7 @@ func (r *Result) fromTools(growsHost, growsVRAM bool) {
 		}
 		if (device && growsVRAM) || (!device && growsHost) {
 			switch {
-			case f.Lost > 0 && (each || f.Requests <= 1):
+			case f.Lost > 0 && each:
 				r.Class = Explicit
 			case f.Lost == 0 && r.Class == Unknown:
 				r.Class = Cache
@@ -179,7 +188,7 @@ func isServer(argv []string) bool { return looksLikeServer(argv) }
 // memory: prompts of up to --cache-ram MiB (8192 where nothing is said; upstream
 // since b6685) and checkpoints.
 func (r *Result) promptCache(o Options) {
-	if v := flag(o.Argv, "--cache-ram", "-cram"); v == "0" {
+	if v := option(o.Argv, "--cache-ram", "-cram"); v == "0" {
 		return
 	}
 	b, err := os.ReadFile(r.Log)
@@ -189,7 +198,7 @@ func (r *Result) promptCache(o Options) {
 	if r.Class == Unknown {
 		r.Class = Cache
 	}
-	limit := flag(o.Argv, "--cache-ram", "-cram")
+	limit := option(o.Argv, "--cache-ram", "-cram")
 	if limit == "" {
 		limit = "8192"
 	}

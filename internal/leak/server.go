@@ -27,15 +27,15 @@ type server struct {
 func newServer(addr string, argv []string) *server {
 	dial := &net.Dialer{Timeout: 2 * time.Second}
 	return &server{
-		url: "http://" + addr, key: flag(argv, "--api-key"),
+		url: "http://" + addr, key: option(argv, "--api-key"),
 		// A connection of its own for every request: none stays open when the
 		// server is to stop.
 		client: &http.Client{Transport: &http.Transport{DialContext: dial.DialContext, DisableKeepAlives: true}},
 	}
 }
 
-// flag returns the value of an option in a command line, or "".
-func flag(argv []string, names ...string) string {
+// option returns the value of an option in a command line, or "".
+func option(argv []string, names ...string) string {
 	for i, a := range argv {
 		for _, n := range names {
 			if a == n && i+1 < len(argv) {
@@ -96,7 +96,7 @@ func (p *program) await(ctx context.Context, limit time.Duration) (*server, erro
 // line names first.
 func (p *program) addresses() []string {
 	list, known := listening(memory.Descendants(p.Pid()))
-	port := flag(p.o.Argv, "--port")
+	port := option(p.o.Argv, "--port")
 	if !known {
 		// No /proc: the command line, or llama-server's default.
 		if port == "" {

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -134,9 +135,7 @@ func judge(data []xy, o JudgeOptions) Verdict {
 	if rise > floor && rise > 3*band(data, tail[0].x, late) {
 		v.State = Bounded
 		v.Settled = settled(p, v.Plateau, rise)
-		if early, err := rising(p, v.Settled); err == nil {
-			v.Growth = early
-		}
+		v.Growth, _ = rising(p, v.Settled) // a jump has no slope
 		// Slowing and still clearly rising is neither: nobody can say where it ends.
 		if stillRises(late, rise, floor) {
 			v.State, v.Reason = Unclear, fmt.Sprintf("it still rises at the end, but more slowly (%s); let it run longer", perUnit(late, o.Unit))
@@ -229,9 +228,12 @@ func settled(p []xy, plateau, rise float64) float64 {
 	return at
 }
 
-// rising fits the part before memory settled.
+// rising fits the part before memory settled; a zero Fit where it is too short for one.
 func rising(p []xy, until float64) (Fit, error) {
 	i := slices.IndexFunc(p, func(q xy) bool { return q.x >= until })
+	if i+1 < minBlocks*2/3 {
+		return Fit{}, errors.New("too short")
+	}
 	return line(p[:i+1])
 }
 

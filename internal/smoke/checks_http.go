@@ -16,7 +16,7 @@ import (
 )
 
 // config reads the arguments that every check with a server takes: model (f16
-// or q8_0) and args (more options for the server).
+// q8_0 or q4_0) and args (more options for the server).
 func (a *args) config() func(context.Context, *session) (config, error) {
 	typ, more := a.modelType(), a.list("args", nil)
 	return func(ctx context.Context, s *session) (config, error) {

@@ -228,9 +228,5 @@ func compareTokens(stock, patched answer, tolerance float64) (largest float64, s
 	return largest, seen, ""
 }
 
-// promptText returns a text of n-1 characters, so of n tokens with the <s>
-// before it.
-func promptText(n int) string {
-	const words = "lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod tempor "
-	return strings.Repeat(words, n/len(words)+1)[:n-1]
-}
+// promptText returns a text of n tokens with the <s> before it.
+func promptText(n int) string { return gguf.Prompt(n-1, 1) }

@@ -187,7 +187,7 @@ func TestCouldNotRun(t *testing.T) {
 		"no program":  {func(t *testing.T, o *Options) { o.Bin = t.TempDir() }, check("health"), "llama-server is not in the patched build"},
 		"no cli":      {func(*testing.T, *Options) {}, check("cli"), "llama-cli is not in the patched build"},
 		"no version":  {func(_ *testing.T, o *Options) { o.Want = Version{} }, check("version"), "are not known"},
-		"bad model":   {func(_ *testing.T, o *Options) { o.Model.Embd = 33 }, check("health"), "embd 33 is not a multiple of heads 2"},
+		"bad model":   {func(_ *testing.T, o *Options) { o.Model.Embd = 33 }, check("health"), "embd 33 is not a multiple of it"},
 		"work folder": {func(_ *testing.T, o *Options) { o.Work = filepath.Join(o.Bin, "llama-server", "x") }, check("health"), "not a directory"},
 		"ports taken": {func(t *testing.T, o *Options) { o.Ports = []int{listen(t), listen(t)} }, check("health"), "is taken; port "},
 	} {
@@ -318,7 +318,7 @@ func TestValidate(t *testing.T) {
 		"bad flag":      {check("webui", "expect", "yes"), "expect is yes, it must be true or false"},
 		"bad text":      {check("completion", "prompt", ""), "prompt is , it must be a text"},
 		"bad list":      {check("version", "programs", []any{"llama-server", int64(1)}), "it must be a list of texts"},
-		"bad model":     {check("bench", "model", "q5_0"), `model type "q5_0"`},
+		"bad model":     {check("bench", "model", "q5_0"), `model type "q5_0": only f16, q8_0 and q4_0`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := Validate([]spec.Check{tc.check})
