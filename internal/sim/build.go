@@ -1,0 +1,232 @@
+package sim
+
+import (
+	"bytes"
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/google/renameio/v2"
+
+	"github.com/llpatch/llpatch/internal/run"
+)
+
+//go:embed c/*.c c/*.h
+var embedded embed.FS
+
+// Options say what to build and where.
+type Options struct {
+	Src     string // a tree of llama.cpp, with ggml/src/ggml-cuda
+	Out     string // folder that gets the libraries and objects, and keeps them for the next build
+	Headers string // folder with NVIDIA's headers in include/, as scripts/cuda-headers makes it
+	Clang   string // clang++, a name or a path; empty: the newest on the PATH
+	Jobs    int    // compilers at a time; 0: one a processor
+	NoVMM   bool   // compile ggml-cuda with GGML_CUDA_NO_VMM
+
+	Logger   *slog.Logger // nil: none
+	Log      string       // file that gets all output; empty: none
+	Progress func(what string, done, total int64)
+}
+
+// Library is a simulated device and a ggml-cuda that uses it.
+type Library struct {
+	Dir      string   // folder of the CUDA libraries; empty where only a program was asked for
+	Backend  string   // libggml-cuda.so, host code only
+	Objects  int      // that the backend is made of
+	Compiled int      // of all objects, in this build
+	Refused  []string // CUDA functions that the backend can reach and that are not simulated: they print their name and fail
+}
+
+// Env returns the variables with which a GGML_BACKEND_DL build of the same tag
+// uses the library, no file of it being touched.
+func (l *Library) Env() []string {
+	return []string{"GGML_BACKEND_PATH=" + l.Backend, "LD_LIBRARY_PATH=" + l.Dir}
+}
+
+// Build compiles the simulated device and the host code of o.Src's ggml-cuda
+// into o.Out; what is there and has not changed is kept. It needs Linux on
+// x86-64, clang++, Ninja and CMake: what is missing is a *MissingTool.
+func Build(ctx context.Context, o Options) (*Library, error) {
+	b, unlock, err := open(ctx, &o)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	p, err := ask(ctx, b.tools, o.Src, o.Out, b.cudart, o.NoVMM)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.write(p); err != nil {
+		return nil, err
+	}
+	if err := b.ninja(ctx, "objects"); err != nil {
+		return nil, err
+	}
+	lib := &Library{Dir: filepath.Join(o.Out, "lib"), Backend: filepath.Join(o.Out, "libggml-cuda.so"), Objects: len(p.sources)}
+	if lib.Refused, err = refused(o.Out, p, filepath.Join(lib.Dir, b.names.cudart)); err != nil {
+		return nil, err
+	}
+	if err := writeChanged(filepath.Join(o.Out, "src", "refused.c"), refusals(lib.Refused)); err != nil {
+		return nil, err
+	}
+	if err := b.ninja(ctx, "libggml-cuda.so"); err != nil {
+		return nil, err
+	}
+	lib.Compiled = b.watch.compiled
+	return lib, unresolved(lib.Backend)
+}
+
+// BuildRuntime compiles the simulated device alone, for programs that are not
+// llama.cpp; o.Src is not used. It returns the folder of the libraries.
+func BuildRuntime(ctx context.Context, o Options) (dir string, err error) {
+	b, unlock, err := open(ctx, &o)
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	if err := b.write(plan{}); err != nil {
+		return "", err
+	}
+	return filepath.Join(o.Out, "lib"), b.ninja(ctx, "objects")
+}
+
+type builder struct {
+	o      Options
+	tools  tools
+	names  names
+	cudart int
+	watch  watcher
+}
+
+// open checks what a build needs and locks its folder.
+func open(ctx context.Context, o *Options) (*builder, func(), error) {
+	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
+		return nil, nil, fmt.Errorf("the simulated device is built and run on Linux on x86-64, not on %s/%s", runtime.GOOS, runtime.GOARCH)
+	}
+	for _, p := range []*string{&o.Src, &o.Out, &o.Headers} {
+		if *p == "" {
+			continue
+		}
+		abs, err := filepath.Abs(*p)
+		if err != nil {
+			return nil, nil, err
+		}
+		*p = abs
+	}
+	if o.Out == "" || o.Headers == "" {
+		return nil, nil, errors.New("sim: Out and Headers are needed")
+	}
+	t, err := findTools(ctx, o.Clang)
+	if err != nil {
+		return nil, nil, fmt.Errorf("simulated device: %w", err)
+	}
+	v, err := cudartVersion(o.Headers)
+	if err != nil {
+		return nil, nil, fmt.Errorf("simulated device: %w", err)
+	}
+	if err := os.MkdirAll(filepath.Join(o.Out, "src"), 0o755); err != nil {
+		return nil, nil, err
+	}
+	lock := flock.New(filepath.Join(o.Out, ".lock"))
+	if ok, err := lock.TryLockContext(ctx, 200*time.Millisecond); !ok {
+		return nil, nil, fmt.Errorf("lock %s: %w", o.Out, err)
+	}
+	if o.Logger != nil {
+		o.Logger.Debug("simulated device", "out", o.Out, "clang", t.clang, "cuda headers", v)
+	}
+	b := &builder{o: *o, tools: t, names: namesOf(v), cudart: v}
+	b.watch.progress = o.Progress
+	return b, func() { _ = lock.Unlock() }, nil
+}
+
+// write puts the C files and build.ninja into the folder, touching only what differs.
+func (b *builder) write(p plan) error {
+	entries, err := fs.ReadDir(embedded, "c")
+	if err != nil {
+		return err
+	}
+	var sources []string
+	for _, e := range entries {
+		data, err := fs.ReadFile(embedded, "c/"+e.Name())
+		if err != nil {
+			return err
+		}
+		if err := writeChanged(filepath.Join(b.o.Out, "src", e.Name()), data); err != nil {
+			return err
+		}
+		sources = append(sources, e.Name())
+	}
+	if err := writeChanged(filepath.Join(b.o.Out, "src", "versions.map"), []byte(b.names.versions())); err != nil {
+		return err
+	}
+	return writeChanged(filepath.Join(b.o.Out, "build.ninja"), ninjaFile(b.tools, b.o, p, b.names, sources))
+}
+
+func (b *builder) ninja(ctx context.Context, target string) error {
+	jobs := b.o.Jobs
+	if jobs <= 0 {
+		jobs = runtime.GOMAXPROCS(0)
+	}
+	err := run.Run(ctx, run.Cmd{
+		Argv: []string{b.tools.ninja, "-C", b.o.Out, "-j", strconv.Itoa(jobs), target}, Env: b.tools.env,
+		Dir: b.o.Out, Stdout: &b.watch, Log: b.o.Log,
+	})
+	if err != nil {
+		return fmt.Errorf("compile the simulated device: %w", err)
+	}
+	return nil
+}
+
+// writeChanged keeps the time of a file that already holds data, for Ninja.
+func writeChanged(file string, data []byte) error {
+	old, err := os.ReadFile(file)
+	if err == nil && bytes.Equal(old, data) {
+		return nil
+	}
+	return renameio.WriteFile(file, data, 0o644)
+}
+
+var stepRE = regexp.MustCompile(`^\[(\d+)/(\d+)\] (C|CUDA|LINK) `)
+
+// watcher reads Ninja's output and counts what was compiled.
+type watcher struct {
+	progress func(what string, done, total int64)
+	mu       sync.Mutex
+	part     []byte
+	compiled int
+}
+
+func (w *watcher) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.part = append(w.part, p...)
+	for {
+		i := bytes.IndexByte(w.part, '\n')
+		if i < 0 {
+			return len(p), nil
+		}
+		if m := stepRE.FindSubmatch(w.part[:i]); m != nil {
+			done, _ := strconv.ParseInt(string(m[1]), 10, 64) // digits
+			total, _ := strconv.ParseInt(string(m[2]), 10, 64)
+			if string(m[3]) != "LINK" {
+				w.compiled++
+			}
+			if w.progress != nil {
+				w.progress("simulated device", done, total)
+			}
+		}
+		w.part = slices.Delete(w.part, 0, i+1)
+	}
+}

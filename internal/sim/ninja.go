@@ -1,0 +1,136 @@
+package sim
+
+import (
+	"bytes"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// script is a build.ninja in the making.
+type script struct{ bytes.Buffer }
+
+func (s *script) rule(name, command string, more ...string) {
+	fmt.Fprintf(s, "rule %s\n  command = %s\n  description = %s $out\n", name, command, name)
+	for _, m := range more {
+		fmt.Fprintf(s, "  %s\n", m)
+	}
+}
+
+// edge adds a build statement; vars are NAME = VALUE lines.
+func (s *script) edge(out, rule string, in, implicit []string, vars ...string) {
+	fmt.Fprintf(s, "build %s: %s", escape(out), rule)
+	for _, f := range in {
+		s.WriteString(" " + escape(f))
+	}
+	if len(implicit) > 0 {
+		s.WriteString(" |")
+		for _, f := range implicit {
+			s.WriteString(" " + escape(f))
+		}
+	}
+	s.WriteByte('\n')
+	for _, v := range vars {
+		fmt.Fprintf(s, "  %s\n", v)
+	}
+}
+
+var ninjaEscapes = strings.NewReplacer("$", "$$", " ", "$ ", ":", "$:", "\n", "$\n")
+
+func escape(path string) string { return ninjaEscapes.Replace(path) }
+
+// words writes arguments for the shell that Ninja uses.
+func words(args []string) string {
+	quoted := make([]string, len(args))
+	for i, a := range args {
+		if a == "" || strings.ContainsFunc(a, func(r rune) bool {
+			return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./+,:@%", r)
+		}) {
+			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+		quoted[i] = strings.ReplaceAll(a, "$", "$$")
+	}
+	return strings.Join(quoted, " ")
+}
+
+// names are what a CUDA version calls its libraries.
+type names struct{ cudart, cublas, cuda string }
+
+func namesOf(cudart int) names {
+	major := fmt.Sprint(cudart / 1000)
+	n := names{"libcudart.so." + major, "libcublas.so." + major, "libcuda.so.1"}
+	if cudart/1000 == 11 {
+		n.cudart = "libcudart.so.11.0" // the whole 11 series has this one
+	}
+	return n
+}
+
+// versions is the linker script that gives each function the symbol version
+// that NVIDIA's library of it has, so that other programs find it too.
+func (n names) versions() string {
+	return n.cudart + " { global: cuda*; __cuda*; sim_*; local: *; };\n" +
+		n.cublas + " { global: cublas*; };\n" +
+		n.cuda + " { global: cu[A-Z]*; };\n"
+}
+
+// optimize is -O0 because compiling is what takes the time: the host code of a
+// kernel launch does next to nothing.
+const optimize = "-O0"
+
+// ninjaFile writes the rules. Everything is relative to out, where Ninja runs.
+func ninjaFile(t tools, o Options, p plan, n names, sources []string) []byte {
+	var s script
+	ggml := filepath.Join(o.Src, "ggml")
+	include := filepath.Join(o.Headers, "include")
+
+	c := []string{
+		t.clang, "-x", "c", "-std=gnu11", "-O2", "-g1", "-fPIC", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror",
+		"-I" + include, "-Isrc",
+	}
+	s.rule("C", words(c)+" -MMD -MF $out.d -c $in -o $out", "deps = gcc", "depfile = $out.d")
+
+	// The runtime's own header is put first by clang, then launch.h, which needs it.
+	cuda := []string{
+		t.clang, "-x", "cuda", "--cuda-host-only", "--cuda-path=" + o.Headers, "-nocudalib", "--cuda-gpu-arch=sm_86",
+		"-Xclang", "-target-sdk-version=9.0", "-include", "src/launch.h",
+		"-std=gnu++17", optimize, "-fPIC", "-DNDEBUG", "-w", "-D_GNU_SOURCE", "-D_XOPEN_SOURCE=600",
+		"-DGGML_BACKEND_DL", "-DGGML_BACKEND_SHARED", "-DGGML_BACKEND_BUILD", "-DGGML_SHARED",
+	}
+	for _, d := range p.definitions {
+		cuda = append(cuda, "-D"+d)
+	}
+	cuda = append(cuda, "-I"+filepath.Join(ggml, "src", "ggml-cuda"), "-I"+filepath.Join(ggml, "src"), "-I"+filepath.Join(ggml, "include"))
+	s.rule("CUDA", words(cuda)+" -MD -MF $out.d -c $in -o $out", "deps = gcc", "depfile = $out.d")
+
+	s.rule("LINK", words([]string{t.clang, "-shared", "-Wl,--build-id"})+" $flags -o $out $in $libs")
+
+	var objects []string
+	for _, f := range sources {
+		if filepath.Ext(f) == ".c" {
+			objects = append(objects, "obj/sim/"+f+".o")
+			s.edge("obj/sim/"+f+".o", "C", []string{"src/" + f}, nil)
+		}
+	}
+	cudart := "lib/" + n.cudart
+	s.edge(cudart, "LINK", objects, []string{"src/versions.map"},
+		"flags = "+words([]string{"-nostdlib++", "-Wl,-soname," + n.cudart, "-Wl,--version-script=src/versions.map", "-Wl,-Bsymbolic", "-Wl,-z,defs", "-pthread"}))
+	for _, name := range []string{n.cublas, n.cuda} {
+		// Nothing but a name: what they have stands in the first library.
+		s.edge("lib/"+name, "LINK", nil, []string{cudart},
+			"flags = "+words([]string{"-nostdlib++", "-nostartfiles", "-Wl,-soname," + name, "-Wl,--no-as-needed", cudart, "-Wl,-rpath,$ORIGIN"}))
+	}
+
+	var backend []string
+	for _, f := range slices.Sorted(slices.Values(p.sources)) {
+		object := "obj/" + f + ".o"
+		backend = append(backend, object)
+		s.edge(object, "CUDA", []string{filepath.Join(ggml, "src", "ggml-cuda", f)}, []string{"src/launch.h"})
+	}
+	s.edge("objects", "phony", slices.Concat(backend, []string{cudart, "lib/" + n.cublas, "lib/" + n.cuda}), nil)
+	s.edge("obj/sim/refused.o", "C", []string{"src/refused.c"}, nil)
+	s.edge("libggml-cuda.so", "LINK", append(slices.Clone(backend), "obj/sim/refused.o"), []string{cudart, "lib/" + n.cublas, "lib/" + n.cuda},
+		"flags = "+words([]string{"-Wl,-soname,libggml-cuda.so", "-Wl,-rpath,$ORIGIN/lib", "-Wl,--no-as-needed", "-Llib"}),
+		"libs = "+words([]string{cudart, "lib/" + n.cublas, "lib/" + n.cuda}))
+	return s.Bytes()
+}

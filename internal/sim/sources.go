@@ -1,0 +1,104 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/llpatch/llpatch/internal/run"
+)
+
+// asker is a CMake project that reads ggml-cuda's own CMakeLists.txt, so that
+// the tag itself says which files and definitions it is made of. The commands
+// that want a CUDA toolkit do nothing there.
+const asker = `cmake_minimum_required(VERSION 3.18)
+project(llpatch-sim NONE)
+set(CUDAToolkit_FOUND TRUE)
+macro(find_package)
+endmacro()
+macro(enable_language)
+endmacro()
+macro(target_link_libraries)
+endmacro()
+macro(target_compile_options)
+endmacro()
+function(ggml_add_backend_library name)
+    string(REPLACE ";" "\n" list "${ARGN}")
+    file(WRITE ${CMAKE_BINARY_DIR}/sources.txt "${list}\n")
+endfunction()
+include(${GGML}/cmake/common.cmake OPTIONAL)
+add_subdirectory(${GGML}/src/ggml-cuda ggml-cuda)
+get_directory_property(list DIRECTORY ${GGML}/src/ggml-cuda COMPILE_DEFINITIONS)
+string(REPLACE ";" "\n" list "${list}")
+file(WRITE ${CMAKE_BINARY_DIR}/definitions.txt "${list}\n")
+`
+
+var (
+	optionRE = regexp.MustCompile(`option\s*\(\s*(GGML_CUDA_\w+)\s+"[^"]*"\s+(ON|OFF)\s*\)`)
+	cacheRE  = regexp.MustCompile(`set\s*\(\s*(GGML_CUDA_\w+)\s+"([^"]*)"\s+CACHE\b`)
+)
+
+// plan is what a tag's ggml-cuda is made of.
+type plan struct {
+	sources     []string // relative to ggml/src/ggml-cuda
+	definitions []string
+}
+
+// ask runs CMake in a scratch folder of out.
+func ask(ctx context.Context, t tools, src, out string, cudart int, noVMM bool) (plan, error) {
+	ggml := filepath.Join(src, "ggml")
+	text, err := os.ReadFile(filepath.Join(ggml, "CMakeLists.txt"))
+	if err != nil {
+		return plan{}, fmt.Errorf("%s is not a llama.cpp tree with ggml/src/ggml-cuda: %w", src, err)
+	}
+	dir := filepath.Join(out, "ask")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return plan{}, err
+	}
+	if err := writeChanged(filepath.Join(dir, "CMakeLists.txt"), []byte(asker)); err != nil {
+		return plan{}, err
+	}
+	argv := []string{
+		t.cmake, "-S", dir, "-B", filepath.Join(dir, "build"), "-G", "Ninja", "-DCMAKE_MAKE_PROGRAM=" + t.ninja,
+		"-DGGML=" + ggml, fmt.Sprintf("-DCUDAToolkit_VERSION=%d.%d", cudart/1000, cudart%1000/10),
+	}
+	for _, m := range slices.Concat(optionRE.FindAllStringSubmatch(string(text), -1), cacheRE.FindAllStringSubmatch(string(text), -1)) {
+		argv = append(argv, "-D"+m[1]+"="+m[2])
+	}
+	argv = append(argv, "-DGGML_CUDA_GRAPHS=ON", "-DGGML_CUDA_NO_VMM="+onOff(noVMM), "-DGGML_CUDA_NCCL=OFF", "-DGGML_CUDA_CUB_3DOT2=OFF")
+	if err := run.Run(ctx, run.Cmd{Argv: argv, Env: t.env, Timeout: time.Minute}); err != nil {
+		return plan{}, fmt.Errorf("the CMakeLists.txt of %s: %w", filepath.Join(ggml, "src", "ggml-cuda"), err)
+	}
+	var p plan
+	for _, f := range readList(filepath.Join(dir, "build", "sources.txt")) {
+		if rel, err := filepath.Rel(filepath.Join(ggml, "src", "ggml-cuda"), f); err == nil && filepath.Ext(rel) == ".cu" {
+			p.sources = append(p.sources, rel)
+		}
+	}
+	p.definitions = readList(filepath.Join(dir, "build", "definitions.txt"))
+	if len(p.sources) == 0 {
+		return plan{}, fmt.Errorf("the CMakeLists.txt of %s lists no sources", filepath.Join(ggml, "src", "ggml-cuda"))
+	}
+	return p, nil
+}
+
+func onOff(on bool) string {
+	if on {
+		return "ON"
+	}
+	return "OFF"
+}
+
+// readList returns the lines of a file that CMake wrote; none where it is not there.
+func readList(file string) []string {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(data))
+}
