@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -49,10 +48,7 @@ by part, and how far to trust each part.
 			o.Card = card << 20
 			h, err := gguf.ReadFile(argv[0])
 			if err != nil {
-				if errors.Is(err, fs.ErrNotExist) {
-					return usage(err)
-				}
-				return &usageError{err: fmt.Errorf("%s: %w", argv[0], err)}
+				return &usageError{err: err}
 			}
 			if o.Ctx == 0 {
 				o.Ctx = h.Context

@@ -39,7 +39,7 @@ func nvidiaSMI(env []string, limit time.Duration) Probe {
 		}
 		cards, err := run.Start(ctx, query("--query-gpu=index,uuid,memory.used,memory.total", every, n.card))
 		if errors.Is(err, run.ErrNotFound) {
-			return fmt.Errorf("nvidia-smi is not installed (it comes with NVIDIA's driver): %w", err)
+			return errors.New("nvidia-smi is not installed (it comes with NVIDIA's driver)")
 		}
 		if err != nil {
 			return err
