@@ -34,7 +34,10 @@ func TestLeakKilled(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, func() bool { return len(workingIn(t, dir)) >= 4 }, "the program did not start")
+	await(t, func() bool {
+		all := strings.Join(workingIn(t, dir), "\n")
+		return strings.Contains(all, "sleep 78") && strings.Contains(all, "sleep 79") && strings.Contains(all, "nvidia-smi")
+	}, "the program did not start")
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +54,7 @@ func await(t *testing.T, ok func() bool, what string) {
 	}
 }
 
-// workingIn lists the processes whose working folder is dir.
+// workingIn lists the command lines of the processes whose working folder is dir.
 func workingIn(t *testing.T, dir string) (list []string) {
 	t.Helper()
 	procs, err := filepath.Glob("/proc/[0-9]*/cwd")
@@ -60,7 +63,10 @@ func workingIn(t *testing.T, dir string) (list []string) {
 	}
 	for _, p := range procs {
 		if to, err := os.Readlink(p); err == nil && to == dir {
-			list = append(list, p)
+			line, err := os.ReadFile(filepath.Join(filepath.Dir(p), "cmdline"))
+			if err == nil {
+				list = append(list, strings.ReplaceAll(string(line), "\x00", " "))
+			}
 		}
 	}
 	return list
