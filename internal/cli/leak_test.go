@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,8 +36,8 @@ func TestLeakKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, func() bool {
-		all := strings.Join(workingIn(t, dir), "\n")
-		return strings.Contains(all, "sleep 78") && strings.Contains(all, "sleep 79") && strings.Contains(all, "nvidia-smi")
+		all := workingIn(t, dir)
+		return slices.Contains(all, "sleep 77 ") && slices.Contains(all, "sleep 78 ") && slices.Contains(all, "sleep 79 ")
 	}, "the program did not start")
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)
