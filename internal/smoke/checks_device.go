@@ -47,7 +47,7 @@ func (s *session) opened(d sim.Device) (*device, error) {
 	}
 	maps.Copy(env, s.current.Env) // a recipe's own word counts
 	s.current.Env = env
-	s.o.Probe, s.o.ProbeName = memory.SimulatedDevice(dev.state), "simulated device"
+	s.o.Probe, s.o.ProbeName = memory.Simulated(dev.state), "simulated device"
 	return dev, nil
 }
 
