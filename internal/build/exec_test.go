@@ -102,6 +102,25 @@ func TestRun(t *testing.T) {
 }
 
 // An option that an earlier plan had does not live on in CMake's cache.
+// What no compiler read left no trace in the programs.
+func TestReads(t *testing.T) {
+	in := smallInput(t, t.TempDir())
+	write(t, in.Source, map[string]string{"other.cu": "int other;\n", "unused.h": "#pragma once\n", "used.h": "#pragma once\n"})
+	write(t, in.Source, map[string]string{"greet.c": "#include \"used.h\"\n" + small["greet.c"]})
+	p := mustPlan(t, in)
+	mustRun(t, p)
+	paths := []string{"other.cu", "unused.h", "used.h", "greet.c", "CMakeLists.txt", "info.h.in", "nowhere.c"}
+	got, err := Reads(t.Context(), p, RunOptions{}, paths)
+	if want := []string{"CMakeLists.txt", "greet.c", "info.h.in", "used.h"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("read %q, %v; want %q", got, err, want)
+	}
+	// Through another name of the source nothing can be told, so all count.
+	p.Source += "/../elsewhere"
+	if got, err = Reads(t.Context(), p, RunOptions{}, []string{"other.cu"}); err != nil || len(got) != 1 {
+		t.Errorf("with a source that no name leads to: %q, %v", got, err)
+	}
+}
+
 func TestRemovedOption(t *testing.T) {
 	in := smallInput(t, t.TempDir())
 	mustRun(t, mustPlan(t, in))

@@ -36,6 +36,15 @@ type Options struct {
 	Log      *slog.Logger
 	Progress func(what string, done, total int64) // may be nil; total 0: unknown
 	ThreeWay *ThreeWay                            // merge where a patch does not fit; nil: do not
+	Place    Place                                // where smoke checks run
+}
+
+// Place says where smoke checks run that do not say it themselves, and what
+// there is besides the host.
+type Place struct {
+	Device string   `json:"device,omitempty"` // spec.Host (also where it is empty), spec.Sim or spec.Card
+	SimEnv []string `json:"sim,omitempty"`    // leads programs to the simulated device; nil: it was not made
+	Card   string   `json:"card,omitempty"`   // the graphics card and its driver; empty: none
 }
 
 // Chain takes one tag to one target. Every stage makes those before it; what
@@ -243,18 +252,9 @@ func (c *Chain) Plan(ctx context.Context) (build.Plan, int, error) {
 	if err != nil {
 		return build.Plan{}, 0, err
 	}
-	facts, err := build.Probe(ctx, c.Toolchain, c.Recipe)
+	in, err := c.input(ctx, dir)
 	if err != nil {
-		return build.Plan{}, 0, c.placed(err)
-	}
-	var ids []string
-	for _, in := range c.Series.In {
-		ids = append(ids, in.Fix)
-	}
-	in := build.Input{
-		Tag: c.Tree.Tag.String(), Build: c.Tree.Pin.Build, Commit: c.Tree.Pin.Commit, Time: c.Tree.Pin.Time,
-		Tree: c.Patched.Tree.ID(), Recipe: c.Recipe, Toolchain: c.Toolchain, Facts: facts,
-		Source: filepath.Join(dir, "src"), Dir: filepath.Join(dir, "build"), Touched: c.touched(), Missing: c.lacks, Series: ids,
+		return build.Plan{}, 0, err
 	}
 	plan, err := build.NewPlan(in)
 	if err != nil {
@@ -264,6 +264,29 @@ func (c *Chain) Plan(ctx context.Context) (build.Plan, int, error) {
 	in.Level, _ = c.Repo.Levels.Find(c.Series.Upstream, c.Series.Tag, c.Series.Target, in.Tree, plan.Digest)
 	plan, err = build.NewPlan(in)
 	return plan, in.Level, err
+}
+
+// input is what a plan in a folder is made of: its source is src, and it builds
+// in build.
+func (c *Chain) input(ctx context.Context, dir string) (build.Input, error) {
+	facts, err := build.Probe(ctx, c.Toolchain, c.Recipe)
+	if err != nil {
+		return build.Input{}, c.placed(err)
+	}
+	return build.Input{
+		Tag: c.Tree.Tag.String(), Build: c.Tree.Pin.Build, Commit: c.Tree.Pin.Commit, Time: c.Tree.Pin.Time,
+		Tree: c.Patched.Tree.ID(), Recipe: c.Recipe, Toolchain: c.Toolchain, Facts: facts,
+		Source: filepath.Join(dir, "src"), Dir: filepath.Join(dir, "build"), Touched: c.touched(), Missing: c.lacks, Series: c.fixes(),
+	}, nil
+}
+
+// fixes are the ids of the series.
+func (c *Chain) fixes() []string {
+	var ids []string
+	for _, in := range c.Series.In {
+		ids = append(ids, in.Fix)
+	}
+	return ids
 }
 
 // touched maps each path that the series changes to the fixes that do so.

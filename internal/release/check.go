@@ -10,7 +10,6 @@ import (
 	"os"
 	"slices"
 
-	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -78,7 +77,17 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 		return nil, nil, err
 	}
 	checks := c.checks(b)
-	key, err := digest(have, checks, c.Version)
+	stock, same, err := c.stock(ctx, b, checks)
+	if err != nil {
+		return nil, nil, err
+	}
+	var compared map[string]string
+	if stock != "" {
+		if compared, err = inventory(stock); err != nil {
+			return nil, nil, err
+		}
+	}
+	key, err := digest(have, checks, c.Version, compared, same, c.Place)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -87,7 +96,9 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 		return files, done.Report, c.writeReport(done.Report)
 	}
 	report, err := smoke.Run(ctx, smoke.Options{
-		Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Bin: top, Work: c.file("smoke"), Checks: checks,
+		Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Commit: c.Tree.Pin.Commit, Tree: c.Patched.Tree.ID(), Series: c.fixes(),
+		Bin: top, Stock: stock, Same: same, Work: c.file("smoke"), Checks: checks,
+		Device: c.Place.Device, SimEnv: c.Place.SimEnv, Card: c.Place.Card,
 		Want: smoke.Version{Build: c.Tree.Pin.Build, Commit: b.Plan.VersionCommit},
 		Log:  c.Log, Progress: c.Progress, Hold: c.hold(),
 	})
@@ -104,9 +115,8 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 	return files, report, writeJSON(c.file("smoke.json"), smokeRecord{Key: key, Report: report})
 }
 
-func (c *Chain) writeReport(r *smoke.Report) error {
-	return atomicfile.WriteFile(c.file("smoke.md"), []byte(r.Markdown()), 0o644)
-}
+// writeReport writes the report beside its record, smoke.json.
+func (c *Chain) writeReport(r *smoke.Report) error { return r.Write(c.dir) }
 
 // checks are the recipe's, with what only the plan knows: whether the web page
 // is in. A page that is out must be out, which is judged too.

@@ -132,7 +132,7 @@ func (c *Chain) info(b *Built, files []*binary.File, report *smoke.Report) (Buil
 		}
 	}
 	for _, r := range report.Checks {
-		i.Checks = append(i.Checks, CheckInfo{Name: r.Name, Verdict: string(r.Verdict), Place: report.Place})
+		i.Checks = append(i.Checks, CheckInfo{Name: r.Name, Verdict: string(r.Verdict), Place: r.Place})
 	}
 	var err error
 	i.Sums, err = c.sums(c.stageDir())

@@ -35,12 +35,13 @@ func sized(cfg func(context.Context, *session) (config, error), slots, tokens in
 func longPrefillCheck(a *args) step {
 	tokens, repeat := a.number("tokens", 8192, 64), a.number("repeat", 3, 1)
 	within, allowed := a.duration("within", 5*time.Minute), a.allow()
-	// A few tokens of room: the server wants one for the answer.
-	cfg := sized(a.config(), 1, tokens+64)
+	// A few tokens of room: the server wants one for the answer. It tells its
+	// progress once a batch, and upstream's of 2048 would be told too seldom.
+	cfg := sized(a.config(), 1, tokens+64, "-b", "512")
 	return func(ctx context.Context, s *session) (outcome, error) {
 		return s.measured(ctx, workload{unit: memory.Token, allowed: allowed, config: cfg, drive: func(ctx context.Context, srv *server) (outcome, error) {
 			looks, speed, times, enough := 0, 0.0, 0, s.enoughLooks()
-			for ; times < repeat || time.Now().Before(enough); times++ {
+			for ; times < repeat || looks < leastTold || time.Now().Before(enough); times++ {
 				n, perSecond, err := srv.prefill(ctx, tokens, within)
 				if err != nil {
 					return outcome{}, err
@@ -54,6 +55,10 @@ func longPrefillCheck(a *args) step {
 		}})
 	}
 }
+
+// leastTold is how often the server has to tell its progress: memory.Judge wants
+// figures at nine counts of tokens, and some looks come between two of them.
+const leastTold = 18
 
 // prefill has a prompt of so many tokens evaluated. It returns how often the
 // server told its progress, and its speed.

@@ -121,7 +121,8 @@ func fakeServer(mode string) {
 	version := fs.Bool("version", false, "")
 	help := fs.Bool("help", false, "")
 	draft, ngram := fs.String("model-draft", "", ""), fs.String("spec-type", "", "")
-	for _, known := range []string{"m", "c", "np", "ngl", "t", "tb", "cache-ram", "draft-max", "draft-p-min", "spec-ngram-size-n", "spec-ngram-size-m"} {
+	layers := fs.String("ngl", "", "")
+	for _, known := range []string{"m", "b", "c", "np", "t", "tb", "cache-ram", "draft-max", "draft-p-min", "spec-ngram-size-n", "spec-ngram-size-m"} {
 		fs.String(known, "", "")
 	}
 	if err := fs.Parse(os.Args[1:]); err != nil {
@@ -194,6 +195,9 @@ func fakeServer(mode string) {
 	}
 	if mode != "quiet" {
 		fmt.Fprintf(os.Stderr, "load_backend: loaded CPU backend from %s\n", lib)
+	}
+	if *layers != "0" && mode != "no device" {
+		fmt.Fprintln(os.Stderr, "load_backend: loaded CUDA backend from libggml-cuda.so")
 	}
 	l, err := reusePort(net.JoinHostPort(*host, *port))
 	if err != nil {

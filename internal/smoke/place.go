@@ -1,7 +1,10 @@
 package smoke
 
 import (
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -44,15 +47,38 @@ func (o *Options) canRun(c spec.Check) (verdict Verdict, why string) {
 			return Absent, "there is no card on this machine"
 		}
 	case spec.Sim:
-		if o.SimEnv == nil && o.Device != spec.Sim {
+		if o.SimEnv == nil && !(o.Device == spec.Sim && leadsToSim(o.Env)) {
 			return NotJudged, "the simulated device was not made for this run"
 		}
 	default:
-		if o.Device == spec.Sim && o.SimEnv == nil {
+		if leadsToSim(o.Env) {
 			return NotJudged, "the check is for the host, and every program of this run is led to the simulated device"
 		}
 	}
 	return "", ""
+}
+
+// leadsToSim tells whether an environment is internal/sim's: its library is
+// loaded as a backend, or its variables are set.
+func leadsToSim(env []string) bool {
+	return slices.ContainsFunc(env, func(kv string) bool {
+		return strings.HasPrefix(kv, "GGML_BACKEND_PATH=") || strings.HasPrefix(kv, "LLPATCH_SIM_")
+	})
+}
+
+// deviceLine is what a server logs of a backend for a device: one that was
+// loaded from a library, or the devices that ggml-cuda (also as ROCm) found.
+var deviceLine = regexp.MustCompile(`load_backend: loaded (\S+) backend from|: found [1-9][0-9]* \S+ devices`)
+
+// usesDevice tells whether a log names a device's backend. Without one llama.cpp
+// runs on the processor, and says nothing more of it.
+func usesDevice(log []byte) bool {
+	for _, m := range deviceLine.FindAllSubmatch(log, -1) {
+		if b := string(m[1]); b != "CPU" && b != "RPC" && b != "BLAS" {
+			return true
+		}
+	}
+	return false
 }
 
 // layers is -ngl: how many layers go to the device.

@@ -40,8 +40,19 @@ func TestPlaces(t *testing.T) {
 			[]string{"host", "simulated device"},
 			[]Verdict{Passed, Wrong}, Wrong,
 		},
+		"for a simulation that is not there": {
+			func(o *Options) { o.Device = spec.Sim }, []spec.Check{version},
+			[]string{"simulated device"},
+			[]Verdict{NotJudged}, NotJudged,
+		},
+		"a card that is not used": {
+			func(o *Options) { o.Card = "RTX 3060"; o.Env = append(o.Env, "FAKE=no device") },
+			[]spec.Check{check("health"), on("card", check("health"))},
+			[]string{"host", "card"},
+			[]Verdict{Passed, NotJudged}, NotJudged,
+		},
 		"for a simulation": {
-			func(o *Options) { o.Device = spec.Sim },
+			func(o *Options) { o.Device, o.Env = spec.Sim, append(o.Env, "LLPATCH_SIM_CC=8.6") },
 			[]spec.Check{version, on("host", version), check("same-tokens"), check("tool-perplexity")},
 			[]string{"simulated device", "host", "simulated device", "simulated device"},
 			[]Verdict{Passed, NotJudged, NotJudged, NotJudged}, NotJudged,
@@ -70,7 +81,7 @@ func TestPlaces(t *testing.T) {
 func TestSameTokensRefusedOnSimulation(t *testing.T) {
 	t.Parallel()
 	o := options(t, "", check("same-tokens"))
-	o.Device, o.Stock = spec.Sim, o.Bin
+	o.Device, o.SimEnv, o.Stock = spec.Sim, []string{}, o.Bin
 	r, err := Run(t.Context(), o)
 	var not *NotRun
 	if !errors.As(err, &not) || !strings.Contains(r.Checks[0].Detail, "computes no values") {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -182,6 +183,16 @@ func (s *session) startOn(ctx context.Context, port int, argv []string, limit ti
 		return nil, err
 	}
 	s.rec(srv).ReadySeconds = seconds(srv.ready)
+	if s.o.deviceOf(s.current) != spec.Host {
+		log, err := os.ReadFile(srv.log)
+		if err == nil && !usesDevice(log) {
+			err = errors.New("the server runs on the processor: its log names no device's backend")
+		}
+		if err != nil {
+			srv.stop(ctx, stopPatience)
+			return nil, fmt.Errorf("%s: %w", s.o.placeOf(s.current), err)
+		}
+	}
 	return srv, nil
 }
 

@@ -52,8 +52,8 @@ type Options struct {
 	// (also where it is empty), spec.Sim or spec.Card.
 	Device string
 	// SimEnv leads a program to the simulated device, besides Env. Without it,
-	// and unless Device says that Env leads there, checks on the simulated
-	// device could not run.
+	// and unless Device is spec.Sim and Env itself leads there, checks on the
+	// simulated device could not run.
 	SimEnv []string
 	// Card names the graphics card and its driver, for the report. Where it is
 	// empty and Device is not spec.Card there is none, and checks on one are
@@ -119,6 +119,17 @@ var checks = map[string]func(*args) step{
 	"tool-results":     resultsCheck,
 	"tool-backend-ops": backendOpsCheck,
 	"tool-perplexity":  perplexityCheck,
+}
+
+// comparing are the checks that also use a stock build.
+var comparing = []string{
+	"same-tokens", "tool-results", "tool-perplexity", "long-prefill", "parallel", "request-loop", "hostile",
+}
+
+// Compares says whether any check also uses a stock build, so that one has to be
+// made or its absence explained.
+func Compares(list []spec.Check) bool {
+	return slices.ContainsFunc(list, func(c spec.Check) bool { return slices.Contains(comparing, c.Name) })
 }
 
 // Names returns the checks that a recipe can name, sorted.
