@@ -84,7 +84,7 @@ func (a *app) fetchCmd() *cobra.Command {
 			return a.print(v, func() string { return fmt.Sprintf("%s %s\n", tree.Tag, tree.ID()) })
 		},
 	}
-	c.Flags().StringVar(&upstream, "upstream", spec.LlamaCpp, "whose tag it is")
+	addUpstream(c, &upstream, "whose tag it is")
 	c.Flags().BoolVar(&history, "history", false, "instead of a tag, fetch or update the whole history, for status, blame-break and backports; --source is then a git URL or a repository")
 	a.sourceFlags(c)
 	return c
