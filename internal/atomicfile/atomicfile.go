@@ -72,6 +72,9 @@ func WriteFile(name string, data []byte, perm fs.FileMode) error {
 		return err
 	}
 	if _, err := f.Write(data); err != nil {
+		if p := new(fs.PathError); errors.As(err, &p) {
+			p.Path = name // not the temporary name, which is gone
+		}
 		return errors.Join(err, f.Cleanup())
 	}
 	return f.Commit()

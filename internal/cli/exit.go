@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
@@ -121,6 +122,12 @@ func classify(err error) (code int, hint string) {
 		if isSource(err) {
 			return exitSource, ""
 		}
+	}
+	if errors.Is(err, source.ErrNotOwn) {
+		return exitUsage, ""
+	}
+	if errors.Is(err, syscall.ENOTDIR) {
+		return exitUsage, "a file stands where a folder must be"
 	}
 	// cobra has no type for what it finds wrong with the command line itself.
 	if strings.HasPrefix(err.Error(), "unknown command") {

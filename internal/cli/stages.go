@@ -15,23 +15,21 @@ import (
 	"github.com/llpatch/llpatch/internal/tag"
 )
 
-func parseTag(s string) (tag.Tag, error) {
-	t, err := tag.Parse(s)
+// begin reads the tag and loads what every command on one needs.
+func (a *app) begin(name string) (tag.Tag, release.Options, error) {
+	t, err := tag.Parse(name)
 	if err != nil {
-		return t, &usageError{err: err}
+		return t, release.Options{}, &usageError{err: err}
 	}
-	return t, nil
+	o, err := a.options()
+	return t, o, err
 }
 
 func (a *app) explainCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "explain TAG TARGET", Short: "Say for every fix why it is in or out", Args: args("TAG", "TARGET"),
 		RunE: func(c *cobra.Command, got []string) error {
-			t, err := parseTag(got[0])
-			if err != nil {
-				return err
-			}
-			o, err := a.options()
+			t, o, err := a.begin(got[0])
 			if err != nil {
 				return err
 			}
@@ -68,11 +66,7 @@ func (a *app) fetchCmd() *cobra.Command {
 			if history {
 				return a.fetchHistory(c.Context(), upstream)
 			}
-			t, err := parseTag(got[0])
-			if err != nil {
-				return err
-			}
-			o, err := a.options()
+			t, o, err := a.begin(got[0])
 			if err != nil {
 				return err
 			}
@@ -90,7 +84,7 @@ func (a *app) fetchCmd() *cobra.Command {
 			return a.print(v, func() string { return fmt.Sprintf("%s %s\n", tree.Tag, tree.ID()) })
 		},
 	}
-	c.Flags().StringVar(&upstream, "upstream", spec.LlamaCpp, "whose tag it is")
+	addUpstream(c, &upstream, "whose tag it is")
 	c.Flags().BoolVar(&history, "history", false, "instead of a tag, fetch or update the whole history, for status, blame-break and backports; --source is then a git URL or a repository")
 	a.sourceFlags(c)
 	return c
@@ -106,11 +100,7 @@ func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do f
 	c := &cobra.Command{
 		Use: use + " TAG TARGET", Short: short, Args: args("TAG", "TARGET"),
 		RunE: func(c *cobra.Command, got []string) error {
-			t, err := parseTag(got[0])
-			if err != nil {
-				return err
-			}
-			o, err := a.options()
+			t, o, err := a.begin(got[0])
 			if err != nil {
 				return err
 			}

@@ -22,7 +22,7 @@ type historyFlags struct {
 func (f *historyFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.source, "source", "", "a local repository with upstream's tags and history, read where it is (default: the mirror in the cache)")
 	c.Flags().StringVar(&f.patches, "patches", "", "judge the patches of this folder instead of llpatch's: its quilt series, or every *.patch by name")
-	c.Flags().StringVar(&f.upstream, "upstream", spec.LlamaCpp, "whose tags they are")
+	addUpstream(c, &f.upstream, "whose tags they are")
 }
 
 // open opens the history and makes the stack ready.
