@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"runtime"
 
@@ -69,7 +68,7 @@ func WriteFile(ctx context.Context, path string, m Model, progress Progress) (In
 		return Info{}, fmt.Errorf("write model %s: %w", path, err)
 	}
 	defer func() { _ = f.Cleanup() }() // does nothing once the file is in place
-	info, err := m.Write(ctx, &early{f: f.File}, progress)
+	info, err := m.Write(ctx, f, progress)
 	if err != nil {
 		return Info{}, fmt.Errorf("write model %s: %w", path, err)
 	}
@@ -77,26 +76,6 @@ func WriteFile(ctx context.Context, path string, m Model, progress Progress) (In
 		return Info{}, fmt.Errorf("write model %s: %w", path, err)
 	}
 	return info, nil
-}
-
-// early is a file whose bytes go on to the disk while more come.
-type early struct {
-	f           *os.File
-	done, begun int64
-}
-
-// earlyBytes is how much is begun at once: enough for the disk to work in large
-// pieces, little beside a model.
-const earlyBytes = 16 << 20
-
-func (e *early) Write(b []byte) (int, error) {
-	n, err := e.f.Write(b)
-	e.done += int64(n)
-	if e.done-e.begun >= earlyBytes {
-		begin(e.f, e.begun, e.done-e.begun)
-		e.begun = e.done
-	}
-	return n, err
 }
 
 // Write writes the model to w as GGUF version 3. It holds a few MiB at a time,
