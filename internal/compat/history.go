@@ -26,6 +26,8 @@ type Options struct {
 	Workers  int                                  // 0: one a processor
 	Log      *slog.Logger                         // nil: slog.Default
 	Progress func(what string, done, total int64) // may be nil
+	// ThreeWay has Status merge patches that have no place; nil: it does not.
+	ThreeWay *ThreeWay
 }
 
 func (o Options) progress(what string, done, total int) {

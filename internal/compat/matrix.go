@@ -17,6 +17,7 @@ type cell struct {
 	each    []*outcome // of every variant, in this fix's place of the stack
 	after   string     // an earlier patch of the same files that did not fit either
 	reason  string     // why it is not needed, or not known
+	base    string     // what was merged over, where a merge was tried
 }
 
 // outcome is the chosen variant's, nil where there is none.
@@ -29,16 +30,17 @@ func (c *cell) outcome() *outcome {
 
 // judge is a stack made ready for judging on rows.
 type judge struct {
-	h     *History
-	o     Options
-	stack Stack
-	units [][]*unit // by fix and variant; nil for a variant that is not judged
-	all   []*unit
-	asked *asked
-	paths []string
-	made  map[string]bool // paths that a patch may create
-	parts [][]int         // fixes that share paths, each in the order of the stack
-	files *sharedContents
+	h       *History
+	o       Options
+	stack   Stack
+	units   [][]*unit // by fix and variant; nil for a variant that is not judged
+	all     []*unit
+	asked   *asked
+	paths   []string
+	made    map[string]bool // paths that a patch may create
+	parts   [][]int         // fixes that share paths, each in the order of the stack
+	files   *sharedContents
+	merging *merging // nil: nothing is merged
 }
 
 func newJudge(h *History, o Options, s Stack) *judge {
@@ -154,7 +156,7 @@ func (j *judge) cells(ctx context.Context, rows []row, builds []int) ([][]cell, 
 					if err := ctx.Err(); err != nil {
 						return err
 					}
-					if err := w.row(t.part, rows[i], builds[i], func(fix int) *cell { return &out[fix][i] }); err != nil {
+					if err := w.row(ctx, t.part, rows[i], builds[i], func(fix int) *cell { return &out[fix][i] }); err != nil {
 						return err
 					}
 				}
@@ -175,7 +177,7 @@ type walker struct {
 
 // row judges the fixes of one part on one row, each on the tree as those before
 // it left it.
-func (w *walker) row(part []int, base row, build int, at func(fix int) *cell) error {
+func (w *walker) row(ctx context.Context, part []int, base row, build int, at func(fix int) *cell) error {
 	w.state = append(w.state[:0], base...)
 	var failed []int // fixes that did not fit
 	for _, i := range part {
@@ -202,11 +204,18 @@ func (w *walker) row(part []int, base row, build int, at func(fix int) *cell) er
 			continue
 		}
 		got := c.each[c.chosen]
+		if w.merging != nil && got.Verdict == Conflict {
+			var err error
+			if got, c.base, err = w.merge(ctx, chosen, build, got); err != nil {
+				return err
+			}
+			c.each[c.chosen] = got
+		}
 		c.verdict = got.Verdict
 		switch {
 		case got.Verdict == Unknown:
 			c.reason = got.Why
-		case got.Verdict.Fits():
+		case got.Verdict.changes():
 			for k, e := range got.After {
 				w.state[chosen.at[k]] = e
 			}

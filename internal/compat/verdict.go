@@ -14,6 +14,7 @@ type Verdict string
 const (
 	Exact       Verdict = "exact"         // every hunk stands where the patch says
 	Offset      Verdict = "offset"        // every hunk has one place, some on other lines
+	Merged      Verdict = "merged"        // some hunk has no place, and a clean merge puts it there (Options.ThreeWay)
 	Landed      Verdict = "landed"        // upstream has every change of it
 	Partly      Verdict = "partly landed" // upstream has some of it, the rest has a place and is applied
 	Conflict    Verdict = "conflict"      // some hunk has no place, or more than one
@@ -22,14 +23,18 @@ const (
 	Unknown     Verdict = "unknown"       // the repository lacks a file's content, or it is not a patch file
 )
 
-// Fits reports whether the patch can be applied and changes something.
+// Fits reports whether the patch can be applied as it is, and changes something.
 func (v Verdict) Fits() bool { return v == Exact || v == Offset || v == Partly }
+
+// changes reports whether the patch changes the tree, as it is or merged.
+func (v Verdict) changes() bool { return v.Fits() || v == Merged }
 
 // good reports whether a stack is complete with the patch in this state.
 func (v Verdict) good() bool { return v.Fits() || v == Landed || v == NotNeeded }
 
-// broken reports whether a patch in this state stops a build that needs it.
-func (v Verdict) broken() bool { return v == Conflict || v == MissingFile }
+// broken reports whether a patch in this state stops a build that needs it. A
+// merge does: it is not made unless somebody asks for it.
+func (v Verdict) broken() bool { return v == Conflict || v == MissingFile || v == Merged }
 
 // Finding is why a patch does not fit.
 type Finding struct {
@@ -85,9 +90,11 @@ type outcome struct {
 	Held     int       // of them, those that upstream has
 	Findings []Finding // where it does not fit
 	Why      string    // Unknown: what is lacking
-	After    []entry   // where it fits: what it leaves at the unit's paths
+	After    []entry   // where it changes the tree: what it leaves at the unit's paths
+	Merge    *Merge    // what a merge came to, where one was tried
 
-	kept bool // it is from the cache folder, and was not met yet in this run
+	in   []entry // what it was judged on; of a merge, nil
+	kept bool    // it is from the cache folder, and was not met yet in this run
 }
 
 // judged turns a judgement into an outcome, without After.
