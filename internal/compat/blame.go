@@ -39,6 +39,8 @@ type Break struct {
 	Changes   int               `json:"changes"`
 	Held      int               `json:"held,omitempty"`
 	Conflicts []*patch.Conflict `json:"conflicts,omitempty"`
+	// Landed says where the changes came from that upstream has at Bad.
+	Landed []Landing `json:"landed,omitempty"`
 	// Moved says where a file went that is missing.
 	Moved string `json:"moved,omitempty"`
 	// Diff is what the commit did to the lines that the first conflict is about.
@@ -92,6 +94,8 @@ func (h *History) Blame(ctx context.Context, o Options, s Stack, fix, from strin
 		return nil, err
 	}
 	defer func() { _ = objects.Release() }() // it was only read from
+	landings := j.newLandings(cells)
+	defer landings.close()
 	search := &search{judge: j, objects: objects, reader: newRowReader(objects, j.asked, len(j.paths)), fix: at}
 	for k := range s.Fixes[at].Variants {
 		lo, _ := s.Fixes[at].Variants[k].Range.Bounds()
@@ -103,6 +107,9 @@ func (h *History) Blame(ctx context.Context, o Options, s Stack, fix, from strin
 			found, err := search.find(ctx, k, h.Tags[i-1], h.Tags[i])
 			if err != nil {
 				return nil, fmt.Errorf("break of %s between %s and %s: %w", fix, h.Tags[i-1].Name, h.Tags[i].Name, err)
+			}
+			if found.Landed, err = landings.of(ctx, at, k, i); err != nil {
+				return nil, err
 			}
 			b.Breaks = append(b.Breaks, *found)
 			if from != "" {
@@ -329,6 +336,9 @@ func (b *Blame) Text() string {
 		}
 		if k.Held > 0 {
 			fmt.Fprintf(&out, "  upstream has %d of its %d changes from there on\n", k.Held, k.Changes)
+			for _, l := range Landings(k.Landed, k.Verdict == Landed) {
+				fmt.Fprintf(&out, "    %s\n", l)
+			}
 		}
 		for _, c := range k.Conflicts {
 			fmt.Fprintf(&out, "  %s\n", strings.ReplaceAll(c.Error(), "\n", "\n  "))

@@ -256,6 +256,9 @@ func committed(value string) time.Time {
 	return time.Unix(secs, 0).UTC()
 }
 
+// errNotOnWay is a commit that first parents do not lead to.
+var errNotOnWay = errors.New("it is not on the first-parent way")
+
 // firstParents returns the commits from newest back to oldest along first
 // parents, without oldest itself, newest first.
 func (h *History) firstParents(ctx context.Context, objects *source.Objects, oldest, newest plumbing.Hash) ([]plumbing.Hash, error) {
@@ -269,7 +272,7 @@ func (h *History) firstParents(ctx context.Context, objects *source.Objects, old
 			return nil, err
 		}
 		if len(c.parents) == 0 {
-			return nil, fmt.Errorf("%s: %s is not on the first-parent way to %s", h.Path, oldest, newest)
+			return nil, fmt.Errorf("%s: %s: %w to %s", h.Path, oldest, errNotOnWay, newest)
 		}
 		out = append(out, id)
 		id = c.parents[0]

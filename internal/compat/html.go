@@ -142,6 +142,9 @@ func (r *Run) reason() string {
 	if why := r.why(); why != "" {
 		b.WriteString(": " + why)
 	}
+	if len(r.Landed) > 0 {
+		b.WriteString("\n\n" + strings.Join(Landings(r.Landed, r.Verdict == Landed), "\n"))
+	}
 	if r.Verdict == Landed {
 		return b.String()
 	}

@@ -41,6 +41,7 @@ type judge struct {
 	parts   [][]int         // fixes that share paths, each in the order of the stack
 	files   *sharedContents
 	merging *merging // nil: nothing is merged
+	store   *store   // nil: nothing is kept
 }
 
 func newJudge(h *History, o Options, s Stack) *judge {

@@ -24,7 +24,7 @@ func keyOf(entries []entry) string {
 // for the tags of its range: those of recipes/tags.lock count first, as they do
 // for llpatch apply. A foreign patch says by its index lines what it was made
 // for; where that is not here, the tags that it fits serve as well.
-func (j *judge) findBases(ctx context.Context, st *store, note func(error)) error {
+func (j *judge) findBases(ctx context.Context) error {
 	m := j.merging
 	if j.stack.Foreign {
 		if err := j.indexBases(); err != nil {
@@ -34,7 +34,7 @@ func (j *judge) findBases(ctx context.Context, st *store, note func(error)) erro
 	if !slices.ContainsFunc(j.all, func(u *unit) bool { return m.bases[u] == nil }) {
 		return nil
 	}
-	rows, err := j.rows(ctx, st, j.h.Tags, note)
+	rows, err := j.rows(ctx, j.h.Tags)
 	if err != nil {
 		return err
 	}

@@ -54,7 +54,8 @@ type Run struct {
 	Findings []Finding `json:"findings,omitempty"`
 	After    string    `json:"after,omitempty"` // an earlier fix of the same files that does not fit either
 	Reason   string    `json:"reason,omitempty"`
-	Merge    *Merge    `json:"merge,omitempty"` // what merging it came to, where that was tried
+	Landed   []Landing `json:"landed,omitempty"` // where the changes that upstream has came from
+	Merge    *Merge    `json:"merge,omitempty"`  // what merging it came to, where that was tried
 
 	first, last int // indexes of the tags
 	fix         string
@@ -128,54 +129,71 @@ func (h *History) Status(ctx context.Context, o Options, s Stack, tags []Tag) (*
 			r.Most, r.MostFit = t.Name, good[i]
 		}
 	}
-	return r, nil
+	return r, j.landed(ctx, r, tags, cells)
 }
 
 // run reads the tags' rows and judges them, with what earlier runs kept.
 func (j *judge) run(ctx context.Context, tags []Tag) ([][]cell, error) {
-	// The cache only saves time: what is wrong with it must not stop the answer.
-	note := func(err error) {
-		if err != nil {
-			j.o.log().Warn("verdicts of earlier runs are not used or not kept", "error", err)
-		}
-	}
 	st, err := openStore(j.o.Cache)
-	note(err)
+	j.note(err)
+	j.store = st
 	for _, u := range j.all {
-		note(u.restore(st))
+		j.note(u.restore(st))
 	}
-	rows, err := j.rows(ctx, st, tags, note)
+	rows, err := j.rows(ctx, tags)
 	if err != nil {
 		return nil, err
 	}
 	if j.merging != nil {
 		j.files.add(rows)
-		if err := j.findBases(ctx, st, note); err != nil {
+		if err := j.findBases(ctx); err != nil {
 			return nil, err
 		}
 		for _, u := range j.all {
-			note(u.restoreMerges(st, j.merging))
+			j.note(u.restoreMerges(st, j.merging))
 		}
 	}
+	return j.judged(ctx, rows, tags)
+}
+
+// more judges tags after run, with what that knows.
+func (j *judge) more(ctx context.Context, tags []Tag) ([][]cell, error) {
+	rows, err := j.rows(ctx, tags)
+	if err != nil {
+		return nil, err
+	}
+	return j.judged(ctx, rows, tags)
+}
+
+// judged judges the rows of tags and keeps what was found.
+func (j *judge) judged(ctx context.Context, rows []row, tags []Tag) ([][]cell, error) {
 	cells, err := j.cells(ctx, rows, buildsOf(tags))
 	if err != nil {
 		return nil, err
 	}
 	for _, u := range j.all {
-		note(u.keep(st))
+		j.note(u.keep(j.store))
 		if j.merging != nil {
-			note(u.keepMerges(st, j.merging))
+			j.note(u.keepMerges(j.store, j.merging))
 		}
 	}
 	return cells, nil
 }
 
+// note tells of trouble with the cache, which only saves time: it must not stop
+// the answer.
+func (j *judge) note(err error) {
+	if err != nil {
+		j.o.log().Warn("verdicts of earlier runs are not used or not kept", "error", err)
+	}
+}
+
 // rows returns the tags' rows, from the store or from the repository.
-func (j *judge) rows(ctx context.Context, st *store, tags []Tag, note func(error)) ([]row, error) {
+func (j *judge) rows(ctx context.Context, tags []Tag) ([]row, error) {
 	name := rowsName(j.paths, j.made)
 	var kept keptRows
-	_, err := st.load(name, &kept)
-	note(err)
+	_, err := j.store.load(name, &kept)
+	j.note(err)
 	rows := make([]row, len(tags))
 	var lack []plumbing.Hash
 	var at []int
@@ -203,7 +221,7 @@ func (j *judge) rows(ctx context.Context, st *store, tags []Tag, note func(error
 	for k, i := range at {
 		rows[i], all[tags[i].object] = fresh[k], fresh[k]
 	}
-	note(st.save(name, keepRows(all)))
+	j.note(j.store.save(name, keepRows(all)))
 	return rows, nil
 }
 
@@ -235,7 +253,7 @@ func sameCell(a, b *cell) bool {
 	if x == nil || x == y {
 		return x == y
 	}
-	if x.Offset != y.Offset || x.Held != y.Held || len(x.Findings) != len(y.Findings) || !sameMerge(x.Merge, y.Merge) {
+	if x.Offset != y.Offset || x.Held != y.Held || len(x.Findings) != len(y.Findings) || !slices.Equal(x.HeldAt, y.HeldAt) || !sameMerge(x.Merge, y.Merge) {
 		return false
 	}
 	for i := range x.Findings {

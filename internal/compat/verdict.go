@@ -2,6 +2,7 @@ package compat
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/llpatch/llpatch/internal/patch"
@@ -88,6 +89,7 @@ type outcome struct {
 	Offset   int       // the greatest distance of a hunk from its line
 	Changes  int       // hunks and changes of whole files
 	Held     int       // of them, those that upstream has
+	HeldAt   []int     // of those, the lines of the patch file at which they begin
 	Findings []Finding // where it does not fit
 	Why      string    // Unknown: what is lacking
 	After    []entry   // where it changes the tree: what it leaves at the unit's paths
@@ -99,7 +101,7 @@ type outcome struct {
 
 // judged turns a judgement into an outcome, without After.
 func judged(j *patch.Judgement) *outcome {
-	out := &outcome{Verdict: Exact, Changes: j.Changes, Held: j.Held}
+	out := &outcome{Verdict: Exact, Changes: j.Changes, Held: j.Held, HeldAt: slices.Sorted(maps.Keys(j.HeldAt))}
 	for _, p := range j.Placements {
 		if p.Kind == patch.Landed {
 			continue

@@ -37,6 +37,9 @@ type Placement struct {
 	Got    int  `json:"got,omitempty"`
 	Offset int  `json:"offset,omitempty"` // Got - Want
 	Kind   Kind `json:"kind"`
+	// PatchLine is the line of the patch file at which the hunk begins, or what is
+	// about the whole file.
+	PatchLine int `json:"patch_line"`
 }
 
 // Touched is a file before and after one patch, by git blob id. An id is empty

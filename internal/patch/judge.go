@@ -21,8 +21,7 @@ type Judgement struct {
 	// Changes counts the hunks and the changes of whole files, Held those that the
 	// files hold already, and Rest the others that have a place.
 	Changes, Held, Rest int
-	// HeldAt has the lines of the patch file at which a held hunk or change begins,
-	// where there are conflicts.
+	// HeldAt has the lines of the patch file at which a held hunk or change begins.
 	HeldAt map[int]bool
 }
 
@@ -51,12 +50,17 @@ func Judge(unit []Patch, files map[string]*source.File) (*Judgement, error) {
 			continue
 		}
 		j.Held += t.held()
+		for n := range t.placements {
+			if t.placements[n].Kind == Landed {
+				j.HeldAt[t.placements[n].PatchLine] = true
+			}
+		}
 		rest += p.count()
 		j.Placements = append(j.Placements, t.placements...)
 	}
 	if len(j.Conflicts) > 0 {
 		j.Files, j.Placements = nil, nil
-		j.Held, j.Rest = len(j.HeldAt), rest
+		j.Held, j.Rest = min(len(j.HeldAt), j.Changes), rest
 	} else {
 		j.Rest = j.Changes - j.Held
 	}
@@ -76,6 +80,25 @@ func Preimage(unit []Patch, patchLine int) (before, after []string) {
 		}
 	}
 	return nil, nil
+}
+
+// At returns the file and the number of the hunk (1-based; 0: the whole file)
+// that begin at a line of the patch file; "" where none does.
+func At(unit []Patch, patchLine int) (path string, hunk int) {
+	for i := range unit {
+		for k := range unit[i].changes {
+			c := &unit[i].changes[k]
+			if c.line == patchLine {
+				return c.target(), 0
+			}
+			for n := range c.hunks {
+				if c.hunks[n].line == patchLine {
+					return c.target(), n + 1
+				}
+			}
+		}
+	}
+	return "", 0
 }
 
 // Creates returns the paths that the patch makes, sorted: whether it fits
