@@ -77,12 +77,11 @@ func (h *History) Blame(ctx context.Context, o Options, s Stack, fix, from strin
 		}
 		first = tags[0].Build
 	}
-	// What comes later in the stack has no influence.
-	s.Fixes = s.Fixes[:at+1]
 	s, err := h.backports(ctx, o, s)
 	if err != nil {
 		return nil, err
 	}
+	s, at = related(s, at)
 	j := newJudge(h, o, s)
 	cells, err := j.run(ctx, h.Tags)
 	if err != nil {
@@ -118,6 +117,22 @@ func (h *History) Blame(ctx context.Context, o Options, s Stack, fix, from strin
 		}
 	}
 	return b, nil
+}
+
+// related leaves of a stack the fixes that can have to do with one of them, and
+// returns where that is now. Those behind it do, too: it may have landed below them.
+func related(s Stack, at int) (Stack, int) {
+	for _, part := range newJudge(nil, Options{}, s).parts {
+		if n := slices.Index(part, at); n >= 0 {
+			var fixes []Fix
+			for _, i := range part {
+				fixes = append(fixes, s.Fixes[i])
+			}
+			s.Fixes = fixes
+			return s, n
+		}
+	}
+	return s, at
 }
 
 // search looks for the commit of a break.

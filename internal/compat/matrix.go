@@ -179,11 +179,31 @@ type walker struct {
 // row judges the fixes of one part on one row, each on the tree as those before
 // it left it.
 func (w *walker) row(ctx context.Context, part []int, base row, build int, at func(fix int) *cell) error {
+	if err := w.walk(ctx, part, base, build, at, false, nil); err != nil {
+		return err
+	}
+	// What does not fit may lie under a later fix that has landed, too.
+	conflict, hidden := false, false
+	for _, i := range part {
+		v := at(i).verdict
+		hidden = hidden || conflict && v == Landed
+		conflict = conflict || v == Conflict
+	}
+	if hidden || conflict && w.merging != nil {
+		return w.walk(ctx, part, base, build, at, hidden, w.merging)
+	}
+	return nil
+}
+
+// walk is row; under looks below later fixes for one that does not fit, and m
+// merges, where they are set.
+func (w *walker) walk(ctx context.Context, part []int, base row, build int, at func(fix int) *cell, under bool, m *merging) error {
 	w.state = append(w.state[:0], base...)
 	var failed []int // fixes that did not fit
-	for _, i := range part {
+	for n, i := range part {
 		f := &w.stack.Fixes[i]
 		c := at(i)
+		*c = cell{}
 		c.each = make([]*outcome, len(f.Variants))
 		c.chosen, c.reason = f.chosen(build)
 		var chosen *unit
@@ -205,7 +225,14 @@ func (w *walker) row(ctx context.Context, part []int, base row, build int, at fu
 			continue
 		}
 		got := c.each[c.chosen]
-		if w.merging != nil && got.Verdict == Conflict {
+		if under && got.Verdict == Conflict {
+			var err error
+			if got, err = w.under(chosen, part[n+1:], build, got); err != nil {
+				return err
+			}
+			c.each[c.chosen] = got
+		}
+		if m != nil && got.Verdict == Conflict {
 			var err error
 			if got, c.base, err = w.merge(ctx, chosen, build, got); err != nil {
 				return err

@@ -31,12 +31,20 @@ type Judgement struct {
 // it lacks: a file where a folder is needed, a name that differs in case only.
 // Neither files nor its contents are changed.
 func Judge(unit []Patch, files map[string]*source.File) (*Judgement, error) {
+	return JudgeUnder(unit, nil, files)
+}
+
+// JudgeUnder is Judge for a patch file over which later ones of a series may lie:
+// where the files hold it together with some of those, it has landed, although
+// what it makes stands there no more. Nothing is done of the later ones.
+func JudgeUnder(unit, later []Patch, files map[string]*source.File) (*Judgement, error) {
 	s := &state{base: new(source.Tree), changes: maps.Clone(files), ids: map[string]string{}, texts: map[*byte]*text{}}
 	if s.changes == nil {
 		s.changes = map[string]*source.File{}
 	}
 	j := &Judgement{Files: map[string]*source.File{}, HeldAt: map[int]bool{}}
-	txns, err := s.apply(unit, func(t *txn) { t.settle(j.Files) })
+	series := slices.Concat(unit, later)
+	txns, err := s.apply(series, len(unit), func(t *txn) { t.settle(j.Files) })
 	if err != nil {
 		return nil, err
 	}
