@@ -37,18 +37,25 @@ func (a *app) explainCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(s, func() string { return explain(s) })
+			e := explained{Series: s}
+			if e.Landed, err = a.landed(c.Context(), o, s); err != nil {
+				return err
+			}
+			return a.print(e, func() string { return explain(e) })
 		},
 	}
 	a.sourceFlags(c)
 	return c
 }
 
-func explain(s *spec.Series) string {
+func explain(s explained) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s (build %d) for %s\n", s.Upstream, s.Tag, s.Build, s.Target)
 	for _, c := range s.In {
 		fmt.Fprintf(&b, "in   %s: %s\n     because %s\n     from %s%s\n", c.Fix, c.Summary, c.Reason, c.Patch, c.Commit)
+		if run, ok := s.Landed[c.Fix]; ok {
+			landedText(&b, run)
+		}
 	}
 	for _, o := range s.Out {
 		fmt.Fprintf(&b, "out  %s: %s\n     because %s\n", o.Fix, o.Summary, o.Reason)
