@@ -13,6 +13,7 @@ import (
 	"github.com/llpatch/llpatch/internal/gguf"
 	"github.com/llpatch/llpatch/internal/leak"
 	"github.com/llpatch/llpatch/internal/patch"
+	"github.com/llpatch/llpatch/internal/sim"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -103,6 +104,9 @@ func classify(err error) (code int, hint string) {
 	}
 	if _, ok := is[*smoke.NotRun](err); ok {
 		return exitNotRun, ""
+	}
+	if m, ok := is[*sim.MissingTool](err); ok {
+		return exitNotRun, m.Fix
 	}
 	if _, ok := is[*leak.Grew](err); ok {
 		return exitSmoke, ""

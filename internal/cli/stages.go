@@ -175,20 +175,6 @@ func (a *app) buildCmd() *cobra.Command {
 	})
 }
 
-func (a *app) smokeCmd() *cobra.Command {
-	return a.chainCmd("smoke", "Build a target and run its checks", func(ctx context.Context, c *release.Chain) error {
-		b, err := c.Build(ctx)
-		if err != nil {
-			return err
-		}
-		_, report, err := c.Smoke(ctx, b)
-		if report != nil {
-			err = errors.Join(a.print(report, report.Markdown), err)
-		}
-		return err
-	})
-}
-
 func (a *app) bundleCmd() *cobra.Command {
 	return a.chainCmd("bundle", "Build, check and pack a target (the same as release, by the stage's name)", a.bundle)
 }
