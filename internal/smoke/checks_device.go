@@ -172,12 +172,14 @@ func graphReplayCheck(a *args) step {
 	})
 }
 
-// graphCacheCheck: with every other layer on the processor a token takes many
-// graphs. A context keeps no more of them than GGML_CUDA_GRAPH_CACHE_MAX says.
+// graphCacheCheck: with every other layer on the processor each computation takes
+// many graphs, and prompts, read in small ubatches, take others than answers do.
+// A context keeps no more of them than GGML_CUDA_GRAPH_CACHE_MAX says.
 func graphCacheCheck(a *args) step {
-	limit, layers, slots := a.number("max", 8, 1), a.number("layers", 24, 2), a.number("slots", 2, 1)
-	room, length := a.number("context", 512, 256), a.duration("for", 4*time.Second)
-	base := sized(a.config(), slots, room, "-ot", `blk\.[0-9]*[13579]\.=CPU`)
+	limit, layers, rounds := a.number("max", 24, 1), a.number("layers", 8, 2), a.number("rounds", 8, 1)
+	const ubatch = 64
+	tokens := a.number("tokens", 8*ubatch, 4*ubatch)
+	base := sized(a.config(), 1, tokens+64, "-b", strconv.Itoa(ubatch), "-ub", strconv.Itoa(ubatch), "-ot", `blk\.[0-9]*[13579]\.=CPU`)
 	cfg := func(ctx context.Context, s *session) (config, error) {
 		s.o.Model.Layers = layers
 		env := maps.Clone(s.current.Env)
@@ -186,14 +188,19 @@ func graphCacheCheck(a *args) step {
 		return base(ctx, s)
 	}
 	return onDevice(deviceArgs(a), cfg, func(ctx context.Context, srv *server, dev *device) (outcome, error) {
-		if err := srv.converse(ctx, slots, conversation{answer: 16, room: room, until: time.Now().Add(length)}); err != nil {
-			return outcome{}, err
+		for range rounds {
+			if _, _, err := srv.prefill(ctx, tokens, time.Minute); err != nil {
+				return outcome{}, err
+			}
+			if _, err := srv.complete(ctx, "An answer.", 16); err != nil {
+				return outcome{}, err
+			}
 		}
 		st, err := sim.ReadState(dev.state)
 		if err != nil {
 			return outcome{}, err
 		}
-		what := fmt.Sprintf("%d graphs at once with a limit of %d, %d made in %d requests", st.GraphInstancesPeak, limit, st.Instantiations, srv.requests.Load())
+		what := fmt.Sprintf("%d graphs at once with a limit of %d, %d made, %d launches", st.GraphInstancesPeak, limit, st.Instantiations, st.GraphLaunches)
 		switch {
 		case st.Instantiations <= uint64(limit):
 			return outcome{}, fmt.Errorf("only %d graphs were made, so a limit of %d showed nothing", st.Instantiations, limit)
