@@ -89,13 +89,16 @@ func (m Model) Write(ctx context.Context, w io.Writer, progress Progress) (Info,
 	total := m.size(list)
 
 	workers := runtime.GOMAXPROCS(0)
-	free := make(chan []byte, workers+1)
-	for range workers + 1 {
+	// One for each core, one being written and one being hashed.
+	buffers := workers + 2
+	free := make(chan []byte, buffers)
+	for range buffers {
 		free <- make([]byte, 0, 2*chunkElems)
 	}
 	// A chunk's place in the file is its place in this queue; its bytes come
 	// through its own channel when they are made.
-	queue := make(chan chan []byte, workers+1)
+	queue := make(chan chan []byte, buffers)
+	written := make(chan []byte, buffers)
 
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
@@ -120,9 +123,8 @@ func (m Model) Write(ctx context.Context, w io.Writer, progress Progress) (Info,
 
 	info := Info{Tensors: len(list)}
 	g.Go(func() error {
-		sum := sha256.New()
+		defer close(written)
 		write := func(b []byte) error {
-			sum.Write(b)
 			n, err := w.Write(b)
 			info.Bytes += int64(n)
 			if err == nil && n < len(b) {
@@ -144,17 +146,27 @@ func (m Model) Write(ctx context.Context, w io.Writer, progress Progress) (Info,
 			if err := write(buf); err != nil {
 				return err
 			}
-			free <- buf
+			written <- buf // never full, as above
 			if err := context.Cause(ctx); err != nil {
 				return err
 			}
 		}
-		info.SHA256 = hex.EncodeToString(sum.Sum(nil))
+		return nil
+	})
+	// While the next chunk is written: on few cores, the writer has the most to do.
+	sum := sha256.New()
+	sum.Write(head)
+	g.Go(func() error {
+		for buf := range written {
+			sum.Write(buf)
+			free <- buf
+		}
 		return nil
 	})
 	if err := g.Wait(); err != nil {
 		return Info{}, err
 	}
+	info.SHA256 = hex.EncodeToString(sum.Sum(nil))
 	return info, nil
 }
 
