@@ -39,7 +39,7 @@
 // mapped memory. Kinds of fault: replay (a graph over memory freed since it was
 // captured), launch, copy, blas (a call that names freed memory), capture (the
 // same while capturing), bounds (a range that leaves its allocation), free (of
-// what is not allocated).
+// what is not allocated), handle (a destroyed stream, event, graph, …).
 //
 // # The state page
 //
