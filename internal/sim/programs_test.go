@@ -31,6 +31,7 @@ func headers(t *testing.T) string {
 
 var theRuntime struct {
 	once sync.Once
+	out  string
 	dir  string
 	err  error
 }
@@ -40,12 +41,10 @@ func runtimeDir(t *testing.T) string {
 	t.Helper()
 	h := headers(t)
 	theRuntime.once.Do(func() {
-		out, err := os.MkdirTemp("", "llpatch-sim-") //nolint:usetesting // it outlives the test
-		if err != nil {
-			theRuntime.err = err
+		if theRuntime.out, theRuntime.err = os.MkdirTemp("", "llpatch-sim-"); theRuntime.err != nil {
 			return
 		}
-		theRuntime.dir, theRuntime.err = BuildRuntime(context.Background(), Options{Out: out, Headers: h}) //nolint:usetesting // so does it
+		theRuntime.dir, theRuntime.err = BuildRuntime(context.Background(), Options{Out: theRuntime.out, Headers: h})
 	})
 	if theRuntime.err != nil {
 		t.Fatal(theRuntime.err)
