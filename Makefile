@@ -38,6 +38,10 @@ syntax: ## compile every CUDA file that a fix touches, host side, on the npm bun
 	$(MAKE) --no-print-directory build
 	sh scripts/check-fixes
 
+.PHONY: leaks
+leaks: ## the memory verdicts' figures: 20 real programs that leak, 200 that do not (7 minutes)
+	go test ./internal/memory -count 1 -run TestReal -v -timeout 40m -args -leaks 20 -flats 200
+
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME each (30s)
 	sh scripts/fuzz $(FUZZTIME)
@@ -53,10 +57,12 @@ fmt: ## format the Go files
 	$(GOFUMPT) -l -w .
 
 .PHONY: lint
-lint: ## formatting, vet, staticcheck, golangci-lint, a tidy go.mod
+lint: ## formatting, vet (for Windows and macOS as well), staticcheck, golangci-lint, a tidy go.mod
 	@test -z "$$($(GOFUMPT) -l .)" || { echo "not formatted, run make fmt:"; $(GOFUMPT) -l .; exit 1; }
 	go vet ./...
 	go vet -tags real ./...
+	GOOS=windows go vet ./...
+	GOOS=darwin go vet ./...
 	$(STATICCHECK) ./...
 	$(GOLANGCI) run
 	go mod tidy -diff

@@ -20,8 +20,8 @@ const module = "github.com/llpatch/llpatch"
 // layers is the order of the packages: each may import only those below it.
 // It is docs/design.md's list.
 var layers = []string{
-	"cli", "doctor", "fork", "release", "smoke", "memory", "gguf", "sim", "binary",
-	"build", "compat", "patch", "source", "spec", "env", "run", "tag",
+	"cli", "doctor", "fork", "release", "smoke", "leak", "memory", "gguf", "sim", "binary",
+	"build", "compat", "patch", "source", "spec", "env", "run", "tag", "atomicfile",
 }
 
 // owners says which packages may import what (tests may import anything).
@@ -30,9 +30,11 @@ var owners = map[string][]string{
 	"github.com/go-git/go-git/v5":        {"source", "compat", "fork"},
 	"github.com/bluekeyes/go-gitdiff":    {"patch"},
 	"github.com/spf13/cobra":             {"cli"},
+	"github.com/spf13/pflag":             {"cli"},
 	"github.com/pelletier/go-toml/v2":    {"spec"},
 	"github.com/vbauerster/mpb/v8":       {"cli"},
 	"github.com/gpustack/gguf-parser-go": {},
+	"github.com/google/renameio":         {}, // not for Windows; atomicfile is
 }
 
 type listed struct {

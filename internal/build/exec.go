@@ -67,7 +67,7 @@ func (b *builder) run(ctx context.Context) (Artifacts, error) {
 	}
 	configured := have.Configured && have.Key == want.Key
 	if configured {
-		if configured, err = b.upToDate(ctx); err != nil {
+		if configured, err = b.upToDate(ctx, have); err != nil {
 			return art, err
 		}
 	}
@@ -153,6 +153,9 @@ func (b *builder) configure(ctx context.Context, want, have state) ([]string, er
 	if _, err := b.ninja(ctx, "-t", "cleandead"); err != nil {
 		return nil, err
 	}
+	if want.Left, err = p.left(); err != nil {
+		return nil, err
+	}
 	want.Configured = true
 	return targets, p.writeState(want)
 }
@@ -165,10 +168,20 @@ func (b *builder) withLog(err error) error {
 	return err
 }
 
-// upToDate reports whether Ninja would not run CMake again by itself, which it
-// does when a CMake file changed. Then this package must run it, to read back
-// what came of it.
-func (b *builder) upToDate(ctx context.Context) (bool, error) {
+// upToDate reports whether what configuring left is still there, and whether
+// Ninja would not run CMake again by itself, which it does when a CMake file
+// changed. Then this package must run it, to read back what came of it.
+func (b *builder) upToDate(ctx context.Context, have state) (bool, error) {
+	left, err := b.plan.left()
+	if err != nil {
+		return false, err
+	}
+	if left != have.Left {
+		if have.Left != "" { // else llpatch was older then and kept none
+			b.o.Logger.Warn("CMake's files were changed since they were written; configuring again", "dir", b.plan.Dir)
+		}
+		return false, nil
+	}
 	out, err := b.ninja(ctx, "-n", "build.ninja")
 	var e *run.Error
 	if errors.As(err, &e) && e.Err == nil {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"debug/elf"
 	"errors"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -100,6 +102,25 @@ func TestRun(t *testing.T) {
 }
 
 // An option that an earlier plan had does not live on in CMake's cache.
+// What no compiler read left no trace in the programs.
+func TestReads(t *testing.T) {
+	in := smallInput(t, t.TempDir())
+	write(t, in.Source, map[string]string{"other.cu": "int other;\n", "unused.h": "#pragma once\n", "used.h": "#pragma once\n"})
+	write(t, in.Source, map[string]string{"greet.c": "#include \"used.h\"\n" + small["greet.c"]})
+	p := mustPlan(t, in)
+	mustRun(t, p)
+	paths := []string{"other.cu", "unused.h", "used.h", "greet.c", "CMakeLists.txt", "info.h.in", "nowhere.c"}
+	got, err := Reads(t.Context(), p, RunOptions{}, paths)
+	if want := []string{"CMakeLists.txt", "greet.c", "info.h.in", "used.h"}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("read %q, %v; want %q", got, err, want)
+	}
+	// Through another name of the source nothing can be told, so all count.
+	p.Source += "/../elsewhere"
+	if got, err = Reads(t.Context(), p, RunOptions{}, []string{"other.cu"}); err != nil || len(got) != 1 {
+		t.Errorf("with a source that no name leads to: %q, %v", got, err)
+	}
+}
+
 func TestRemovedOption(t *testing.T) {
 	in := smallInput(t, t.TempDir())
 	mustRun(t, mustPlan(t, in))
@@ -128,6 +149,42 @@ func TestOtherCompiler(t *testing.T) {
 	in.Facts.Env, in.Facts.Cores = map[string]string{"HOME": t.TempDir()}, 1
 	if art := mustRun(t, mustPlan(t, in)); art.Steps != 0 || art.ConfigureSeconds != 0 {
 		t.Errorf("another home: %+v", art)
+	}
+}
+
+// What configuring left is put right where somebody changed it, and that is said.
+func TestEditedConfiguration(t *testing.T) {
+	in := smallInput(t, t.TempDir())
+	p := mustPlan(t, in)
+	want := mustRun(t, p)
+	for name, edit := range map[string]func(string) string{
+		"build.ninja":            func(s string) string { return strings.Replace(s, "-DLOUD", "-DQUIET", 1) },
+		"CMakeCache.txt":         func(s string) string { return strings.Replace(s, "SMALL_LOUD:BOOL=ON", "SMALL_LOUD:BOOL=OFF", 1) },
+		"CMakeFiles/rules.ninja": func(s string) string { return strings.Replace(s, "$FLAGS", "$FLAGS -DQUIET", 1) },
+	} {
+		file := filepath.Join(p.Dir, name)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if edit(string(text)) == string(text) {
+			t.Fatalf("%s holds nothing to change", name)
+		}
+		write(t, p.Dir, map[string]string{name: edit(string(text))})
+		var log bytes.Buffer
+		art, err := Run(t.Context(), p, RunOptions{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if art.ConfigureSeconds == 0 || !strings.Contains(log.String(), "configuring again") || !strings.Contains(log.String(), p.Dir) {
+			t.Errorf("%s: %+v, log %q", name, art, &log)
+		}
+		if now, err := os.ReadFile(file); err != nil || !bytes.Equal(now, text) || !slices.Equal(art.Files, want.Files) {
+			t.Errorf("%s is not what it was, or the programs are not: %v", name, err)
+		}
+		if art := mustRun(t, p); art.ConfigureSeconds != 0 || art.Steps != 0 {
+			t.Errorf("%s: and again: %+v", name, art)
+		}
 	}
 }
 
@@ -228,6 +285,20 @@ func TestForeignFolder(t *testing.T) {
 	}
 	if b, err := os.ReadFile(filepath.Join(in.Dir, "thesis.tex")); err != nil || len(b) == 0 {
 		t.Error("the file is gone")
+	}
+}
+
+// What a run leaves that was killed while it wrote its first file is no reason
+// to refuse the folder.
+func TestKilledAtFirst(t *testing.T) {
+	in := smallInput(t, t.TempDir())
+	write(t, in.Dir, map[string]string{atomicfile.Prefix(stateFile) + "X": "{"})
+	p := mustPlan(t, in)
+	if art := mustRun(t, p); art.Compiled != 2 {
+		t.Errorf("got %+v", art)
+	}
+	if left, err := filepath.Glob(filepath.Join(in.Dir, ".*.new-*")); err != nil || len(left) > 0 {
+		t.Errorf("left: %v %v", left, err)
 	}
 }
 

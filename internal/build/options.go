@@ -42,17 +42,20 @@ const (
 
 // collect fills o in the order in which later entries win.
 func (o options) collect(in Input, versionCommit string, off *[]string) error {
-	if err := o.declared(in.Toolchain.CMake, "toolchain "+in.Toolchain.Name); err != nil {
+	recipe := origin{"recipe", in.Recipe.Name, "cmake"}
+	if err := o.declared(in.Toolchain.CMake, origin{"toolchain", in.Toolchain.Name, "cmake"}, ""); err != nil {
 		return err
 	}
-	if err := o.declared(in.Recipe.CMake, "recipe "+in.Recipe.Name); err != nil {
+	if err := o.declared(in.Recipe.CMake, recipe, ""); err != nil {
 		return err
 	}
-	for _, c := range in.Recipe.CMakeFor {
-		if c.Range.Contains(in.Build) {
-			if err := o.declared(c.Set, fmt.Sprintf("recipe %s, builds %s", in.Recipe.Name, c.Range)); err != nil {
-				return err
-			}
+	for i, c := range in.Recipe.CMakeFor {
+		if !c.Range.Contains(in.Build) {
+			continue
+		}
+		recipe.key = fmt.Sprintf("cmake-for[%d].set", i)
+		if err := o.declared(c.Set, recipe, fmt.Sprintf(", builds %s", c.Range)); err != nil {
+			return err
 		}
 	}
 	o.optional(in, off)
@@ -65,16 +68,23 @@ func (o options) collect(in Input, versionCommit string, off *[]string) error {
 
 func (o options) set(name, value, why string) { o[name] = Option{name, value, why} }
 
-func (o options) declared(from spec.Options, why string) error {
-	for name, v := range from {
-		if slices.Contains(own, name) {
-			return fmt.Errorf("%s sets %s, which the plan sets itself", why, name)
+// origin is the table of a recipe or a toolchain that options stand in.
+type origin struct{ kind, name, key string }
+
+// declared takes the options of a table; when says for which builds they are.
+func (o options) declared(from spec.Options, at origin, when string) error {
+	for _, option := range slices.Sorted(maps.Keys(from)) {
+		fault := &Fault{File: at.kind + "s/" + at.name + ".toml", Key: at.key + "." + option}
+		if slices.Contains(own, option) {
+			fault.Msg = fmt.Sprintf("%s is not a %s's to set: every plan sets it itself", option, at.kind)
+			return fault
 		}
-		value, err := spec.OptionValue(v)
+		value, err := spec.OptionValue(from[option])
 		if err != nil {
-			return fmt.Errorf("%s: %s: %w", why, name, err)
+			fault.Msg = fmt.Sprintf("%s: %v", option, err)
+			return fault
 		}
-		o.set(name, value, why)
+		o.set(option, value, at.kind+" "+at.name+when)
 	}
 	return nil
 }
@@ -121,7 +131,7 @@ func (o options) missing(in Input, off *[]string) error {
 		}
 	}
 	if m := lacks(pageNeeds); m != "" && in.Build < pageOptionFrom && in.Recipe.Upstream == spec.LlamaCpp {
-		return fmt.Errorf("the source lacks %s, and before b%d llama-server cannot be built without it; take another source", m, pageOptionFrom)
+		return &NoPage{m}
 	}
 	return nil
 }

@@ -138,35 +138,19 @@ func (in Input) check() error {
 	if !in.Recipe.Range.IsZero() && !in.Recipe.Range.Contains(in.Build) {
 		fail("recipe %s builds %s, and this is build %d", in.Recipe.Name, in.Recipe.Range, in.Build)
 	}
-	if in.Toolchain.OS != in.Facts.OS || in.Toolchain.Arch != in.Facts.Arch {
-		fail("toolchain %s runs on %s/%s, and this machine is %s/%s", in.Toolchain.Name, in.Toolchain.OS, in.Toolchain.Arch, in.Facts.OS, in.Facts.Arch)
-	}
+	errs = append(errs, checkMachine(in.Toolchain, in.Facts))
 	if in.Toolchain.File != "" {
-		fail("toolchain %s names the CMake toolchain file %s, which a plan cannot pass on yet", in.Toolchain.Name, in.Toolchain.File)
+		errs = append(errs, toolchainFault(in.Toolchain, "file", "it names the CMake toolchain file %s, which a plan cannot pass on yet", in.Toolchain.File))
 	}
 	for _, role := range []string{"cmake", "ninja", "cc"} {
 		if in.Facts.Tools[role].Path == "" {
-			fail("toolchain %s brings no program %s", in.Toolchain.Name, role)
+			errs = append(errs, toolchainFault(in.Toolchain, "program", "it brings no program %s", role))
 		}
 	}
 	for _, dir := range []string{in.Source, in.Dir} {
-		if err := checkPath(dir); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, CheckFolder(dir))
 	}
 	return errors.Join(errs...)
-}
-
-// checkPath refuses what a compiler's -ffile-prefix-map, CMake's lists or
-// Ninja's rules would take apart.
-func checkPath(dir string) error {
-	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir {
-		return fmt.Errorf("folder %q is not an absolute, clean path", dir)
-	}
-	if i := strings.IndexAny(dir, "=;\"'`$\\#&|<>()*?[]!\n\r\t"); i >= 0 {
-		return fmt.Errorf("folder %q holds %q, which CMake or a compiler would misread; choose another folder", dir, dir[i])
-	}
-	return nil
 }
 
 // versionCommit is what LLAMA_BUILD_COMMIT becomes. Where upstream's commit is

@@ -141,7 +141,7 @@ func TestPlanRefuses(t *testing.T) {
 		"a relative folder":       {func(in *Input) { in.Source = "src" }, "not an absolute, clean path"},
 		"a folder with a quote":   {func(in *Input) { in.Dir = `/a"b` }, `holds '"'`},
 		"a folder with an =":      {func(in *Input) { in.Source = "/a=b" }, `holds '='`},
-		"its own option":          {func(in *Input) { in.Recipe.CMake["CMAKE_BUILD_TYPE"] = "Debug" }, "which the plan sets itself"},
+		"its own option":          {func(in *Input) { in.Recipe.CMake["CMAKE_BUILD_TYPE"] = "Debug" }, "recipes/linux-cpu.toml: CMAKE_BUILD_TYPE is not a recipe's to set"},
 		"a value of no type":      {func(in *Input) { in.Recipe.CMake["GGML_X"] = 1.5 }, "GGML_X"},
 		"no time":                 {func(in *Input) { in.Time = time.Time{} }, "time of the tag's commit"},
 		"no page and no option":   {func(in *Input) { in.Build, in.Missing = 8390, []string{"tools/server/public/index.html.gz"} }, "take another source"},

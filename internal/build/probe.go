@@ -21,7 +21,7 @@ import (
 // Probe looks at this machine: the toolchain's programs on the PATH and their
 // versions, the headers of the recipe's optional features, processors and
 // memory. The error is a *MissingTools that lists every program that is missing
-// or too old.
+// or too old, or a *Fault where the toolchain is for another kind of machine.
 func Probe(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) (Facts, error) {
 	f := Facts{
 		OS: runtime.GOOS, Arch: runtime.GOARCH,
@@ -29,6 +29,9 @@ func Probe(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) (Facts, erro
 		Cores:     runtime.GOMAXPROCS(0),
 		MemoryMiB: freeMemory("/") >> 20,
 		Tools:     map[string]ToolFact{}, Headers: map[string]bool{}, Env: map[string]string{},
+	}
+	if err := checkMachine(tc, f); err != nil {
+		return f, err
 	}
 	for _, name := range append([]string{"HOME"}, tc.Inherit...) {
 		if v, ok := os.LookupEnv(name); ok {

@@ -157,10 +157,14 @@ clean() {
 }
 
 tmp=
+part=
 cleanup() {
 	if [ -n "$tmp" ]; then rm -rf "$tmp"; fi
+	if [ -n "$part" ]; then rm -rf "$part"; fi
+	tmp= part=
 }
 trap cleanup EXIT
+trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
@@ -175,7 +179,8 @@ if [ ! -e "$SRC" ]; then
 	tmp=$(mktemp -d)
 	rm -rf "$SRC.part"
 	mkdir -p "$SRC.part"
-	SRC=$(cd "$SRC.part" && pwd)
+	part=$(cd "$SRC.part" && pwd)
+	SRC=$part
 	git init -q --bare "$tmp/git"
 	source_git fetch -q --depth 1 -- {{q .Script.URL}} {{q .Script.Ref}}
 	tree=$(source_git rev-parse 'FETCH_HEAD^{tree}')
@@ -189,10 +194,10 @@ if [ ! -e "$SRC" ]; then
 {{- end}}
 	tree=$(source_git write-tree)
 	[ "$tree" = {{.Plan.Tree}} ] || die "the patched tree is $tree, not {{.Plan.Tree}}"
-	mv "$SRC" "${SRC%.part}"
-	SRC=${SRC%.part}
+	SRC=${part%.part}
+	mv "$part" "$SRC"
+	part=
 	cleanup
-	tmp=
 {{- else}}
 	die "$SRC is not there. Make it: the tree {{.Script.Tree}} of {{.Plan.Tag}} with {{if .Plan.Series}}the fixes {{list .Plan.Series}}, which gives the tree {{.Plan.Tree}}{{else}}no fix{{end}}"
 {{- end}}

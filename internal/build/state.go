@@ -9,8 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
-	"github.com/google/renameio/v2/maybe"
+	"github.com/llpatch/llpatch/internal/atomicfile"
 )
 
 // stateFile marks a folder as a build folder of llpatch's and says how far its
@@ -21,6 +22,25 @@ type state struct {
 	Key        string `json:"key"`       // of the configure step
 	Compilers  string `json:"compilers"` // what made the objects that are here
 	Configured bool   `json:"configured"`
+	Left       string `json:"left,omitempty"` // digest of what configuring left
+}
+
+// configuration are the files that CMake writes for Ninja and for itself. Ninja
+// takes them as they are, whoever changed them.
+var configuration = []string{"CMakeCache.txt", "build.ninja", "CMakeFiles/rules.ninja"}
+
+// left is the digest of what stands in the configuration now; a file that is not
+// there has a digest too.
+func (p Plan) left() (string, error) {
+	var sums []string
+	for _, name := range configuration {
+		sum, err := SumFile(filepath.Join(p.Dir, filepath.FromSlash(name)))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		sums = append(sums, name+" "+sum)
+	}
+	return sha256Hex([]byte(strings.Join(sums, "\n"))), nil
 }
 
 func sha256Hex(b []byte) string {
@@ -60,8 +80,13 @@ func (p Plan) openDir() (want, have state, err error) {
 		return want, have, err
 	}
 	entries, err := os.ReadDir(p.Dir)
-	if err == nil && len(entries) > 0 {
-		err = fmt.Errorf("build folder %s holds files that are not llpatch's, such as %s; name an empty one", p.Dir, entries[0].Name())
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), atomicfile.Prefix(stateFile)) { // of a run that was killed at its first step
+			return want, have, fmt.Errorf("build folder %s holds files that are not llpatch's, such as %s; name an empty one", p.Dir, e.Name())
+		}
+		if err := os.Remove(filepath.Join(p.Dir, e.Name())); err != nil {
+			return want, have, err
+		}
 	}
 	return want, have, err
 }
@@ -100,5 +125,5 @@ func (p Plan) writeState(s state) error {
 	if err != nil {
 		return err
 	}
-	return maybe.WriteFile(filepath.Join(p.Dir, stateFile), append(text, '\n'), 0o644)
+	return atomicfile.WriteFile(filepath.Join(p.Dir, stateFile), append(text, '\n'), 0o644)
 }

@@ -33,7 +33,7 @@ func (a *app) applyCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		a.log.Info("written", "dir", f.to, "files", stats.Written, "kept", stats.Kept, "removed", stats.Removed)
+		a.log.Info(f.to + ": " + stats.String())
 		for _, v := range c.Variants {
 			_, _ = fmt.Fprintf(a.stderr, "written %s; to use it, add to patches/%s/fix.toml:\n\n%s\n", v.File, v.Fix, v.Block)
 		}

@@ -14,9 +14,11 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/llpatch/llpatch"
 	"github.com/llpatch/llpatch/internal/release"
+	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -67,12 +69,13 @@ target, builds it, proves on the real programs that it works, and bundles it.
   llpatch targets                     what can be built`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		PersistentPreRun: func(*cobra.Command, []string) {
+		PersistentPreRunE: func(c *cobra.Command, _ []string) error {
 			level := slog.LevelInfo
 			if a.verbose {
 				level = slog.LevelDebug
 			}
 			a.log = slog.New(newHandler(a.progress, level))
+			return notEmpty(c)
 		},
 	}
 	f := root.PersistentFlags()
@@ -86,9 +89,21 @@ target, builds it, proves on the real programs that it works, and bundles it.
 	root.AddCommand(
 		a.targetsCmd(), a.explainCmd(), a.fetchCmd(), a.applyCmd(), a.planCmd(),
 		a.buildCmd(), a.smokeCmd(), a.bundleCmd(), a.releaseCmd(), a.inspectCmd(),
-		a.statusCmd(), a.blameBreakCmd(), a.seriesCmd(), a.lintCmd(), a.versionCmd(),
+		a.statusCmd(), a.blameBreakCmd(), a.seriesCmd(), a.lintCmd(), a.modelCmd(), a.leakCmd(),
+		a.vramCmd(), a.versionCmd(),
 	)
 	return root
+}
+
+// notEmpty refuses a flag that was given and says nothing, as one does whose
+// value is a variable of a shell that was never set.
+func notEmpty(c *cobra.Command) (err error) {
+	c.Flags().Visit(func(f *pflag.Flag) {
+		if f.Value.Type() == "string" && f.Value.String() == "" && err == nil {
+			err = &usageError{err: fmt.Errorf("--%s is empty", f.Name), help: c.CommandPath() + " --help"}
+		}
+	})
+	return err
 }
 
 // sourceFlags are for every command that may fetch.
@@ -136,10 +151,15 @@ func (a *app) declarations() (*spec.Repo, release.Records, error) {
 	if err != nil {
 		return nil, records, err
 	}
-	if records.Dir == cache {
-		err = records.Overlay(repo)
+	if records.Dir == cache { // those inside llpatch, which name no path
+		return repo, records, records.Overlay(repo)
 	}
-	return repo, records, err
+	for i := range repo.Sources {
+		if repo.Sources[i].URL, err = source.AddressFrom(records.Dir, repo.Sources[i].URL); err != nil {
+			return nil, records, err
+		}
+	}
+	return repo, records, nil
 }
 
 func isDir(name string) bool {

@@ -5,11 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/compat"
+	"github.com/llpatch/llpatch/internal/gguf"
+	"github.com/llpatch/llpatch/internal/leak"
 	"github.com/llpatch/llpatch/internal/patch"
+	"github.com/llpatch/llpatch/internal/sim"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -62,6 +66,15 @@ func classify(err error) (code int, hint string) {
 	if _, ok := is[*spec.UnknownTarget](err); ok {
 		return exitUsage, "llpatch targets tells what each of them is"
 	}
+	if _, ok := is[*spec.OutOfRange](err); ok {
+		return exitUsage, "llpatch targets tells which tags each target builds"
+	}
+	if _, ok := is[*gguf.Impossible](err); ok {
+		return exitUsage, ""
+	}
+	if _, ok := is[*gguf.NoRoom](err); ok {
+		return exitUnexpected, "name a file on another disk with -o, or make the model smaller; --type q4_0 has a quarter of F16's bytes"
+	}
 	if _, ok := is[*spec.Error](err); ok {
 		return exitDeclaration, ""
 	}
@@ -73,6 +86,9 @@ func classify(err error) (code int, hint string) {
 	}
 	if _, ok := is[*compat.Broken](err); ok {
 		return exitConflict, "a declared range must end where its patch does; llpatch blame-break FIX tells which commit broke it"
+	}
+	if _, ok := is[*build.BadFolder](err); ok {
+		return exitUsage, "--out DIR takes another folder"
 	}
 	if _, ok := is[*build.Failed](err); ok {
 		return exitBuild, ""
@@ -89,6 +105,15 @@ func classify(err error) (code int, hint string) {
 	if _, ok := is[*smoke.NotRun](err); ok {
 		return exitNotRun, ""
 	}
+	if m, ok := is[*sim.MissingTool](err); ok {
+		return exitNotRun, m.Fix
+	}
+	if _, ok := is[*leak.Grew](err); ok {
+		return exitSmoke, ""
+	}
+	if _, ok := is[*leak.NotRun](err); ok {
+		return exitNotRun, ""
+	}
 	if u, ok := is[*source.Unavailable](err); ok {
 		if len(u.Nearest) > 0 {
 			return exitSource, fmt.Sprintf("--nearest takes %s instead; --source takes a repository, bundle or tarball that you have", u.Nearest[0])
@@ -96,11 +121,17 @@ func classify(err error) (code int, hint string) {
 		return exitSource, "--source takes a repository, bundle or tarball that you have"
 	}
 	for _, isSource := range []func(error) bool{
-		holds[*source.Mismatch], holds[*source.NotLocked], holds[*source.Missing], holds[*source.Corrupt], holds[*compat.NoHistory], holds[*source.NoHistory], holds[*source.TagsMoved],
+		holds[*source.Mismatch], holds[*source.NotLocked], holds[*source.Missing], holds[*source.Corrupt], holds[*build.NoPage], holds[*compat.NoHistory], holds[*source.NoHistory], holds[*source.TagsMoved],
 	} {
 		if isSource(err) {
 			return exitSource, ""
 		}
+	}
+	if errors.Is(err, source.ErrNotOwn) {
+		return exitUsage, ""
+	}
+	if errors.Is(err, syscall.ENOTDIR) {
+		return exitUsage, "a file stands where a folder must be"
 	}
 	// cobra has no type for what it finds wrong with the command line itself.
 	if strings.HasPrefix(err.Error(), "unknown command") {

@@ -96,6 +96,7 @@ func TestReal(t *testing.T) {
 	if bytes.Contains(data, []byte(root)) || bytes.Contains(data, []byte(dir)) {
 		t.Error("BUILD_INFO.json names a folder of the build machine")
 	}
+	loadModels(t, elsewhere)
 }
 
 func readJSON(t *testing.T, name string, v any) []byte {

@@ -1,94 +1,122 @@
-// Package gguf writes small llama models with seeded weights and a byte
-// vocabulary, so that a binary can be tried on any machine with no download.
-// The same Model gives the same bytes everywhere.
+// Package gguf writes small models with seeded weights and a byte vocabulary, so
+// that a binary can be tried on any machine with no download, and reads the
+// headers of any model. The same Model gives the same bytes everywhere.
 package gguf
 
 import (
 	"fmt"
-	"math"
-	"math/bits"
+	"slices"
+	"strings"
 )
 
-// maxLayers is LLAMA_MAX_LAYERS of llama.cpp's src/llama-hparams.h: a model
-// with more layers does not load.
-const maxLayers = 512
-
-// Type is how the matrices of a model are stored. The numbers are ggml_type of
-// llama.cpp's ggml/include/ggml.h. Norms are always F32, as upstream's own
-// converter has them.
-type Type uint32
-
-// The types a tensor can have.
-const (
-	f32  Type = 0
-	F16  Type = 1
-	Q8_0 Type = 8
-)
-
-// ParseType takes f16 or q8_0, in either case, and returns the Type.
-func ParseType(s string) (Type, error) {
-	switch s {
-	case "f16", "F16":
-		return F16, nil
-	case "q8_0", "Q8_0":
-		return Q8_0, nil
-	}
-	return 0, fmt.Errorf("model type %q: only f16 and q8_0 can be written", s)
-}
-
-// String returns the type's name as llama.cpp spells it in file names.
-func (t Type) String() string {
-	switch t {
-	case f32:
-		return "F32"
-	case F16:
-		return "F16"
-	case Q8_0:
-		return "Q8_0"
-	}
-	return fmt.Sprintf("Type(%d)", uint32(t))
-}
-
-// MarshalText gives the type its name in JSON.
-func (t Type) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
-
-// UnmarshalText reads what MarshalText writes.
-func (t *Type) UnmarshalText(b []byte) (err error) {
-	*t, err = ParseType(string(b))
-	return err
-}
-
-// fileType is general.file_type: llama_ftype of llama.cpp's include/llama.h.
-func (t Type) fileType() uint32 {
-	if t == Q8_0 {
-		return 7
-	}
-	return 1
-}
-
-// block is how many elements the type stores together, and in how many bytes.
-func (t Type) block() (elems, bytes uint64) {
-	switch t {
-	case F16:
-		return 1, 2
-	case Q8_0:
-		return q8Block, q8Bytes
-	}
-	return 1, 4
-}
-
-// Model is the shape of a dense llama model. Every field but HeadDim and Seed
-// must be set.
+// Model is the shape of a model. Layers, Embd, Heads, KVHeads, FF and Context must
+// be set. It is a llama (with Experts: as Mixtral is), or with KVRank a deepseek2,
+// whose attention is MLA.
 type Model struct {
 	Layers  int    `json:"layers"`
 	Embd    int    `json:"embd"`     // width of the residual stream
 	Heads   int    `json:"heads"`    // attention heads
-	KVHeads int    `json:"kv_heads"` // heads of K and V; fewer than Heads is GQA
+	KVHeads int    `json:"kv_heads"` // heads of K and V; fewer than Heads is GQA; with KVRank it must be 1
 	HeadDim int    `json:"head_dim"` // elements of a head; 0: Embd / Heads
-	FF      int    `json:"ff"`       // width of the feed-forward layer
+	FF      int    `json:"ff"`       // width of the feed-forward layer, or of each expert
 	Context int    `json:"context"`  // tokens the model says it was trained for
 	Type    Type   `json:"type"`
 	Seed    uint64 `json:"seed"`
+
+	Experts       int `json:"experts,omitempty"`        // 0: a dense model
+	ExpertsUsed   int `json:"experts_used,omitempty"`   // of them for each token
+	ExpertsShared int `json:"experts_shared,omitempty"` // for every token; with KVRank only, and there at least 1
+	DenseLead     int `json:"dense_lead,omitempty"`     // layers without experts at the start; with KVRank only
+
+	KVRank   int `json:"kv_rank,omitempty"`   // width of the compressed K and V; 0: no MLA
+	QRank    int `json:"q_rank,omitempty"`    // width of the compressed Q; 0: it is not compressed
+	RopeDim  int `json:"rope_dim,omitempty"`  // the part of a head that rope turns; with KVRank only
+	ValueDim int `json:"value_dim,omitempty"` // elements of a head of V; with KVRank only; 0: HeadDim - RopeDim
+}
+
+// presets are shapes with a name. They are small enough for any machine, but for
+// the last, and have the head sizes that llama.cpp's kernels are made for.
+var presets = []struct {
+	name, about string
+	model       Model
+}{
+	{"tiny", "2 layers of 2 heads of 64", Model{Layers: 2, Embd: 128, Heads: 2, KVHeads: 2, FF: 256, Context: 4096}},
+	{"dense", "a head of K and V for each head", Model{Layers: 4, Embd: 512, Heads: 8, KVHeads: 8, FF: 1024, Context: 8192}},
+	{"gqa", "4 heads share one of K and V, heads of 128", Model{Layers: 4, Embd: 512, Heads: 8, KVHeads: 2, HeadDim: 128, FF: 1024, Context: 32768}},
+	{"head256", "heads of 256, as Gemma has them", Model{Layers: 4, Embd: 512, Heads: 4, KVHeads: 2, HeadDim: 256, FF: 1024, Context: 32768}},
+	{"moe", "8 experts of which 2 work, as in Mixtral", Model{Layers: 4, Embd: 256, Heads: 4, KVHeads: 2, FF: 256, Context: 32768, Experts: 8, ExpertsUsed: 2}},
+	{"mla", "compressed K and V of 512 + 64, as in DeepSeek", Model{
+		Layers: 4, Embd: 256, Heads: 4, KVHeads: 1, HeadDim: 128, FF: 512, Context: 32768,
+		KVRank: 512, QRank: 128, RopeDim: 64, ValueDim: 64,
+	}},
+	{"mla-moe", "the same with 8 experts and a shared one", Model{
+		Layers: 4, Embd: 256, Heads: 4, KVHeads: 1, HeadDim: 128, FF: 256, Context: 32768,
+		KVRank: 512, QRank: 128, RopeDim: 64, ValueDim: 64, Experts: 8, ExpertsUsed: 2, ExpertsShared: 1, DenseLead: 1,
+	}},
+	{"8b", "the shape of Llama 3 8B: 4 to 16 GB", Model{Layers: 32, Embd: 4096, Heads: 32, KVHeads: 8, FF: 14336, Context: 131072}},
+}
+
+// Preset returns the shape of that name, as F16 with seed 0.
+func Preset(name string) (Model, error) {
+	for _, p := range presets {
+		if p.name == name {
+			p.model.Type = F16
+			return p.model, nil
+		}
+	}
+	var names []string
+	for _, p := range Presets() {
+		names = append(names, p[0])
+	}
+	return Model{}, &Impossible{Field: "preset", Value: name, Why: "there is no such shape", Nearest: names}
+}
+
+// Presets returns the name of each preset and a few words on it.
+func Presets() [][2]string {
+	list := make([][2]string, 0, len(presets))
+	for _, p := range presets {
+		list = append(list, [2]string{p.name, p.about})
+	}
+	return list
+}
+
+// Impossible is a shape that cannot be written, or that llama.cpp would not load.
+type Impossible struct {
+	Field   string // in the words of the JSON
+	Value   string
+	Why     string
+	Nearest []string // values of the field that are possible, if there are any
+}
+
+// Error names the field, its value, the reason, and what is possible.
+func (e *Impossible) Error() string {
+	s := fmt.Sprintf("model: %s %s: %s", strings.ReplaceAll(e.Field, "_", " "), e.Value, e.Why)
+	switch len(e.Nearest) {
+	case 0:
+		return s
+	case 1:
+		return s + "; possible: " + e.Nearest[0]
+	}
+	last := len(e.Nearest) - 1
+	return s + "; possible: " + strings.Join(e.Nearest[:last], ", ") + " or " + e.Nearest[last]
+}
+
+// impossible makes the error with numbers.
+func impossible(field string, value int, why string, nearest ...int) *Impossible {
+	e := &Impossible{Field: field, Value: fmt.Sprint(value), Why: why}
+	slices.Sort(nearest)
+	for _, n := range slices.Compact(nearest) {
+		e.Nearest = append(e.Nearest, fmt.Sprint(n))
+	}
+	return e
+}
+
+// arch is general.architecture.
+func (m Model) arch() string {
+	if m.KVRank > 0 {
+		return "deepseek2"
+	}
+	return "llama"
 }
 
 // headDim returns the elements of a head.
@@ -99,148 +127,61 @@ func (m Model) headDim() int {
 	return m.HeadDim
 }
 
-// Validate says whether the model can be written and llama.cpp can load it.
+// valueDim returns the elements of a head of V.
+func (m Model) valueDim() int {
+	switch {
+	case m.ValueDim > 0:
+		return m.ValueDim
+	case m.KVRank > 0:
+		return m.headDim() - m.RopeDim
+	}
+	return m.headDim()
+}
+
+// denseLead returns the layers without experts at the start.
+func (m Model) denseLead() int {
+	if m.Experts == 0 {
+		return m.Layers
+	}
+	return m.DenseLead
+}
+
+// Validate says whether the model can be written and llama.cpp can load it. What
+// it returns is an *Impossible.
 func (m Model) Validate() error {
 	_, err := m.layout()
 	return err
 }
 
-func (m Model) check() error {
-	for _, f := range []struct {
-		name     string
-		val, max int
-	}{
-		{"layers", m.Layers, maxLayers},
-		{"embd", m.Embd, math.MaxInt32},
-		{"heads", m.Heads, math.MaxInt32},
-		{"kv heads", m.KVHeads, math.MaxInt32},
-		{"ff", m.FF, math.MaxInt32},
-		{"context", m.Context, math.MaxInt32},
-	} {
-		if f.val < 1 || f.val > f.max {
-			return fmt.Errorf("model: %s is %d, it must be from 1 to %d", f.name, f.val, f.max)
-		}
-	}
-	if m.HeadDim < 0 || m.HeadDim > math.MaxInt32 {
-		return fmt.Errorf("model: head dim is %d, it must be from 0 to %d", m.HeadDim, math.MaxInt32)
-	}
-	if m.HeadDim == 0 && m.Embd%m.Heads != 0 {
-		return fmt.Errorf("model: embd %d is not a multiple of heads %d; set the head dim, or change one", m.Embd, m.Heads)
-	}
-	if m.Heads%m.KVHeads != 0 {
-		return fmt.Errorf("model: heads %d is not a multiple of kv heads %d", m.Heads, m.KVHeads)
-	}
-	// rope turns pairs of elements.
-	if d := m.headDim(); d%2 != 0 {
-		return fmt.Errorf("model: head dim %d is odd; rope needs an even one", d)
-	}
-	if m.Type != F16 && m.Type != Q8_0 {
-		return fmt.Errorf("model: type %s cannot be written; use F16 or Q8_0", m.Type)
-	}
-	return nil
+// Facts are what can be said of a model before it is written.
+type Facts struct {
+	Bytes   int64  `json:"bytes"` // of the file
+	Tensors int    `json:"tensors"`
+	Params  uint64 `json:"params"`
+	// of llama.cpp's cache for one token, with K and V in that type; Q8_0 is 0
+	// where llama.cpp refuses it, because a head has no multiple of 32 elements
+	KVF16 int64 `json:"kv_bytes_per_token_f16"`
+	KVQ8  int64 `json:"kv_bytes_per_token_q8_0"`
 }
 
-// tensor is one entry of the file's tensor table.
-type tensor struct {
-	name   string
-	dims   []uint64 // fastest first, as ggml's ne
-	typ    Type
-	shift  int    // a weight is v * 2^-(weightBits-1+shift), v from weightAt
-	zeros  uint64 // the first elements, which are 0
-	offset uint64 // in the data section
-	size   uint64 // bytes without padding
-	seed   uint64
-}
-
-func (t *tensor) elems() uint64 {
-	n := uint64(1)
-	for _, d := range t.dims {
-		n *= d
+// Facts computes the facts; its error is an *Impossible.
+func (m Model) Facts() (Facts, error) {
+	list, err := m.layout()
+	if err != nil {
+		return Facts{}, err
 	}
-	return n
-}
-
-// layout returns the tensors in the order they stand in the file, with their
-// sizes and offsets.
-func (m Model) layout() ([]tensor, error) {
-	if err := m.check(); err != nil {
-		return nil, err
+	f := Facts{Bytes: m.size(list), Tensors: len(list)}
+	for _, t := range list {
+		f.Params += t.elems()
 	}
-	embd, ff := uint64(m.Embd), uint64(m.FF)
-	q, kv := uint64(m.Heads)*uint64(m.headDim()), uint64(m.KVHeads)*uint64(m.headDim())
-	vocab := uint64(len(vocabulary))
-
-	var list []tensor
-	norm := func(name string) {
-		list = append(list, tensor{name: name, dims: []uint64{embd}, typ: f32})
+	h := Header{Layers: m.Layers, KVHeads: slices.Repeat([]int{m.KVHeads}, m.Layers), KeyLength: m.headDim(), ValueLength: m.headDim()}
+	if m.KVRank > 0 {
+		h.KeyLength, h.ValueLength = m.KVRank+m.RopeDim, m.KVRank
+		h.KeyLengthMLA, h.ValueLengthMLA = m.headDim(), m.valueDim()
 	}
-	// gain is a power of two: 0 keeps the size of the activations.
-	matrix := func(name string, in, out uint64, gain int) {
-		list = append(list, tensor{name: name, dims: []uint64{in, out}, typ: m.Type, shift: unitShift(in) - gain})
+	f.KVF16 = h.KVBytes(F16, F16)
+	if h.KeyLength%q8Block == 0 && h.ValueLength%q8Block == 0 {
+		f.KVQ8 = h.KVBytes(Q8_0, Q8_0)
 	}
-
-	// Small beside what the layers add to it, or the answer would hang on the
-	// last token alone and a broken layer would not show.
-	list = append(list, tensor{name: "token_embd.weight", dims: []uint64{embd, vocab}, typ: m.Type, shift: 2})
-	for i := range m.Layers {
-		blk := func(s string) string { return fmt.Sprintf("blk.%d.%s.weight", i, s) }
-		norm(blk("attn_norm"))
-		// Scores of about 4, not 1: attention that picks some tokens and does
-		// not just average all.
-		matrix(blk("attn_q"), embd, q, 1)
-		matrix(blk("attn_k"), embd, kv, 1)
-		matrix(blk("attn_v"), embd, kv, 0)
-		matrix(blk("attn_output"), q, embd, 0)
-		norm(blk("ffn_norm"))
-		matrix(blk("ffn_gate"), embd, ff, 0)
-		matrix(blk("ffn_up"), embd, ff, 0)
-		matrix(blk("ffn_down"), ff, embd, 0)
-	}
-	norm("output_norm.weight")
-	// Control and byte tokens get a logit of 0, and text tokens random ones of
-	// which the largest is well above 0: greedy decoding gives printable text.
-	// Else the server answers 500, because random bytes are no UTF-8. The
-	// factor 4 makes the distribution sharp enough for sampling as well.
-	list = append(list, tensor{
-		name: "output.weight", dims: []uint64{embd, vocab}, typ: m.Type,
-		shift: unitShift(embd) - 2, zeros: firstText * embd,
-	})
-
-	var end uint64
-	for i := range list {
-		t := &list[i]
-		per, size := t.typ.block()
-		// F16 has no blocks, but the same model must exist in both types.
-		if len(t.dims) > 1 && t.dims[0]%q8Block != 0 {
-			return nil, fmt.Errorf("model: %s would have rows of %d elements; embd, ff and heads * head dim must be multiples of %d", t.name, t.dims[0], q8Block)
-		}
-		n := uint64(1)
-		for _, d := range t.dims {
-			hi, lo := bits.Mul64(n, d)
-			// Offsets are signed 64-bit numbers in ggml and on disk.
-			if hi != 0 || lo > math.MaxInt64/8 {
-				return nil, fmt.Errorf("model: %s has %v elements, which is more than a file can hold", t.name, t.dims)
-			}
-			n = lo
-		}
-		t.offset, t.size = end, n/per*size
-		t.seed = tensorSeed(m.Seed, t.name)
-		end = align(t.offset + t.size)
-		if end > math.MaxInt64/2 {
-			return nil, fmt.Errorf("model: the tensors up to %s need %d bytes, which is more than a file can hold", t.name, end)
-		}
-	}
-	return list, nil
-}
-
-// unitShift returns k so that weights in [-2^-k, 2^-k) over n inputs of size 1
-// give outputs of size about 1: 2^-k is the largest power of two below
-// sqrt(3/n), since a uniform number in [-a, a) has variance a*a/3. A power of
-// two keeps every weight exact in F16.
-func unitShift(n uint64) int {
-	k := 0
-	for p := uint64(3); p < n; p *= 4 {
-		k++
-	}
-	return k
+	return f, nil
 }

@@ -12,6 +12,13 @@ const (
 	q8Bytes = 2 + q8Block
 )
 
+// Q4_0 stores 32 elements as an F16 scale and 32 times 4 bits: block_q4_0. Byte j
+// has element j below and element j+16 above; 8 stands for 0.
+const (
+	q4Block = 32
+	q4Bytes = 2 + q4Block/2
+)
+
 // half converts to IEEE 754 binary16, to nearest and ties to even, as
 // GGML_FP32_TO_FP16 does. What is too large becomes infinite.
 func half(f float32) uint16 {
@@ -42,74 +49,110 @@ func roundShift(v uint32, n uint) uint32 {
 // pow2 returns 2^e for e in the range of normal float32 numbers.
 func pow2(e int) float32 { return math.Float32frombits(uint32(e+127) << 23) }
 
-// fillNorm writes elements [from, from+n) of a norm: F32 numbers in
-// [1-1/16, 1+1/16), so that a kernel which drops the norm's weights is seen.
-func fillNorm(dst []byte, seed, from, n uint64) {
+// scaleValue returns scale c as a number, which is exact.
+func scaleValue(c int) float32 {
+	m, e := scaleAt(c)
+	return float32(m) * pow2(e)
+}
+
+// filler writes the elements [from, from+n) of a matrix; from and n are multiples
+// of q8Block.
+type filler func(dst []byte, from, n uint64)
+
+// fill returns the filler of a tensor, with its tables made.
+func (t *tensor) fill() filler {
+	switch {
+	case t.norm():
+		return t.fillNorm
+	case t.typ == F16:
+		return t.fillF16()
+	case t.typ == Q8_0:
+		return t.fillQ8()
+	case t.typ == Q4_0:
+		return t.fillQ4()
+	}
+	return t.fillF32
+}
+
+// fillNorm writes a norm: F32 numbers in [1-1/16, 1+1/16), so that a kernel which
+// drops the norm's weights is seen.
+func (t *tensor) fillNorm(dst []byte, from, n uint64) {
 	for i := range n {
-		e := from + i
-		v := weightAt(word(seed, e/lanes), int(e%lanes))
-		f := 1 + float32(v)/(1<<(weightBits-1+4))
-		binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(f))
+		v := int64(word(t.seed, from+i)) >> 52 // 12 bits
+		binary.LittleEndian.PutUint32(dst[4*i:], math.Float32bits(1+float32(v)/(1<<15)))
 	}
 }
 
-// halves holds, for a tensor's shift, the F16 of every weight.
-type halves [1 << weightBits]uint16
+func (t *tensor) fillF32(dst []byte, from, n uint64) {
+	var q [q8Block]byte
+	for b := range n / q8Block {
+		d := scaleValue(t.scale + block(t.seed, from/q8Block+b, &q))
+		out := dst[b*q8Block*4:][:q8Block*4]
+		for i, v := range q {
+			binary.LittleEndian.PutUint32(out[4*i:], math.Float32bits(float32(int8(v))*d))
+		}
+	}
+}
 
-func newHalves(shift int) *halves {
-	h := new(halves)
-	scale := pow2(-(weightBits - 1 + shift))
-	for i := range h {
-		v := int32(i<<(32-weightBits)) >> (32 - weightBits)
-		h[i] = half(float32(v) * scale)
+func (t *tensor) fillF16() filler {
+	var table [octave][256]uint16 // of the products, by scale and byte
+	for s := range table {
+		d := scaleValue(t.scale + s)
+		for i := range table[s] {
+			table[s][i] = half(float32(int8(i)) * d)
+		}
+	}
+	return func(dst []byte, from, n uint64) {
+		var q [q8Block]byte
+		for b := range n / q8Block {
+			h := &table[block(t.seed, from/q8Block+b, &q)]
+			out := dst[b*q8Block*2:][:q8Block*2]
+			for i := 0; i < q8Block; i += 4 {
+				binary.LittleEndian.PutUint64(out[2*i:],
+					uint64(h[q[i]])|uint64(h[q[i+1]])<<16|uint64(h[q[i+2]])<<32|uint64(h[q[i+3]])<<48)
+			}
+		}
+	}
+}
+
+// halfScales returns the 8 scales from c on in F16.
+func halfScales(c int) (h [octave]uint16) {
+	for s := range h {
+		h[s] = half(scaleValue(c + s))
 	}
 	return h
 }
 
-// fillF16 writes elements [from, from+n); from and n are multiples of lanes.
-func fillF16(dst []byte, h *halves, seed, from, n uint64) {
-	for i := uint64(0); i < n; i += lanes {
-		w := word(seed, (from+i)/lanes)
-		const s = 16 - weightBits
-		binary.LittleEndian.PutUint64(dst[2*i:],
-			uint64(h[uint16(w)>>s])|
-				uint64(h[uint16(w>>16)>>s])<<16|
-				uint64(h[uint16(w>>32)>>s])<<32|
-				uint64(h[uint16(w>>48)>>s])<<48)
+func (t *tensor) fillQ8() filler {
+	scales := halfScales(t.scale)
+	return func(dst []byte, from, n uint64) {
+		for b := range n / q8Block {
+			out := dst[b*q8Bytes:][:q8Bytes]
+			s := block(t.seed, from/q8Block+b, (*[q8Block]byte)(out[2:]))
+			binary.LittleEndian.PutUint16(out, scales[s])
+		}
 	}
 }
 
-// fillQ8 writes elements [from, from+n), quantised as ggml's
-// quantize_row_q8_0_ref does it; from and n are multiples of q8Block. The
-// quantised values do not depend on the power of two in front, so the integers
-// are quantised and only the scale is multiplied.
-func fillQ8(dst []byte, shift int, seed, from, n uint64) {
-	scale := pow2(-(weightBits - 1 + shift))
-	var v [q8Block]int32
-	for b := uint64(0); b < n/q8Block; b++ {
-		var top int32
-		for i := 0; i < q8Block; i += lanes {
-			w := word(seed, (from+b*q8Block+uint64(i))/lanes)
-			for j := range lanes {
-				x := weightAt(w, j)
-				v[i+j] = x
-				top = max(top, x, -x)
+// fillQ4 keeps of each integer the group of 32 that it lies in, as that group's
+// middle: 8 of the 16 levels, whose mean is 0, with a scale 16 times that of Q8_0.
+func (t *tensor) fillQ4() filler {
+	scales := halfScales(t.scale + 4*octave)
+	return func(dst []byte, from, n uint64) {
+		const (
+			sign = 0x8080808080808080
+			low  = 0x0f0f0f0f0f0f0f0f
+			odd  = 0x1111111111111111
+		)
+		var q [q4Block]byte
+		for b := range n / q4Block {
+			out := dst[b*q4Bytes:][:q4Bytes]
+			binary.LittleEndian.PutUint16(out, scales[block(t.seed, from/q4Block+b, &q)])
+			for i := 0; i < q4Block/2; i += 8 {
+				below := binary.LittleEndian.Uint64(q[i:]) ^ sign
+				above := binary.LittleEndian.Uint64(q[i+q4Block/2:]) ^ sign
+				binary.LittleEndian.PutUint64(out[2+i:], below>>4&low|above&^low|odd)
 			}
-		}
-		out := dst[b*q8Bytes:][:q8Bytes]
-		d := float32(top) / 127
-		var inv float32
-		if d != 0 {
-			inv = 1 / d
-		}
-		binary.LittleEndian.PutUint16(out, half(d*scale))
-		for i, x := range v {
-			// roundf goes away from zero at a half: round the magnitude up,
-			// in float64 where adding a half is exact. No branch on the sign,
-			// which is random.
-			s := x >> 31
-			q := int32(float64(float32(float32((x^s)-s)*inv)) + 0.5)
-			out[2+i] = byte((q ^ s) - s)
 		}
 	}
 }

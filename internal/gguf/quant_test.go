@@ -58,16 +58,76 @@ func TestHalf(t *testing.T) {
 	}
 }
 
-func TestWeightsAreExactInF16(t *testing.T) {
-	for shift := -2; shift <= 13; shift++ {
-		h := newHalves(shift)
-		for v := -2048; v < 2048; v++ {
-			want := math.Ldexp(float64(v), -11-shift)
-			if got := unhalf(h[uint16(v)&0xfff]); got != want {
-				t.Fatalf("shift %d: weight %d is %g, want %g", shift, v, got, want)
-			}
+// refBlock is block, written down from its description: the scale and the integers
+// of a block, one by one.
+func refBlock(seed, i uint64) (scale int, q [32]int) {
+	words := blockWords + uint64(1)
+	r := word(seed, i*words)
+	for j := range q {
+		b := byte(word(seed, i*words+1+uint64(j)/8) >> (j % 8 * 8))
+		q[j] = int(int8(b | 1))
+	}
+	peak := int(r >> 4 & 31)
+	if q[peak] < 0 {
+		q[peak] = -127
+	} else {
+		q[peak] = 127
+	}
+	return int(r & 7), q
+}
+
+// weight returns the exact values of a block.
+func weights(t *tensor, i uint64) (d float64, x [32]float64) {
+	s, q := refBlock(t.seed, i)
+	m, e := scaleAt(t.scale + s)
+	d = math.Ldexp(float64(m), e)
+	for j := range x {
+		x[j] = float64(q[j]) * d
+	}
+	return d, x
+}
+
+const testBlocks = 2048
+
+func each(t *testing.T, typ Type, size int, check func(t *testing.T, d float64, want [32]float64, got []byte)) {
+	t.Helper()
+	for _, c := range []int{0, 5, 6 * octave, 100, 15 * octave} {
+		ts := tensor{dims: []uint64{32, testBlocks}, typ: typ, scale: c, seed: 99}
+		buf := make([]byte, testBlocks*size)
+		ts.fill()(buf, 0, testBlocks*32)
+		// Any part of it is the same.
+		part := make([]byte, size)
+		ts.fill()(part, 7*32, 32)
+		if string(part) != string(buf[7*size:8*size]) {
+			t.Fatal("a part differs from the whole")
+		}
+		for b := range testBlocks {
+			d, want := weights(&ts, uint64(b))
+			check(t, d, want, buf[b*size:][:size])
 		}
 	}
+}
+
+func TestF16IsExact(t *testing.T) {
+	each(t, F16, 64, func(t *testing.T, _ float64, want [32]float64, got []byte) {
+		t.Helper()
+		for i, w := range want {
+			if g := unhalf(binary.LittleEndian.Uint16(got[2*i:])); g != w {
+				t.Fatalf("element %d is %g, want %g", i, g, w)
+			}
+		}
+	})
+}
+
+func TestF32IsExact(t *testing.T) {
+	each(t, F32, 128, func(t *testing.T, _ float64, want [32]float64, got []byte) {
+		t.Helper()
+		for i, w := range want {
+			if g := float64(math.Float32frombits(binary.LittleEndian.Uint32(got[4*i:]))); g != w {
+				t.Fatalf("element %d is %g, want %g", i, g, w)
+			}
+		}
+	})
 }
 
 // refQ8 follows quantize_row_q8_0_ref line by line, in float32 as C has it.
@@ -87,28 +147,75 @@ func refQ8(x []float32) (d float32, q []int8) {
 	return d, q
 }
 
+// Q8_0 is what llama-quantize would make of the F16 model.
 func TestQ8(t *testing.T) {
-	const n = 32 << 10
-	for _, shift := range []int{-2, 0, 3, 6, 12} {
-		buf := make([]byte, n/q8Block*q8Bytes)
-		fillQ8(buf, shift, 99, 0, n)
-		for b := range n / q8Block {
-			x := make([]float32, q8Block)
-			for i := range x {
-				e := b*q8Block + i
-				x[i] = float32(math.Ldexp(float64(weightAt(word(99, uint64(e/lanes)), e%lanes)), -11-shift))
-			}
-			d, q := refQ8(x)
-			got := buf[b*q8Bytes:][:q8Bytes]
-			if g := binary.LittleEndian.Uint16(got); g != half(d) {
-				t.Fatalf("shift %d block %d: scale %#04x, want %#04x", shift, b, g, half(d))
-			}
-			for i := range q {
-				if int8(got[2+i]) != q[i] {
-					t.Fatalf("shift %d block %d element %d: %d, want %d", shift, b, i, int8(got[2+i]), q[i])
-				}
+	each(t, Q8_0, q8Bytes, func(t *testing.T, _ float64, want [32]float64, got []byte) {
+		t.Helper()
+		x := make([]float32, 32)
+		for i := range x {
+			x[i] = float32(want[i])
+		}
+		d, q := refQ8(x)
+		if g := binary.LittleEndian.Uint16(got); g != half(d) {
+			t.Fatalf("scale %#04x, want %#04x", g, half(d))
+		}
+		for i := range q {
+			if int8(got[2+i]) != q[i] {
+				t.Fatalf("element %d is %d, want %d", i, int8(got[2+i]), q[i])
 			}
 		}
+	})
+}
+
+// Q4_0 is never further from the weight than half a level, and leans to no side.
+func TestQ4(t *testing.T) {
+	sum, n := 0.0, 0.0
+	each(t, Q4_0, q4Bytes, func(t *testing.T, d float64, want [32]float64, got []byte) {
+		t.Helper()
+		scale := unhalf(binary.LittleEndian.Uint16(got))
+		if scale != 16*d {
+			t.Fatalf("scale %g, want %g", scale, 16*d)
+		}
+		// dequantize_row_q4_0 of ggml-quants.c.
+		for j := range 16 {
+			for _, p := range []struct{ i, q int }{{j, int(got[2+j] & 15)}, {j + 16, int(got[2+j] >> 4)}} {
+				off := float64(p.q-8)*scale - want[p.i]
+				if math.Abs(off) > 16*d {
+					t.Fatalf("element %d is %g off, a level is %g", p.i, off, 32*d)
+				}
+				sum += off / d
+				n++
+			}
+		}
+	})
+	if mean := sum / n; math.Abs(mean) > 5*16/math.Sqrt(3*n) {
+		t.Errorf("on average %g of a Q8_0 step off", mean)
+	}
+}
+
+// meanSquare is that of the weights with the 8 scales from c on.
+func meanSquare(c int) float64 {
+	const squares = (31*5461.0 + 127*127) / 32
+	sum := 0.0
+	for j := range octave {
+		m, e := scaleAt(c + j)
+		d := math.Ldexp(float64(m), e)
+		sum += d * d
+	}
+	return sum / octave * squares
+}
+
+func TestUnitScale(t *testing.T) {
+	// The mean square times the inputs is at most 1, and above it for the next
+	// larger scale.
+	for n := uint64(1); n < 1<<26; n = n*5/4 + 1 {
+		c := unitScale(n)
+		if a, b := meanSquare(c)*float64(n), meanSquare(c+1)*float64(n); a > 1 || b <= 1 {
+			t.Errorf("n %d: scale %d gives %g, the next %g", n, c, a, b)
+		}
+	}
+	if unitScale(math.MaxInt32) != 0 {
+		t.Error("weights below what F16 can hold")
 	}
 }
 

@@ -12,26 +12,32 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
-	"github.com/google/renameio/v2"
-	"github.com/klauspost/compress/gzip"
+	gzip "github.com/klauspost/pgzip"
+
+	"github.com/llpatch/llpatch/internal/atomicfile"
 )
 
 // writeTarGz packs the folder dir as one tar.gz: entries sorted, the given
 // time, owner 0, and only the modes 0644 and 0755, so that the same files give
-// the same bytes. The compressor is pinned by go.mod for the same reason. It
-// returns the SHA-256 of the archive.
+// the same bytes. The compressor is pinned by go.mod for the same reason, and
+// so is the size of its blocks: what it makes of a block does not depend on how
+// many processors work. It returns the SHA-256 of the archive.
 func writeTarGz(ctx context.Context, file, dir string, when time.Time) (sum string, err error) {
-	out, err := renameio.NewPendingFile(file, renameio.WithPermissions(0o644))
+	out, err := atomicfile.Create(file, 0o644)
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, out.Cleanup()) }()
 	hash := sha256.New()
-	gz, err := gzip.NewWriterLevel(io.MultiWriter(out, hash), gzip.BestCompression)
+	gz, err := gzip.NewWriterLevel(io.MultiWriter(out, hash), gzip.DefaultCompression)
 	if err != nil {
+		return "", err
+	}
+	if err := gz.SetConcurrency(1<<20, runtime.GOMAXPROCS(0)+1); err != nil {
 		return "", err
 	}
 	tw := tar.NewWriter(gz)
@@ -53,7 +59,7 @@ func writeTarGz(ctx context.Context, file, dir string, when time.Time) (sum stri
 	if err := errors.Join(err, tw.Close(), gz.Close()); err != nil {
 		return "", fmt.Errorf("pack %s: %w", file, err)
 	}
-	if err := out.CloseAtomicallyReplace(); err != nil {
+	if err := out.Commit(); err != nil {
 		return "", fmt.Errorf("pack %s: %w", file, err)
 	}
 	return hex.EncodeToString(hash.Sum(nil)), nil

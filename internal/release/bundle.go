@@ -13,8 +13,8 @@ import (
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
-	"github.com/google/renameio/v2"
 
+	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -79,7 +79,7 @@ func (c *Chain) Bundle(ctx context.Context, b *Built) (*BundleRecord, error) {
 
 // writeSums writes SHA256SUMS beside the archive.
 func (c *Chain) writeSums(sum, archive string) error {
-	return renameio.WriteFile(c.file("SHA256SUMS"), fmt.Appendf(nil, "%s  %s\n", sum, archive), 0o644)
+	return atomicfile.WriteFile(c.file("SHA256SUMS"), fmt.Appendf(nil, "%s  %s\n", sum, archive), 0o644)
 }
 
 // stageDir is the folder whose content, under its own name, becomes the

@@ -9,7 +9,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/rogpeppe/go-internal/lockedfile"
@@ -36,6 +35,7 @@ type Options struct {
 	Log      *slog.Logger
 	Progress func(what string, done, total int64) // may be nil; total 0: unknown
 	ThreeWay *ThreeWay                            // merge where a patch does not fit; nil: do not
+	Place    Place                                // where smoke checks run
 }
 
 // Chain takes one tag to one target. Every stage makes those before it; what
@@ -75,6 +75,10 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (*Chain, err
 	if err := smoke.Validate(rec.Smoke); err != nil {
 		return nil, &spec.Error{File: path.Join("recipes", target+".toml"), Msg: err.Error()}
 	}
+	t = o.Repo.Lock.Named(rec.Upstream, t)
+	if n, known := o.build(rec, t); known && !o.Nearest && !rec.Range.Contains(n) {
+		return nil, &spec.OutOfRange{Recipe: rec, Tag: t.String(), Build: n}
+	}
 	c := &Chain{Options: o, Recipe: rec, Toolchain: o.Repo.Toolchains[rec.Toolchain]}
 	if c.Tree, err = o.Fetch(ctx, rec.Upstream, t); err != nil {
 		return nil, err
@@ -100,6 +104,7 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (*Chain, err
 	if err := c.checkLicenses(); err != nil {
 		return nil, errors.Join(err, c.Tree.Close())
 	}
+	c.landed()
 	for _, note := range c.Patched.Notes {
 		o.Log.Info(note)
 	}
@@ -114,6 +119,25 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (*Chain, err
 	}
 	c.dir = filepath.Join(o.Out, c.Tree.Tag.Short(), target)
 	return c, nil
+}
+
+// landed takes out of the series what upstream has whole, and says of the rest
+// what it has of that.
+func (c *Chain) landed() {
+	var in []spec.Chosen
+	for _, f := range c.Series.In {
+		switch held, all := c.held(f.Fix); {
+		case held == all:
+			c.Series.Landed = append(c.Series.Landed, spec.Left{
+				Fix: f.Fix, Summary: f.Summary, Reason: fmt.Sprintf("%s; upstream has all of %s already", f.Reason, f.Patch+f.Commit),
+			})
+			continue
+		case held > 0:
+			f.Reason += fmt.Sprintf("; upstream has %d of its %d changes already", held, all)
+		}
+		in = append(in, f)
+	}
+	c.Series.In = append([]spec.Chosen{}, in...)
 }
 
 // patches reads and parses the patch files of a series, in order.
@@ -148,10 +172,27 @@ func (c *Chain) begin(ctx context.Context) error {
 		return nil
 	}
 	var err error
-	if c.dir, err = filepath.Abs(c.dir); err != nil {
+	if c.dir, err = c.absolute(); err != nil {
 		return err
 	}
 	c.lock, err = lockFile(ctx, c.Log, c.file(".lock"), c.Tree.Tag.String()+" "+c.Recipe.Name)
+	return err
+}
+
+// absolute is the chain's folder by a name that a build can take.
+func (c *Chain) absolute() (string, error) {
+	dir, err := filepath.Abs(c.dir)
+	if err != nil {
+		return "", err
+	}
+	return dir, build.CheckFolder(dir)
+}
+
+// placed gives a declaration at fault its line.
+func (c *Chain) placed(err error) error {
+	if f := new(build.Fault); errors.As(err, &f) {
+		return spec.ErrorAt(c.Repo.FS, f.File, f.Key, "%s", f.Msg)
+	}
 	return err
 }
 
@@ -187,7 +228,7 @@ func (c *Chain) prepare(ctx context.Context) error {
 		return err
 	}
 	if stats.Written+stats.Removed > 0 {
-		c.Log.Info("source written", "tree", c.Patched.Tree.ID(), "files", stats.Written, "kept", stats.Kept, "removed", stats.Removed)
+		c.Log.Info("source: "+stats.String(), "tree", c.Patched.Tree.ID())
 	}
 	return writeJSON(c.file("patched.json"), patchedRecord{
 		Upstream: c.Recipe.Upstream, Tag: c.Tree.Tag.String(), Pin: c.Tree.Pin, Source: c.Tree.Source, Series: c.Series,
@@ -198,31 +239,45 @@ func (c *Chain) prepare(ctx context.Context) error {
 // Plan makes the build plan for the patched tree in the chain's folder, with
 // the level that it has or would get. It records nothing.
 func (c *Chain) Plan(ctx context.Context) (build.Plan, int, error) {
-	dir, err := filepath.Abs(c.dir)
+	dir, err := c.absolute()
 	if err != nil {
 		return build.Plan{}, 0, err
 	}
-	facts, err := build.Probe(ctx, c.Toolchain, c.Recipe)
+	in, err := c.input(ctx, dir)
 	if err != nil {
 		return build.Plan{}, 0, err
-	}
-	var ids []string
-	for _, in := range c.Series.In {
-		ids = append(ids, in.Fix)
-	}
-	in := build.Input{
-		Tag: c.Tree.Tag.String(), Build: c.Tree.Pin.Build, Commit: c.Tree.Pin.Commit, Time: c.Tree.Pin.Time,
-		Tree: c.Patched.Tree.ID(), Recipe: c.Recipe, Toolchain: c.Toolchain, Facts: facts,
-		Source: filepath.Join(dir, "src"), Dir: filepath.Join(dir, "build"), Touched: c.touched(), Missing: c.lacks, Series: ids,
 	}
 	plan, err := build.NewPlan(in)
 	if err != nil {
-		return build.Plan{}, 0, err
+		return build.Plan{}, 0, c.placed(err)
 	}
 	// The level is part of the version string, not of the plan's digest.
 	in.Level, _ = c.Repo.Levels.Find(c.Series.Upstream, c.Series.Tag, c.Series.Target, in.Tree, plan.Digest)
 	plan, err = build.NewPlan(in)
 	return plan, in.Level, err
+}
+
+// input is what a plan in a folder is made of: its source is src, and it builds
+// in build.
+func (c *Chain) input(ctx context.Context, dir string) (build.Input, error) {
+	facts, err := build.Probe(ctx, c.Toolchain, c.Recipe)
+	if err != nil {
+		return build.Input{}, c.placed(err)
+	}
+	return build.Input{
+		Tag: c.Tree.Tag.String(), Build: c.Tree.Pin.Build, Commit: c.Tree.Pin.Commit, Time: c.Tree.Pin.Time,
+		Tree: c.Patched.Tree.ID(), Recipe: c.Recipe, Toolchain: c.Toolchain, Facts: facts,
+		Source: filepath.Join(dir, "src"), Dir: filepath.Join(dir, "build"), Touched: c.touched(), Missing: c.lacks, Series: c.fixes(),
+	}, nil
+}
+
+// fixes are the ids of the series.
+func (c *Chain) fixes() []string {
+	var ids []string
+	for _, in := range c.Series.In {
+		ids = append(ids, in.Fix)
+	}
+	return ids
 }
 
 // touched maps each path that the series changes to the fixes that do so.
@@ -314,48 +369,4 @@ func (c *Chain) tampered(plan build.Plan, art build.Artifacts) bool {
 // until the last of them is gone, also after llpatch was killed.
 func (c *Chain) hold() []*os.File {
 	return []*os.File{c.lock.File}
-}
-
-// Script returns what a plan's script needs to make the source by itself: the
-// first git source that is declared for the upstream, or the one that was
-// given, and the patches.
-func (c *Chain) Script() (build.Script, error) {
-	s := build.Script{Tree: c.Tree.ID(), Ref: "refs/tags/" + c.Tree.Tag.String()}
-	if c.Tree.Tag.Kind() == tag.Commit {
-		s.Ref = c.Tree.Tag.String()
-	}
-	for _, src := range c.Repo.Sources {
-		if src.Kind == "git" && src.Upstream == c.Recipe.Upstream {
-			s.URL = src.URL
-			break
-		}
-	}
-	if c.Source != "" {
-		// A bundle or a tarball cannot be fetched from by a tag's name: the script then asks for a source.
-		s.URL = ""
-		if st, err := os.Stat(c.Source); err == nil && st.IsDir() {
-			if s.URL, err = filepath.Abs(c.Source); err != nil {
-				return s, err
-			}
-		} else if strings.Contains(c.Source, "://") && strings.HasSuffix(c.Source, ".git") {
-			s.URL = c.Source
-		}
-	}
-	for _, in := range c.Series.In {
-		switch held, all := c.held(in.Fix); {
-		case held == all:
-			continue // the script's git apply would refuse it
-		case held > 0:
-			return s, &spec.Error{
-				File: path.Join("patches", in.Fix, "fix.toml"),
-				Msg:  fmt.Sprintf("upstream has %d of the %d changes of %s on %s: git apply refuses the file; write a variant for this tag", held, all, patchName(in), c.Tree.Tag),
-			}
-		}
-		data, err := c.patchBytes(in)
-		if err != nil {
-			return s, err
-		}
-		s.Patches = append(s.Patches, build.ScriptPatch{Name: patchName(in), Data: data})
-	}
-	return s, nil
 }

@@ -10,8 +10,6 @@ import (
 	"os"
 	"slices"
 
-	"github.com/google/renameio/v2"
-
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -60,6 +58,14 @@ func digest(values ...any) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
+// Place says where smoke checks run that do not say it themselves, and what
+// there is besides the host.
+type Place struct {
+	Device string   `json:"device,omitempty"` // spec.Host (also where it is empty), spec.Sim or spec.Card
+	SimEnv []string `json:"sim,omitempty"`    // leads programs to the simulated device; nil: it was not made
+	Card   string   `json:"card,omitempty"`   // the graphics card and its driver; empty: none
+}
+
 // smokeRecord is a report and what it was about.
 type smokeRecord struct {
 	Key    string        `json:"key"`
@@ -79,7 +85,17 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 		return nil, nil, err
 	}
 	checks := c.checks(b)
-	key, err := digest(have, checks, c.Version)
+	stock, same, err := c.stock(ctx, b, checks)
+	if err != nil {
+		return nil, nil, err
+	}
+	var compared map[string]string
+	if stock != "" {
+		if compared, err = inventory(stock); err != nil {
+			return nil, nil, err
+		}
+	}
+	key, err := digest(have, checks, c.Version, compared, same, c.Place)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -88,7 +104,9 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 		return files, done.Report, c.writeReport(done.Report)
 	}
 	report, err := smoke.Run(ctx, smoke.Options{
-		Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Bin: top, Work: c.file("smoke"), Checks: checks,
+		Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Commit: c.Tree.Pin.Commit, Tree: c.Patched.Tree.ID(), Series: c.fixes(),
+		Bin: top, Stock: stock, Same: same, Work: c.file("smoke"), Checks: checks,
+		Device: c.Place.Device, SimEnv: c.Place.SimEnv, Card: c.Place.Card,
 		Want: smoke.Version{Build: c.Tree.Pin.Build, Commit: b.Plan.VersionCommit},
 		Log:  c.Log, Progress: c.Progress, Hold: c.hold(),
 	})
@@ -105,9 +123,8 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 	return files, report, writeJSON(c.file("smoke.json"), smokeRecord{Key: key, Report: report})
 }
 
-func (c *Chain) writeReport(r *smoke.Report) error {
-	return renameio.WriteFile(c.file("smoke.md"), []byte(r.Markdown()), 0o644)
-}
+// writeReport writes the report beside its record, smoke.json.
+func (c *Chain) writeReport(r *smoke.Report) error { return r.Write(c.dir) }
 
 // checks are the recipe's, with what only the plan knows: whether the web page
 // is in. A page that is out must be out, which is judged too.
@@ -137,10 +154,8 @@ func (o Options) Explain(ctx context.Context, t tag.Tag, target string) (*spec.S
 	if err != nil {
 		return nil, err
 	}
-	n, known := t.Build()
-	if pin, ok := o.Repo.Lock[rec.Upstream][t.String()]; ok {
-		n, known = pin.Build, true
-	}
+	t = o.Repo.Lock.Named(rec.Upstream, t)
+	n, known := o.build(rec, t)
 	if !known {
 		tree, err := o.Fetch(ctx, rec.Upstream, t)
 		if err != nil {
@@ -150,4 +165,12 @@ func (o Options) Explain(ctx context.Context, t tag.Tag, target string) (*spec.S
 		n = tree.Pin.Build
 	}
 	return o.Repo.Choose(rec, t.String(), n)
+}
+
+// build is a tag's build number, where its name or the lock tells it.
+func (o Options) build(rec spec.Recipe, t tag.Tag) (n int, known bool) {
+	if pin, ok := o.Repo.Lock[rec.Upstream][t.String()]; ok {
+		return pin.Build, true
+	}
+	return t.Build()
 }

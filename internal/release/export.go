@@ -15,8 +15,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/renameio/v2"
-
+	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -108,12 +107,11 @@ type exportFile struct {
 
 func (c *Chain) exportFiles(out *Exported) ([]exportFile, error) {
 	var files []exportFile
+	for _, l := range c.Series.Landed {
+		c.Log.Warn("upstream has all of it: it is not exported", "fix", l.Fix)
+	}
 	for _, in := range c.Series.In {
-		switch held, all := c.held(in.Fix); {
-		case held == all:
-			c.Log.Warn("upstream has all of it: it is not exported", "fix", in.Fix)
-			continue
-		case held > 0:
+		if held, all := c.held(in.Fix); held > 0 {
 			return nil, &spec.Error{
 				File: path.Join("patches", in.Fix, "fix.toml"),
 				Msg: fmt.Sprintf("upstream has %d of the %d changes of %s on %s: llpatch leaves those out, but git am and quilt refuse the file; write a variant for this tag",
@@ -299,7 +297,7 @@ func replaceFiles(ctx context.Context, dir string, files []exportFile, old []str
 		}
 	}
 	for _, f := range files {
-		if err := renameio.WriteFile(filepath.Join(stage, "new", f.name), f.data, 0o644); err != nil {
+		if err := atomicfile.WriteFile(filepath.Join(stage, "new", f.name), f.data, 0o644); err != nil {
 			return err
 		}
 	}

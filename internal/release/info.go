@@ -18,6 +18,8 @@ type BuildInfo struct {
 	Llpatch   string            `json:"llpatch"`
 	Upstream  string            `json:"upstream"`
 	Tag       string            `json:"tag"`
+	Asked     string            `json:"asked,omitempty"` // the tag that was asked for, where Tag is only the nearest to be had
+	Source    string            `json:"source"`          // where the tree came from, as recipes/sources.toml names it
 	Build     int               `json:"build"`
 	Commit    string            `json:"commit,omitempty"`
 	Tree      string            `json:"tree"`
@@ -61,12 +63,16 @@ func patchesPage(s *spec.Series) []byte {
 	if len(s.In) == 0 {
 		b.WriteString("\nNone.\n")
 	}
-	if len(s.Out) > 0 {
-		b.WriteString("\n## Left out\n\n")
-		for _, o := range s.Out {
+	list := func(title string, left []spec.Left) {
+		for i, o := range left {
+			if i == 0 {
+				b.WriteString("\n## " + title + "\n\n")
+			}
 			fmt.Fprintf(&b, "- %s: %s\n", o.Fix, o.Reason)
 		}
 	}
+	list("Landed", s.Landed)
+	list("Left out", s.Out)
 	return b.Bytes()
 }
 
@@ -105,9 +111,9 @@ func (c *Chain) sums(top string) (map[string]string, error) {
 // info gathers what BUILD_INFO.json says.
 func (c *Chain) info(b *Built, files []*binary.File, report *smoke.Report) (BuildInfo, error) {
 	i := BuildInfo{
-		Llpatch: c.Version, Upstream: c.Recipe.Upstream, Tag: c.Tree.Tag.String(), Build: c.Tree.Pin.Build, Commit: c.Tree.Pin.Commit,
+		Llpatch: c.Version, Upstream: c.Recipe.Upstream, Tag: c.Tree.Tag.String(), Asked: c.Tree.Asked.String(), Source: c.Tree.Origin, Build: c.Tree.Pin.Build, Commit: c.Tree.Pin.Commit,
 		Tree: c.Tree.ID(), Patched: c.Patched.Tree.ID(), Target: c.Recipe.Name, Level: b.Level, Version: b.Plan.VersionCommit,
-		Series: c.Series, Plan: b.Plan.Digest, Options: map[string]string{}, LeftOut: b.Plan.Off, Tools: b.Artifacts.Tools,
+		Series: c.Series, Plan: b.Plan.Digest, Options: map[string]string{}, LeftOut: append([]string{}, b.Plan.Off...), Tools: b.Artifacts.Tools,
 		Glibc: binary.Floor(files, "GLIBC"), Libstdcpp: binary.Floor(files, "GLIBCXX"), Needs: binary.Outside(files), Files: files,
 	}
 	// Folders and programs of this machine decide nothing, and would make two
@@ -126,7 +132,7 @@ func (c *Chain) info(b *Built, files []*binary.File, report *smoke.Report) (Buil
 		}
 	}
 	for _, r := range report.Checks {
-		i.Checks = append(i.Checks, CheckInfo{Name: r.Name, Verdict: string(r.Verdict), Place: report.Place})
+		i.Checks = append(i.Checks, CheckInfo{Name: r.Name, Verdict: string(r.Verdict), Place: r.Place})
 	}
 	var err error
 	i.Sums, err = c.sums(c.stageDir())

@@ -12,8 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/google/renameio/v2"
-
+	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -165,7 +164,7 @@ func (c *Chain) keep(merges []*patch.Merge) error {
 			if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 				return err
 			}
-			if err := renameio.WriteFile(file, r.Encode(), 0o644); err != nil {
+			if err := atomicfile.WriteFile(file, r.Encode(), 0o644); err != nil {
 				return fmt.Errorf("keep resolution of %s: %w", r.Path, err)
 			}
 			c.Log.Info("resolution kept", "fix", m.Fix, "file", r.Path, "in", file)
@@ -198,7 +197,7 @@ func (c *Chain) accept(merges []*patch.Merge) error {
 		old, err := os.ReadFile(file)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			if err := renameio.WriteFile(file, data, 0o644); err != nil {
+			if err := atomicfile.WriteFile(file, data, 0o644); err != nil {
 				return fmt.Errorf("accept %s: %w", m.Fix, err)
 			}
 		case err != nil:

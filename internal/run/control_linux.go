@@ -47,6 +47,10 @@ type order struct {
 // begin starts argv under a supervisor that has the streams, the environment
 // and the folder of x.
 func begin(x *exec.Cmd, argv []string, c Cmd) (*control, error) {
+	if os.Args[0] == supervisorName {
+		// A program that forgot Supervise would start itself for ever.
+		return nil, errors.New("this supervisor did not reach run.Supervise: it must be the first call in main or TestMain")
+	}
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("socketpair", err)

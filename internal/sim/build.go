@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
-	"github.com/google/renameio/v2"
+	"github.com/llpatch/llpatch/internal/atomicfile"
 
 	"github.com/llpatch/llpatch/internal/run"
 )
@@ -195,7 +195,7 @@ func writeChanged(file string, data []byte) error {
 	if err == nil && bytes.Equal(old, data) {
 		return nil
 	}
-	return renameio.WriteFile(file, data, 0o644)
+	return atomicfile.WriteFile(file, data, 0o644)
 }
 
 var stepRE = regexp.MustCompile(`^\[(\d+)/(\d+)\] (C|CUDA|LINK) `)

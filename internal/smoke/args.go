@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -57,6 +58,22 @@ func (a *args) number(key string, def, least int) int {
 		a.bad(key, fmt.Sprintf("a whole number of at least %d", least))
 	}
 	return int(n)
+}
+
+// fraction reads a number that is not negative.
+func (a *args) fraction(key string, def float64) float64 {
+	v, ok := a.get(key)
+	if !ok {
+		return def
+	}
+	n, ok := v.(float64)
+	if i, isInt := v.(int64); isInt {
+		n, ok = float64(i), true
+	}
+	if !ok || n < 0 || math.IsNaN(n) || math.IsInf(n, 0) {
+		a.bad(key, "a number of at least 0")
+	}
+	return n
 }
 
 func (a *args) flag(key string, def bool) bool {

@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/llpatch/llpatch/internal/gguf"
 )
@@ -31,9 +32,18 @@ type answer struct {
 	Evaluated int             `json:"tokens_evaluated"`
 	Error     json.RawMessage `json:"error"`
 	Timings   struct {
+		Prompt             int     `json:"prompt_n"` // evaluated now, not taken from the cache
 		PromptPerSecond    float64 `json:"prompt_per_second"`
 		PredictedPerSecond float64 `json:"predicted_per_second"`
+		Drafted            int     `json:"draft_n"`
+		Accepted           int     `json:"draft_n_accepted"`
 	} `json:"timings"`
+	// Progress comes in a stream that asked for it, while a prompt is evaluated.
+	Progress *struct {
+		Total     int `json:"total"`
+		Processed int `json:"processed"`
+	} `json:"prompt_progress"`
+	Probabilities []tokenProbs `json:"completion_probabilities"`
 }
 
 func completionRequest(prompt string, n int, stream bool) map[string]any {
@@ -83,8 +93,13 @@ func (srv *server) completions(ctx context.Context, prompt string, n int) (outco
 
 // complete asks for a completion in one piece.
 func (srv *server) complete(ctx context.Context, prompt string, n int) (answer, error) {
+	return srv.completeWith(ctx, completionRequest(prompt, n, false), prompt, n)
+}
+
+// completeWith is complete for a request of the caller's.
+func (srv *server) completeWith(ctx context.Context, req map[string]any, prompt string, n int) (answer, error) {
 	var got answer
-	if err := srv.ask(ctx, "/completion", completionRequest(prompt, n, false), &got); err != nil {
+	if err := srv.ask(ctx, "/completion", req, &got); err != nil {
 		return got, err
 	}
 	switch {
@@ -99,7 +114,7 @@ func (srv *server) complete(ctx context.Context, prompt string, n int) (answer, 
 	// The prompt is one token a character, and <s>.
 	case got.Evaluated != len(gguf.Encode(prompt))+1:
 		return got, srv.fault("the prompt has %d tokens, the server counted %d", len(gguf.Encode(prompt))+1, got.Evaluated)
-	case len(got.Tokens) > 0 && !slices.Equal(got.Tokens, gguf.Encode(*got.Content)):
+	case len(got.Tokens) > 0 && !spells(got.Tokens, *got.Content):
 		return got, srv.fault("the tokens %v are not those of the completion's text %q", got.Tokens, *got.Content)
 	}
 	return got, nil
@@ -107,22 +122,31 @@ func (srv *server) complete(ctx context.Context, prompt string, n int) (answer, 
 
 // stream asks for a completion in chunks and puts it together.
 func (srv *server) stream(ctx context.Context, prompt string, n int) (text string, tokens []int, chunks int, err error) {
-	limit, cancel := context.WithTimeout(ctx, srv.s.o.Answer)
+	var got strings.Builder
+	_, chunks, err = srv.chunks(ctx, srv.s.o.Answer, completionRequest(prompt, n, true), func(a *answer) {
+		got.WriteString(*a.Content)
+		tokens = append(tokens, a.Tokens...)
+	})
+	return got.String(), tokens, chunks, err
+}
+
+// chunks asks for a completion as a stream, passes on each chunk with content,
+// and returns the last one and how many there were.
+func (srv *server) chunks(ctx context.Context, within time.Duration, body any, each func(*answer)) (last answer, chunks int, err error) {
+	limit, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	res, err := srv.request(limit, http.MethodPost, "/completion", completionRequest(prompt, n, true))
+	res, err := srv.request(limit, http.MethodPost, "/completion", body)
 	if err != nil {
 		if ctx.Err() != nil {
-			return "", nil, 0, context.Cause(ctx)
+			return last, 0, context.Cause(ctx)
 		}
-		return "", nil, 0, srv.fault("POST /completion as a stream: %v", err)
+		return last, 0, srv.fault("POST /completion as a stream: %v", err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		b, _ := io.ReadAll(io.LimitReader(res.Body, 1<<10)) // what came is shown
-		return "", nil, 0, srv.fault("POST /completion as a stream gave %d with %s", res.StatusCode, quote(b))
+		return last, 0, srv.fault("POST /completion as a stream gave %d with %s", res.StatusCode, quote(b))
 	}
-	var got strings.Builder
-	var last answer
 	err = events(res.Body, func(data []byte) error {
 		if last.Stop {
 			return errors.New("a chunk came after the final one")
@@ -135,20 +159,19 @@ func (srv *server) stream(ctx context.Context, prompt string, n int) (text strin
 			return fmt.Errorf("chunk %d is %s", chunks+1, quote(data))
 		}
 		chunks++
-		got.WriteString(*last.Content)
-		tokens = append(tokens, last.Tokens...)
+		each(&last)
 		return nil
 	})
 	if ctx.Err() != nil {
-		return "", nil, 0, context.Cause(ctx)
+		return last, chunks, context.Cause(ctx)
 	}
 	if err == nil && !last.Stop {
 		err = errors.New("it ended without a final chunk")
 	}
 	if err != nil {
-		return "", nil, 0, srv.fault("the stream of a completion, after %d chunks: %v", chunks, err)
+		return last, chunks, srv.fault("the stream of a completion, after %d chunks: %v", chunks, err)
 	}
-	return got.String(), tokens, chunks, nil
+	return last, chunks, nil
 }
 
 // events reads server-sent events and passes on the data of each. One that is
@@ -186,4 +209,12 @@ func events(r io.Reader, each func([]byte) error) error {
 			}
 		}
 	}
+}
+
+// spells says whether tokens are those of a text. A character may be its byte's
+// token as well as its own: where the logits are equal, as on a simulated device,
+// the byte comes first.
+func spells(tokens []int, text string) bool {
+	got, ok := gguf.Decode(tokens)
+	return ok && got == text
 }

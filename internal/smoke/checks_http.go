@@ -16,12 +16,12 @@ import (
 )
 
 // config reads the arguments that every check with a server takes: model (f16
-// or q8_0) and args (more options for the server).
+// q8_0 or q4_0) and args (more options for the server).
 func (a *args) config() func(context.Context, *session) (config, error) {
 	typ, more := a.modelType(), a.list("args", nil)
 	return func(ctx context.Context, s *session) (config, error) {
-		path, err := s.model(ctx, typ)
-		return config{model: path, args: more}, err
+		path, err := s.model(ctx, typ, 0)
+		return config{model: path, args: more, typ: typ}, err
 	}
 }
 
@@ -178,8 +178,8 @@ func variantsCheck(a *args) step {
 			return outcome{}, srv.fault("the log names no %s backend that was loaded from a library", backend)
 		}
 		name := strings.TrimSuffix(filepath.Base(lib), filepath.Ext(lib))
-		if !within(lib, srv.s.o.Bin) {
-			return outcome{}, srv.fault("the %s backend came from %s, which is not in the build's folder %s", backend, lib, srv.s.o.Bin)
+		if !within(lib, srv.bin) {
+			return outcome{}, srv.fault("the %s backend came from %s, which is not in the build's folder %s", backend, lib, srv.bin)
 		}
 		if oneOf != nil && !slices.ContainsFunc(oneOf, func(v string) bool { return strings.HasSuffix(name, "-"+v) }) {
 			return outcome{}, srv.fault("the %s backend is %s; it must be one of %s", backend, name, strings.Join(oneOf, ", "))

@@ -19,11 +19,11 @@ import (
 func benchCheck(a *args) step {
 	typ, prompt, gen := a.modelType(), a.number("n_prompt", 64, 1), a.number("n_gen", 16, 1)
 	return func(ctx context.Context, s *session) (outcome, error) {
-		model, err := s.model(ctx, typ)
+		model, err := s.model(ctx, typ, 0)
 		if err != nil {
 			return outcome{}, err
 		}
-		out, err := s.output(ctx, "llama-bench", "-m", model, "-o", "jsonl", "-ngl", "0",
+		out, err := s.output(ctx, "llama-bench", "-m", model, "-o", "jsonl", "-ngl", s.layers(),
 			"-p", strconv.Itoa(prompt), "-n", strconv.Itoa(gen), "-r", "1", "-t", strconv.Itoa(threads()))
 		if err != nil {
 			return outcome{}, err
@@ -69,12 +69,12 @@ var onlyWord = regexp.MustCompile(`^[a-z]+$`)
 func cliCheck(a *args) step {
 	typ, n := a.modelType(), a.number("n_predict", 16, 1)
 	return func(ctx context.Context, s *session) (outcome, error) {
-		model, err := s.model(ctx, typ)
+		model, err := s.model(ctx, typ, 0)
 		if err != nil {
 			return outcome{}, err
 		}
 		out, err := s.output(ctx, "llama-cli", "-m", model, "-p", "hello", "-n", strconv.Itoa(n), "-c", "512",
-			"-t", strconv.Itoa(threads()), "-ngl", "0", "--temp", "0", "--grammar", word, "--single-turn", "--simple-io")
+			"-t", strconv.Itoa(threads()), "-ngl", s.layers(), "--temp", "0", "--grammar", word, "--single-turn", "--simple-io")
 		if err != nil {
 			return outcome{}, err
 		}
@@ -95,7 +95,7 @@ func cliCheck(a *args) step {
 func quantizeCheck(a *args) step {
 	n := a.number("n_predict", 16, 1)
 	return func(ctx context.Context, s *session) (outcome, error) {
-		model, err := s.model(ctx, gguf.F16)
+		model, err := s.model(ctx, gguf.F16, 0)
 		if err != nil {
 			return outcome{}, err
 		}

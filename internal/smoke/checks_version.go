@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/llpatch/llpatch/internal/run"
 )
@@ -66,21 +67,26 @@ type output struct {
 
 func (o *output) all() string { return o.stdout.String() + "\n" + o.stderr.String() }
 
-func (o *output) fault(format string, args ...any) error {
+func (o *output) fault(format string, args ...any) *fault {
 	return &fault{msg: fmt.Sprintf(format, args...), log: o.log, tail: lastLines(o.all(), 20)}
 }
 
 // output runs a program of the build to its end. A program that ends badly, or
 // takes longer than Options.Answer, is a fault.
 func (s *session) output(ctx context.Context, name string, argv ...string) (*output, error) {
+	return s.outputWithin(ctx, s.o.Answer, name, argv...)
+}
+
+// outputWithin is output with a time of its own.
+func (s *session) outputWithin(ctx context.Context, within time.Duration, name string, argv ...string) (*output, error) {
 	path, err := s.program(name)
 	if err != nil {
 		return nil, err
 	}
-	o := &output{log: filepath.Join(s.o.Work, name+".log")}
+	o := &output{log: filepath.Join(s.o.Work, s.side.name+"-"+name+".log")}
 	err = run.Run(ctx, run.Cmd{
 		Argv: append([]string{path}, argv...), Env: s.env(), Dir: s.o.Work, Log: o.log,
-		Stdout: &o.stdout, Stderr: &o.stderr, Timeout: s.o.Answer, Grace: killGrace, Hold: s.o.Hold,
+		Stdout: &o.stdout, Stderr: &o.stderr, Timeout: within, Grace: killGrace, Hold: s.o.Hold,
 	})
 	switch {
 	case ctx.Err() != nil:
@@ -93,15 +99,16 @@ func (s *session) output(ctx context.Context, name string, argv ...string) (*out
 
 // help returns what a program's --help prints.
 func (s *session) help(ctx context.Context, name string) (string, error) {
-	if h, ok := s.helps[name]; ok {
+	key := filepath.Join(s.side.bin, name)
+	if h, ok := s.helps[key]; ok {
 		return h, nil
 	}
 	out, err := s.output(ctx, name, "--help")
 	if err != nil {
 		return "", err
 	}
-	s.helps[name] = out.all()
-	return s.helps[name], nil
+	s.helps[key] = out.all()
+	return s.helps[key], nil
 }
 
 func firstLine(s string) string {

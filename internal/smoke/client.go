@@ -21,6 +21,7 @@ const maxAnswer = 64 << 20
 // fault is a wrong answer: what makes a check fail, and not merely not run.
 type fault struct {
 	msg  string
+	name string // the defect, where a proof can expect it by name
 	log  string
 	tail []string
 }
@@ -37,6 +38,11 @@ func (srv *server) fault(format string, args ...any) error {
 	case <-time.After(200 * time.Millisecond):
 	}
 	return srv.plainFault(msg)
+}
+
+// namedFault is a fault that a proof can expect.
+func (srv *server) namedFault(name, format string, args ...any) error {
+	return &fault{msg: fmt.Sprintf(format, args...), name: name, log: srv.log, tail: srv.proc.Tail()}
 }
 
 func (srv *server) plainFault(msg string) error {

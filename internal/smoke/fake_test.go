@@ -11,14 +11,13 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/llpatch/llpatch/internal/gguf"
 	"github.com/llpatch/llpatch/internal/run"
@@ -28,11 +27,15 @@ import (
 // linked under their names, and FAKE says how it misbehaves.
 func TestMain(m *testing.M) {
 	run.Supervise()
-	switch filepath.Base(os.Args[0]) {
+	switch name := filepath.Base(os.Args[0]); name {
 	case "llama-server":
-		fakeServer(os.Getenv("FAKE"))
+		fakeServer(fakeMode())
 	case "llama-bench":
-		fakeBench(os.Getenv("FAKE"))
+		fakeBench(fakeMode())
+	case "llama-results", "test-backend-ops", "llama-perplexity":
+		fakeTool(name, fakeMode())
+	case "smoke-runner":
+		smokeRunner()
 	case "fat-child":
 		hold(atoi(os.Args[1]))
 		fmt.Println("ready")
@@ -40,6 +43,25 @@ func TestMain(m *testing.M) {
 	default:
 		os.Exit(m.Run())
 	}
+}
+
+// fakeMode is how the programs of a folder misbehave: as its file says, so that
+// two builds in one run can differ, else as FAKE says.
+func fakeMode() string {
+	if b, err := os.ReadFile(filepath.Join(filepath.Dir(os.Args[0]), "mode")); err == nil {
+		return string(b)
+	}
+	return os.Getenv("FAKE")
+}
+
+// fakeBuildOf is a folder of programs that misbehave in their own way.
+func fakeBuildOf(tb testing.TB, mode string) string {
+	tb.Helper()
+	dir := fakeBuild(tb)
+	if err := os.WriteFile(filepath.Join(dir, "mode"), []byte(mode), 0o644); err != nil {
+		tb.Fatal(err)
+	}
+	return dir
 }
 
 func atoi(s string) int {
@@ -50,13 +72,6 @@ func atoi(s string) int {
 	return n
 }
 
-// hold takes memory outside of Go's heap, which is larger under -race.
-func hold(mib int) {
-	if _, err := unix.Mmap(-1, 0, mib<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_POPULATE); err != nil {
-		panic(err)
-	}
-}
-
 // fakeBuild returns a folder with the programs.
 func fakeBuild(tb testing.TB) string {
 	tb.Helper()
@@ -65,7 +80,7 @@ func fakeBuild(tb testing.TB) string {
 		tb.Fatal(err)
 	}
 	dir := tb.TempDir()
-	for _, name := range []string{"llama-server", "llama-bench", "fat-child"} {
+	for _, name := range []string{"llama-server", "llama-bench", "llama-results", "test-backend-ops", "llama-perplexity", "fat-child", "smoke-runner"} {
 		if err := os.Symlink(self, filepath.Join(dir, name)); err != nil {
 			tb.Fatal(err)
 		}
@@ -78,7 +93,7 @@ func fakeBuild(tb testing.TB) string {
 func reusePort(addr string) (net.Listener, error) {
 	lc := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) (err error) {
 		cerr := c.Control(func(fd uintptr) {
-			err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEPORT, 1)
+			err = share(fd)
 		})
 		if cerr != nil {
 			return cerr
@@ -93,6 +108,9 @@ type fake struct {
 	alias       string
 	requests    atomic.Int32
 	completions atomic.Int32
+	tokenized   atomic.Int32
+	draft       bool // it speculates
+	starts      int  // how often a server has run in this HOME
 	streamed    atomic.Bool
 }
 
@@ -102,7 +120,9 @@ func fakeServer(mode string) {
 	host, port, alias := fs.String("host", "", ""), fs.String("port", "", ""), fs.String("alias", "", "")
 	version := fs.Bool("version", false, "")
 	help := fs.Bool("help", false, "")
-	for _, known := range []string{"m", "c", "np", "ngl", "t", "tb", "cache-ram"} {
+	draft, ngram := fs.String("model-draft", "", ""), fs.String("spec-type", "", "")
+	layers := fs.String("ngl", "", "")
+	for _, known := range []string{"m", "b", "c", "np", "t", "tb", "cache-ram", "draft-max", "draft-p-min", "spec-ngram-size-n", "spec-ngram-size-m"} {
 		fs.String(known, "", "")
 	}
 	if err := fs.Parse(os.Args[1:]); err != nil {
@@ -123,9 +143,16 @@ func fakeServer(mode string) {
 		return
 	case *help:
 		fmt.Println("-cram, --cache-ram N   set the maximum cache size")
+		if mode != "no speculation" {
+			fmt.Println("-md, --model-draft FNAME\n--draft-max N\n--draft-p-min P\n--spec-type [none|ngram-simple]\n--spec-ngram-size-n N\n--spec-ngram-size-m N")
+		}
 		return
 	}
-	f := &fake{mode: mode, alias: *alias}
+	f := &fake{mode: mode, alias: *alias, draft: *draft+*ngram != "", starts: countStart()}
+	if mode == "starts once" && f.starts > 1 {
+		fmt.Fprintln(os.Stderr, "lock file is there")
+		os.Exit(1)
+	}
 	switch mode {
 	case "silent":
 		return
@@ -156,6 +183,7 @@ func fakeServer(mode string) {
 		if _, err := r.Read(make([]byte, 1)); err != nil {
 			panic(err)
 		}
+		time.Sleep(1500 * time.Millisecond) // children are looked for once a second
 	}
 	exe, err := os.Executable()
 	if err != nil {
@@ -168,13 +196,17 @@ func fakeServer(mode string) {
 	if mode != "quiet" {
 		fmt.Fprintf(os.Stderr, "load_backend: loaded CPU backend from %s\n", lib)
 	}
+	if *layers != "0" && mode != "no device" {
+		fmt.Fprintln(os.Stderr, "load_backend: loaded CUDA backend from libggml-cuda.so")
+	}
 	l, err := reusePort(net.JoinHostPort(*host, *port))
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "start: couldn't bind HTTP server socket, hostname: %s, port: %s\n", *host, *port)
 		os.Exit(1)
 	}
+	debug.SetGCPercent(10) // its own memory is not to swing
 	go f.signals()
-	panic(http.Serve(l, f))
+	panic(http.Serve(&watched{l, mode}, f))
 }
 
 // signals ends as upstream does: an idle server at once with 0, one in the
@@ -200,15 +232,13 @@ func (f *fake) signals() {
 }
 
 func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var in struct {
-		Content string `json:"content"`
-		Tokens  []int  `json:"tokens"`
-		Prompt  string `json:"prompt"`
-		N       int    `json:"n_predict"`
-		Stream  bool   `json:"stream"`
-	}
+	var in fakeRequest
 	if r.Method == http.MethodPost {
-		if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+		if err := json.NewDecoder(r.Body).Decode(&in); err != nil && f.mode != "takes anything" {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		if err := in.read(); err != nil {
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
@@ -248,6 +278,9 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		w.WriteHeader(http.StatusNotFound)
 	case r.URL.Path == "/tokenize":
+		if f.mode == "deaf in a crowd" && f.tokenized.Add(1) > 50 {
+			time.Sleep(time.Minute)
+		}
 		tokens := gguf.Encode(in.Content)
 		if f.mode == "other tokens" && len(tokens) > 40 {
 			tokens[40]++
@@ -256,7 +289,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/detokenize":
 		reply(map[string]any{"content": decode(in.Tokens, f.mode)})
 	case r.URL.Path == "/completion":
-		f.complete(w, r, in.Prompt, in.N, in.Stream)
+		f.complete(w, r, &in)
 	default:
 		w.WriteHeader(http.StatusNotFound)
 	}
@@ -276,11 +309,30 @@ func decode(tokens []int, mode string) string {
 	return string(b)
 }
 
-func (f *fake) complete(w http.ResponseWriter, r *http.Request, prompt string, n int, stream bool) {
+func (f *fake) complete(w http.ResponseWriter, r *http.Request, in *fakeRequest) {
 	nth := f.completions.Add(1)
+	n, stream := in.N, in.Stream
 	text := strings.Repeat("lorem ipsum ", n/12+1)[:n]
-	evaluated := len(gguf.Encode(prompt)) + 1
+	evaluated := in.evaluated
+	f.leak()
+	if in.Grammar == "" {
+		f.greedy(w, in)
+		return
+	}
 	switch f.mode {
+	case "answers by start":
+		text = strings.Repeat(string(rune('a'+f.starts)), n)
+	case "dies after a while":
+		if nth > 20 {
+			fmt.Fprintln(os.Stderr, "GGML_ASSERT(slots) failed")
+			os.Exit(134)
+		}
+	case "changes its mind":
+		if nth > 30 {
+			text = strings.Repeat("y", n)
+		}
+	case "miscounts a long prompt":
+		evaluated += evaluated / 300
 	case "500":
 		w.WriteHeader(http.StatusInternalServerError)
 		fmt.Fprint(w, `{"error":{"code":500,"message":"invalid UTF-8"}}`)
@@ -313,7 +365,10 @@ func (f *fake) complete(w http.ResponseWriter, r *http.Request, prompt string, n
 			text = strings.Repeat("z", n)
 		}
 	}
-	final := map[string]any{"content": "", "tokens": []int{}, "stop": true, "tokens_predicted": n, "tokens_evaluated": evaluated}
+	final := map[string]any{
+		"content": "", "tokens": []int{}, "stop": true, "tokens_predicted": n, "tokens_evaluated": evaluated,
+		"timings": map[string]any{"prompt_n": evaluated},
+	}
 	if !stream {
 		final["content"], final["tokens"] = text, gguf.Encode(text)
 		b, err := json.Marshal(final)
@@ -334,6 +389,27 @@ func (f *fake) complete(w http.ResponseWriter, r *http.Request, prompt string, n
 		}
 		_, err = fmt.Fprintf(w, "data: %s\n\n", b)
 		return err == nil && out.Flush() == nil
+	}
+	if in.Progress && f.mode != "no progress" {
+		for at := 0; at < in.evaluated; at = min(at+64, in.evaluated) {
+			told, total := at+min(64, in.evaluated-at), in.evaluated
+			switch {
+			case f.mode == "goes back" && at >= 128:
+				told = 64
+			case f.mode == "other total":
+				total++
+			case f.mode == "keeps tokens":
+				leak(64 * 4096)
+			}
+			if !event(map[string]any{"content": "", "tokens": []int{}, "stop": false, "prompt_progress": map[string]int{"total": total, "processed": told}}) {
+				return
+			}
+			if f.mode == "half of its progress" && at > 500 {
+				_, _ = io.WriteString(w, `data: {"content":"","prompt_pro`)
+				return
+			}
+			time.Sleep(8 * time.Millisecond)
+		}
 	}
 	for i := range n {
 		if i == 3 {

@@ -2,8 +2,6 @@ package smoke
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 )
 
@@ -14,52 +12,42 @@ func (r *Report) Markdown() string {
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
 
 	title := strings.TrimSpace(r.Tag + " " + r.Target)
-	p("# Smoke checks of %s: %s\n\n", title, r.Verdict)
-	p("%d checks on %s: %d passed, %d failed, %d not run. %.1f s, %s.\n\n",
-		len(r.Checks), r.Place, r.count(Passed), r.count(Wrong), r.count(NotJudged),
-		r.Seconds, r.Started.UTC().Format("2006-01-02 15:04 UTC"))
-	p("| check | verdict | seconds | what was seen |\n|---|---|--:|---|\n")
+	p("# Smoke checks of %s: %s\n\n", cell(title), r.Verdict)
+	p("%s %.1f s, %s.\n\n", r.tally(), r.Seconds, r.Started.UTC().Format("2006-01-02 15:04 UTC"))
+	p("| check | place | verdict | seconds | what was seen |\n|---|---|---|--:|---|\n")
 	for _, c := range r.Checks {
 		verdict := string(c.Verdict)
 		if c.Verdict != Passed {
 			verdict = "**" + verdict + "**"
 		}
-		seen := cell(c.Detail)
-		for _, k := range slices.Sorted(maps.Keys(c.Figures)) {
-			if seen != "" {
-				seen += "; "
-			}
-			seen += cell(fmt.Sprintf("%s %v", strings.ReplaceAll(k, "_", " "), figure(c.Figures[k])))
-		}
-		p("| %s | %s | %.2f | %s |\n", cell(c.Name), verdict, c.Seconds, seen)
+		p("| %s | %s | %s | %.2f | %s |\n", cell(c.Name), cell(c.Place), verdict, c.Seconds, cell(c.seen()))
 	}
+	if r.count(Absent) > 0 {
+		p("\nA check that was not run needs a card that is not here; it stops nothing, and shows nothing.\n")
+	}
+	r.markdownMemory(p)
 	for _, c := range r.Checks {
 		if len(c.Tail) == 0 && c.Log == "" {
 			continue
 		}
-		p("\n## %s\n\n%s\n", c.Name, c.Detail)
+		p("\n## %s\n\n%s\n", cell(c.Name), text(c.Detail))
 		if len(c.Tail) > 0 {
 			fence := fence(c.Tail)
 			p("\n%s\n%s\n%s\n", fence, strings.Join(c.Tail, "\n"), fence)
 		}
 		if c.Log != "" {
-			p("\nLog: `%s`\n", c.Log)
+			p("\nLog: %s\n", code(c.Log))
 		}
 	}
 	if len(r.Servers) > 0 {
-		p("\n## Servers\n\n| started for | ready after | peak RSS | samples | end |\n|---|--:|--:|--:|---|\n")
-		for _, s := range r.Servers {
-			ready, rss, samples := "never", "not seen", fmt.Sprint(len(s.Samples))
-			if s.ReadySeconds > 0 {
-				ready = fmt.Sprintf("%.0f ms", s.ReadySeconds*1000)
+		p("\n## Servers\n\n| started for | build | ready after | peak RSS | looks | end |\n|---|---|--:|--:|--:|---|\n")
+		for i := range r.Servers {
+			s := &r.Servers[i]
+			peak := size(s.PeakRSSKiB)
+			if s.PeakVRAMKiB > 0 {
+				peak += ", VRAM " + size(s.PeakVRAMKiB)
 			}
-			if s.PeakRSSKiB > 0 {
-				rss = fmt.Sprintf("%.1f MiB", float64(s.PeakRSSKiB)/1024)
-			}
-			if s.LateSamples > 0 {
-				samples += fmt.Sprintf(" (%d late)", s.LateSamples)
-			}
-			p("| %s | %s | %s | %s | %s |\n", cell(s.Check), ready, rss, samples, cell(s.End))
+			p("| %s | %s | %s | %s | %s | %s |\n", cell(s.Check), cell(s.Build), s.ready(), peak, s.looks(), cell(s.End))
 		}
 	}
 	if len(r.Models) > 0 {
@@ -68,24 +56,51 @@ func (r *Report) Markdown() string {
 			p("- %s, seed %d, %d layers of %d, %d bytes, sha256 `%s`\n", m.Type, m.Seed, m.Layers, m.Embd, m.Bytes, m.SHA256)
 		}
 	}
-	p("\n## Machine\n\n%s %s", r.Machine.OS, r.Machine.Arch)
-	if r.Machine.Kernel != "" {
-		p(", kernel %s", r.Machine.Kernel)
+	p("\n## Machine and source\n\n")
+	for _, f := range r.facts() {
+		p("- %s: %s\n", f.Name, cell(f.Value))
 	}
-	if r.Machine.CPU != "" {
-		p(", %s", r.Machine.CPU)
-	}
-	p(", %d cores", r.Machine.Cores)
-	if r.Machine.MemoryKiB > 0 {
-		p(", %.1f GiB of memory", float64(r.Machine.MemoryKiB)/(1<<20))
-	}
-	p(".\n")
 	return b.String()
 }
 
-// cell makes a text fit one cell of a table.
+// markdownMemory is a line for every check that watched memory.
+func (r *Report) markdownMemory(p func(string, ...any)) {
+	head := false
+	for _, c := range r.Checks {
+		if c.Growth == nil {
+			continue
+		}
+		if !head {
+			p("\n## Memory\n\n| check | build | what memory did |\n|---|---|---|\n")
+			head = true
+		}
+		for _, side := range c.Growth.sides() {
+			p("| %s | %s | %s |\n", cell(c.Name), side.Build, cell(strings.Join(side.Said, "\n")))
+		}
+	}
+}
+
+// cell makes a text fit one cell of a table, and mean nothing but itself.
 func cell(s string) string {
-	return strings.NewReplacer("|", "\\|", "\r", "", "\n", "<br>", "<", "&lt;").Replace(s)
+	return strings.NewReplacer("|", "\\|", "\r", "", "\n", "<br>").Replace(text(s))
+}
+
+// text keeps what a program printed from being read as markup: as HTML, a link,
+// an image, a mention, emphasis or code.
+func text(s string) string {
+	return strings.NewReplacer(
+		"&", "&amp;", "<", "&lt;", ">", "&gt;", "`", "\\`", "*", "\\*", "[", "\\[", "\\", "\\\\",
+		"@", "@\u200b", "#", "#\u200b", "://", ":\u200b//",
+	).Replace(s)
+}
+
+// code is a text as code, whatever backquotes it holds.
+func code(s string) string {
+	f := "`"
+	for strings.Contains(s, f) {
+		f += "`"
+	}
+	return f + " " + strings.ReplaceAll(s, "\n", " ") + " " + f
 }
 
 // figure shortens a fraction: JSON has all digits.

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/llpatch/llpatch/internal/memory"
 )
 
 // ports yields free loopback ports to try: the given ones, or one after another
@@ -102,7 +104,7 @@ func (srv *server) strangers() string {
 	}
 	ours := map[string]bool{}
 	if !srv.ended() {
-		for _, pid := range tree(srv.proc.Pid()) {
+		for _, pid := range memory.Descendants(srv.proc.Pid()) {
 			for _, inode := range sockets(pid) {
 				ours[inode] = true
 			}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	parser "github.com/gpustack/gguf-parser-go"
+	"golang.org/x/sys/unix"
 
 	"github.com/llpatch/llpatch/internal/gguf"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -36,18 +37,77 @@ func realOptions(t *testing.T) Options {
 	return o
 }
 
+// childSeconds is the processor time of all programs that have ended.
+func childSeconds(t *testing.T) float64 {
+	t.Helper()
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_CHILDREN, &u); err != nil {
+		t.Fatal(err)
+	}
+	return float64(u.Utime.Sec+u.Stime.Sec) + float64(u.Utime.Usec+u.Stime.Usec)/1e6
+}
+
+// tools are upstream's that a recipe need not build.
+var tools = map[string]string{
+	"tool-results": "llama-results", "tool-backend-ops": "test-backend-ops", "tool-perplexity": "llama-perplexity",
+}
+
 func TestRealBuild(t *testing.T) {
 	o := realOptions(t)
+	o.Stock = o.Bin // it must be equal to itself
 	for _, name := range Names() {
-		if name != "version" || o.Want.Build != 0 {
-			o.Checks = append(o.Checks, spec.Check{Name: name})
+		if name == "version" && o.Want.Build == 0 {
+			continue
 		}
+		if tool, ok := tools[name]; ok {
+			if _, err := os.Stat(filepath.Join(o.Bin, tool)); err != nil {
+				t.Logf("%s is not in the build: check %s is not tried", tool, name)
+				continue
+			}
+		}
+		c := spec.Check{Name: name}
+		if name == "tool-backend-ops" {
+			c = check(name, "ops", "ADD,ROPE") // all of them take minutes
+		}
+		o.Checks = append(o.Checks, c)
 	}
+	o.Checks = append(o.Checks, check("speculative", "draft", "ngram"))
 	o.Checks = append(o.Checks, check("completion", "model", "q8_0"))
 	r, err := Run(t.Context(), o)
 	t.Log("\n" + r.Markdown())
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// The recipe of linux-cpu must stay quick, for every release runs it.
+func TestRealRecipe(t *testing.T) {
+	o := realOptions(t)
+	repo, err := spec.Load(os.DirFS("../.."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec, err := repo.Recipe("linux-cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range rec.Smoke {
+		if c.Name != "version" || o.Want.Build != 0 {
+			o.Checks = append(o.Checks, c)
+		}
+	}
+	o.Same = "this is one build"
+	before := childSeconds(t)
+	r, err := Run(t.Context(), o)
+	t.Log("\n" + r.Markdown())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A minute on two processors, however busy this machine is with other things.
+	cpu := childSeconds(t) - before
+	t.Logf("%.1f s, %.1f s of processor time", r.Seconds, cpu)
+	if cpu > 120 {
+		t.Errorf("it took %.1f s of processor time; the limit is 120", cpu)
 	}
 }
 

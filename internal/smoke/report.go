@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/renameio/v2"
-
+	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/gguf"
+	"github.com/llpatch/llpatch/internal/memory"
 )
 
 // Verdict is what came of a check.
@@ -22,14 +22,19 @@ type Verdict string
 const (
 	Passed    Verdict = "passed"
 	Wrong     Verdict = "failed"
-	NotJudged Verdict = "not run"
+	NotJudged Verdict = "could not run"
+	Absent    Verdict = "not run" // its card is not here; this stops nothing
 )
 
 // Report is what a run of smoke checks saw.
 type Report struct {
 	Tag          string      `json:"tag"`
 	Target       string      `json:"target"`
-	Place        string      `json:"place"` // where the programs ran: host, simulated device, wine, card
+	Commit       string      `json:"commit,omitempty"` // upstream's
+	Tree         string      `json:"tree,omitempty"`   // of the patched source
+	Series       []string    `json:"series,omitempty"` // the fixes
+	Place        string      `json:"place"`            // of the checks that name none: host, simulated device, wine, card
+	Card         string      `json:"card,omitempty"`   // and its driver
 	Verdict      Verdict     `json:"verdict"`
 	Want         Version     `json:"want"`
 	Machine      Machine     `json:"machine"`
@@ -45,10 +50,13 @@ type Report struct {
 // Result is one check's verdict.
 type Result struct {
 	Name    string         `json:"name"`
+	Place   string         `json:"place"` // host, simulated device, wine, card
 	Verdict Verdict        `json:"verdict"`
 	Detail  string         `json:"detail,omitempty"` // what was seen, or why not
+	Fault   string         `json:"fault,omitempty"`  // the defect's name, where it has one
 	Seconds float64        `json:"seconds"`
 	Figures map[string]any `json:"figures,omitempty"`
+	Growth  *Growth        `json:"growth,omitempty"`
 	Log     string         `json:"log,omitempty"`  // of a check that failed
 	Tail    []string       `json:"tail,omitempty"` // the log's last lines then
 }
@@ -62,24 +70,16 @@ type ModelInfo struct {
 
 // ServerRun is one start of llama-server.
 type ServerRun struct {
-	Check        string   `json:"check"` // the check that needed it first
-	Argv         []string `json:"argv"`
-	Log          string   `json:"log"`
-	ReadySeconds float64  `json:"ready_seconds,omitempty"`
-	End          string   `json:"end"`
-	PeakRSSKiB   int64    `json:"peak_rss_kib"`
-	PeakPSSKiB   int64    `json:"peak_pss_kib,omitempty"`
-	LateSamples  int      `json:"late_samples,omitempty"` // the sampler could not keep up so often
-	MemoryNote   string   `json:"memory_note,omitempty"`
-	Samples      []Sample `json:"samples,omitempty"`
-}
-
-func (r *ServerRun) take(m memory) {
-	r.Samples, r.LateSamples, r.MemoryNote = m.samples, m.late, m.note
-	for _, s := range m.samples {
-		r.PeakRSSKiB = max(r.PeakRSSKiB, s.RSSKiB)
-		r.PeakPSSKiB = max(r.PeakPSSKiB, s.PSSKiB)
-	}
+	Check        string        `json:"check"` // the check that needed it first
+	Build        string        `json:"build"` // patched or stock
+	Argv         []string      `json:"argv"`
+	Log          string        `json:"log"`
+	ReadySeconds float64       `json:"ready_seconds,omitempty"`
+	End          string        `json:"end"`
+	PeakRSSKiB   int64         `json:"peak_rss_kib"`
+	PeakPSSKiB   int64         `json:"peak_pss_kib,omitempty"`
+	PeakVRAMKiB  int64         `json:"peak_vram_kib,omitempty"`
+	Memory       memory.Series `json:"memory"`
 }
 
 // Machine is where the checks ran.
@@ -136,7 +136,10 @@ func (e *NotRun) Error() string {
 	if e.Err != nil {
 		return fmt.Sprintf("%s: could not run: %v", e.Report.name(), e.Err)
 	}
-	return e.Report.list(NotJudged, "could not be run")
+	if e.Report.count(NotJudged) == 0 {
+		return e.Report.list(Absent, "not run, so nothing was shown")
+	}
+	return e.Report.list(NotJudged, "could not run")
 }
 
 // Unwrap returns Err.
@@ -174,13 +177,15 @@ func (r *Report) count(v Verdict) int {
 	return n
 }
 
-// judge sets the report's verdict and returns the error that goes with it.
+// judge sets the report's verdict and returns the error that goes with it. A
+// check whose card is absent stops nothing, but where nothing passed nothing was
+// shown.
 func (r *Report) judge(why error) error {
 	switch {
 	case r.count(Wrong) > 0:
 		r.Verdict = Wrong
 		return &Failed{r}
-	case why != nil || r.count(NotJudged) > 0 || len(r.Checks) == 0:
+	case why != nil || r.count(NotJudged) > 0 || r.count(Passed) == 0:
 		r.Verdict = NotJudged
 		return &NotRun{r, why}
 	}
@@ -197,14 +202,28 @@ func (r *Report) JSON() ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// Write writes smoke.json and smoke.md into a folder.
+// Files returns the report in every form but JSON, by file name: Markdown for a
+// pull request, a page for a reader, JUnit XML for a CI system.
+func (r *Report) Files() (map[string][]byte, error) {
+	page, err := r.HTML()
+	if err != nil {
+		return nil, err
+	}
+	junit, err := r.JUnit()
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{"smoke.md": []byte(r.Markdown()), "smoke.html": page, "smoke.junit.xml": junit}, nil
+}
+
+// Write writes what Files returns into a folder.
 func (r *Report) Write(dir string) error {
-	b, err := r.JSON()
+	files, err := r.Files()
 	if err != nil {
 		return err
 	}
-	for name, data := range map[string][]byte{"smoke.json": b, "smoke.md": []byte(r.Markdown())} {
-		if err := renameio.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+	for name, data := range files {
+		if err := atomicfile.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
 			return fmt.Errorf("smoke report: %w", err)
 		}
 	}

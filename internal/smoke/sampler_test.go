@@ -18,13 +18,8 @@ func TestSamplerSeesTheTree(t *testing.T) {
 	if s.PeakRSSKiB < 320*mib || s.PeakRSSKiB > 2*320*mib {
 		t.Errorf("peak RSS is %d MiB, want a little over 320", s.PeakRSSKiB/mib)
 	}
-	if len(s.Samples) < 3 {
-		t.Fatalf("%d samples", len(s.Samples))
-	}
-	for i, m := range s.Samples[1:] {
-		if m.Seconds <= s.Samples[i].Seconds {
-			t.Errorf("sample %d at %g s comes after one at %g s", i+1, m.Seconds, s.Samples[i].Seconds)
-		}
+	if len(s.Memory.Points) < 3 {
+		t.Errorf("%d looks", len(s.Memory.Points))
 	}
 	if r.PeakRSSKiB != s.PeakRSSKiB {
 		t.Errorf("peak of the run is %d KiB, of its server %d", r.PeakRSSKiB, s.PeakRSSKiB)

@@ -8,13 +8,17 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/llpatch/llpatch/internal/gguf"
+	"github.com/llpatch/llpatch/internal/memory"
 	"github.com/llpatch/llpatch/internal/run"
+	"github.com/llpatch/llpatch/internal/spec"
 )
 
 // portTries bounds how often a start is tried when somebody else takes the port
@@ -24,6 +28,7 @@ const portTries = 5
 // config is how a server is started. Checks with the same one share a server.
 type config struct {
 	model string
+	typ   gguf.Type // of the model
 	args  []string
 	ready time.Duration // 0: Options.Ready
 }
@@ -32,14 +37,16 @@ type config struct {
 type server struct {
 	s      *session
 	key    string
+	bin    string // the folder that it was started from
 	proc   *run.Process
 	port   int
 	alias  string
 	log    string
 	client *http.Client
 	ready  time.Duration
-	busy   int // answers of 503 before it was ready
-	stats  *sampler
+	busy   int             // answers of 503 before it was ready
+	stats  *memory.Sampler // nil: it was stopped
+	work
 	record int // index into Report.Servers
 }
 
@@ -48,7 +55,7 @@ var errClash = errors.New("the port is taken")
 
 // need returns a running server for the config: the one that runs, or a new one.
 func (s *session) need(ctx context.Context, c config) (*server, error) {
-	key := strings.Join(append([]string{c.model}, c.args...), "\x00") + "\x01" + strings.Join(s.env(), "\x00")
+	key := strings.Join(append([]string{s.side.bin, s.layers(), c.model}, c.args...), "\x00") + "\x01" + strings.Join(s.env(), "\x00")
 	if s.server != nil && (s.server.key != key || s.server.ended()) {
 		s.stop(ctx)
 	}
@@ -125,7 +132,7 @@ func (s *session) start(ctx context.Context, c config, key string) (*server, err
 // them. Warm-up stays on, as users have it.
 func (s *session) serverArgs(ctx context.Context) ([]string, error) {
 	n := strconv.Itoa(threads())
-	opts := []string{"-c", "2048", "-np", "1", "-ngl", "0", "-t", n, "-tb", n}
+	opts := []string{"-c", "2048", "-np", "1", "-ngl", s.layers(), "-t", n, "-tb", n}
 	help, err := s.help(ctx, "llama-server")
 	if err != nil {
 		return nil, err
@@ -146,29 +153,46 @@ func (s *session) startOn(ctx context.Context, port int, argv []string, limit ti
 		return nil, err
 	}
 	srv := &server{
-		s: s, port: port, alias: "llpatch-" + hex.EncodeToString(nonce),
+		s: s, bin: s.side.bin, port: port, alias: "llpatch-" + hex.EncodeToString(nonce),
 		log:    filepath.Join(s.o.Work, fmt.Sprintf("server-%d.log", len(s.report.Servers)+1)),
 		client: newClient(), record: len(s.report.Servers),
 	}
 	argv = append(argv[:len(argv):len(argv)], "--port", strconv.Itoa(port), "--alias", srv.alias)
-	s.report.Servers = append(s.report.Servers, ServerRun{Argv: argv, Log: srv.log, Check: s.current.Name})
+	s.report.Servers = append(s.report.Servers, ServerRun{Argv: argv, Log: srv.log, Check: s.current.Name, Build: s.side.name})
+	// Before the program: the device's idle figure is what counts from then on.
+	stats, err := memory.Start(context.WithoutCancel(ctx), s.sampling(srv))
+	if err != nil {
+		return nil, err
+	}
+	srv.stats = stats
 	began := time.Now()
 	proc, err := run.Start(ctx, run.Cmd{Argv: argv, Env: s.env(), Dir: s.o.Work, Log: srv.log, Grace: killGrace, Hold: s.o.Hold})
 	if err != nil {
 		s.rec(srv).End = "it did not start"
+		srv.takeMemory()
 		if ctx.Err() != nil {
 			return nil, err
 		}
 		return nil, &fault{msg: "llama-server cannot be started: " + err.Error(), log: srv.log}
 	}
 	srv.proc = proc
-	srv.stats = startSampler(proc.Pid(), s.o.Sample, s.started)
+	srv.stats.Attach(proc.Pid())
 	s.o.Log.Debug("server started", "pid", proc.Pid(), "port", port, "log", srv.log)
 	if err := srv.await(ctx, began, limit); err != nil {
 		srv.stop(ctx, 0)
 		return nil, err
 	}
 	s.rec(srv).ReadySeconds = seconds(srv.ready)
+	if s.o.deviceOf(s.current) != spec.Host {
+		log, err := os.ReadFile(srv.log)
+		if err == nil && !usesDevice(log) {
+			err = errors.New("the server runs on the processor: its log names no device's backend")
+		}
+		if err != nil {
+			srv.stop(ctx, stopPatience)
+			return nil, fmt.Errorf("%s: %w", s.o.placeOf(s.current), err)
+		}
+	}
 	return srv, nil
 }
 
@@ -189,6 +213,8 @@ func (srv *server) await(outer context.Context, began time.Time, limit time.Dura
 			}
 		}
 		switch {
+		case err != nil && ctx.Err() != nil && last != "":
+			// Out of time in the middle of a question: the answer before says more.
 		case err != nil:
 			last = err.Error()
 		case status == http.StatusOK:
@@ -279,6 +305,8 @@ type ending struct {
 // the second. A negative patience kills at once. Clients must be gone by now:
 // the server waits for its open streams.
 func (srv *server) stop(ctx context.Context, patience time.Duration) ending {
+	// What it gives back on the way out is no part of its work.
+	srv.takeMemory()
 	began := time.Now()
 	var end ending
 	if patience > 0 && !srv.ended() {
@@ -302,8 +330,29 @@ func (srv *server) stop(ctx context.Context, patience time.Duration) ending {
 	if err != nil {
 		end.how = err.Error()
 	}
-	rec := srv.s.rec(srv)
-	rec.End = end.how
-	rec.take(srv.stats.stop())
+	srv.s.rec(srv).End = end.how
 	return end
+}
+
+// sampling is how a server's memory is looked at.
+func (s *session) sampling(srv *server) memory.Options {
+	o := memory.Options{Name: s.side.name, Every: s.o.Sample, Progress: srv.progress, Log: s.o.Log}
+	if s.o.deviceOf(s.current) != spec.Host {
+		o.Probe, o.Source = s.o.Probe, s.o.ProbeName
+	}
+	return o
+}
+
+// takeMemory ends the looks at a server's memory and keeps what was seen.
+func (srv *server) takeMemory() {
+	if srv.stats == nil {
+		return
+	}
+	rec := srv.s.rec(srv)
+	rec.Memory = srv.stats.Stop()
+	srv.stats = nil
+	rss, _ := rec.Memory.Peak(memory.RSS)
+	pss, _ := rec.Memory.Peak(memory.PSS)
+	vram, _ := rec.Memory.Peak(memory.VRAM)
+	rec.PeakRSSKiB, rec.PeakPSSKiB, rec.PeakVRAMKiB = rss>>10, pss>>10, vram>>10
 }

@@ -1,6 +1,6 @@
 // Package smoke runs the programs of a build on a seeded model and judges their
-// answers. A check passes, fails, or could not be run; the last is never taken
-// for the first.
+// answers and their memory. A check passes, fails, or could not run; the last
+// is never taken for the first.
 package smoke
 
 import (
@@ -10,13 +10,12 @@ import (
 	"log/slog"
 	"maps"
 	"os"
-	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/llpatch/llpatch/internal/gguf"
+	"github.com/llpatch/llpatch/internal/memory"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -41,19 +40,42 @@ type Version struct {
 // Options say what to run and where.
 type Options struct {
 	Bin    string       // the folder with llama-server and what belongs to it
+	Stock  string       // the same of the unpatched tree; empty: there is none
+	Same   string       // why stock and patched are the same binaries; empty: they are not
 	Work   string       // for models and logs; made where it is not there
 	Checks []spec.Check // in the order they run
 	Want   Version
 	Env    []string // KEY=VALUE, added to the few variables that programs get
 	Model  gguf.Model
+
+	// Device is where checks run that name no device of their own: spec.Host
+	// (also where it is empty), spec.Sim or spec.Card.
+	Device string
+	// SimEnv leads a program to the simulated device, besides Env. Without it,
+	// and unless Device is spec.Sim and Env itself leads there, checks on the
+	// simulated device could not run.
+	SimEnv []string
+	// Card names the graphics card and its driver, for the report. Where it is
+	// empty and Device is not spec.Card there is none, and checks on one are
+	// not run.
+	Card string
+
 	Ports  []int         // to be tried in this order; empty: free ones that the system picks
 	Ready  time.Duration // 0: DefaultReady
 	Answer time.Duration // 0: DefaultAnswer
-	Sample time.Duration // between two looks at memory; 0: 100 ms
+	Sample time.Duration // between two looks at memory; 0: memory.DefaultEvery
 
-	Tag    string // for the report
-	Target string // for the report
-	Place  string // for the report; empty: host
+	// Probe reads the device's memory where a check runs on one; nil: there is
+	// no such figure. ProbeName is for the report.
+	Probe     memory.Probe
+	ProbeName string
+
+	Tag    string // for the report, as the next five
+	Target string
+	Commit string   // upstream's
+	Tree   string   // of the patched source
+	Series []string // ids of the fixes
+	Place  string   // of checks on the host: host (also where it is empty) or wine
 
 	Hold []*os.File // locks that last until the last program is gone
 
@@ -68,20 +90,46 @@ type step func(context.Context, *session) (outcome, error)
 type outcome struct {
 	detail  string
 	figures map[string]any
+	growth  *Growth
+	warm    float64 // progress up to which memory is only drawn, not judged
 }
 
 // checks has every check that a recipe can name.
 var checks = map[string]func(*args) step{
-	"version":    versionCheck,
-	"health":     healthCheck,
-	"tokenize":   tokenizeCheck,
-	"completion": completionCheck,
-	"variants":   variantsCheck,
-	"webui":      webuiCheck,
-	"stop":       stopCheck,
-	"bench":      benchCheck,
-	"cli":        cliCheck,
-	"quantize":   quantizeCheck,
+	"version":          versionCheck,
+	"health":           healthCheck,
+	"tokenize":         tokenizeCheck,
+	"completion":       completionCheck,
+	"variants":         variantsCheck,
+	"webui":            webuiCheck,
+	"stop":             stopCheck,
+	"restart":          restartCheck,
+	"hostile":          hostileCheck,
+	"same-tokens":      sameTokensCheck,
+	"speculative":      speculativeCheck,
+	"long-prefill":     longPrefillCheck,
+	"parallel":         parallelCheck,
+	"request-loop":     requestLoopCheck,
+	"bench":            benchCheck,
+	"cli":              cliCheck,
+	"quantize":         quantizeCheck,
+	"prefill-vram":     prefillVRAMCheck,
+	"graph-replay":     graphReplayCheck,
+	"graph-cache":      graphCacheCheck,
+	"tool-results":     resultsCheck,
+	"tool-backend-ops": backendOpsCheck,
+	"tool-perplexity":  perplexityCheck,
+}
+
+// comparing are the checks that also use a stock build.
+var comparing = []string{
+	"same-tokens", "tool-results", "tool-perplexity", "long-prefill", "parallel", "request-loop", "hostile",
+}
+
+// Compares says whether any check also uses a stock build, so that one has to be
+// made or its absence explained.
+func Compares(list []spec.Check) bool {
+	return slices.ContainsFunc(list, func(c spec.Check) bool { return slices.Contains(comparing, c.Name) })
 }
 
 // Names returns the checks that a recipe can name, sorted.
@@ -127,19 +175,19 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	o.Ready = orDefault(o.Ready, DefaultReady)
 	o.Answer = orDefault(o.Answer, DefaultAnswer)
-	o.Sample = orDefault(o.Sample, 100*time.Millisecond)
+	o.Sample = orDefault(o.Sample, memory.DefaultEvery)
 	start := time.Now()
-	r := &Report{
-		Tag: o.Tag, Target: o.Target, Place: o.Place, Want: o.Want,
-		Machine: thisMachine(), Started: start.UTC().Truncate(time.Second),
+	if o.Place == "" {
+		o.Place = placeHost
 	}
-	if r.Place == "" {
-		r.Place = "host"
+	r := &Report{
+		Tag: o.Tag, Target: o.Target, Commit: o.Commit, Tree: o.Tree, Series: o.Series, Want: o.Want,
+		Place: o.placeOf(spec.Check{}), Card: o.Card, Machine: thisMachine(), Started: start.UTC().Truncate(time.Second),
 	}
 	s, err := newSession(o, r)
 	if err != nil {
 		for _, c := range o.Checks {
-			r.Checks = append(r.Checks, Result{Name: c.Name, Verdict: NotJudged, Detail: err.Error()})
+			r.Checks = append(r.Checks, Result{Name: c.Name, Place: o.placeOf(c), Verdict: NotJudged, Detail: err.Error()})
 		}
 		return r, r.judge(err)
 	}
@@ -149,11 +197,10 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 			o.Progress("smoke", int64(i), int64(len(o.Checks)))
 		}
 		if ctx.Err() != nil {
-			r.Checks = append(r.Checks, Result{Name: c.Name, Verdict: NotJudged, Detail: "interrupted"})
+			r.Checks = append(r.Checks, Result{Name: c.Name, Place: o.placeOf(c), Verdict: NotJudged, Detail: "interrupted"})
 			continue
 		}
-		s.current = c
-		r.Checks = append(r.Checks, s.run(ctx, c.Name, steps[i]))
+		r.Checks = append(r.Checks, s.run(ctx, c, steps[i]))
 	}
 	s.stop(context.WithoutCancel(ctx))
 	if o.Progress != nil && ctx.Err() == nil {
@@ -161,10 +208,13 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	r.Seconds = seconds(time.Since(start))
 	for _, run := range r.Servers {
+		if run.Build != s.patched().name {
+			continue
+		}
 		r.PeakRSSKiB = max(r.PeakRSSKiB, run.PeakRSSKiB)
-	}
-	if len(r.Servers) > 0 {
-		r.ReadySeconds = r.Servers[0].ReadySeconds
+		if r.ReadySeconds == 0 {
+			r.ReadySeconds = run.ReadySeconds
+		}
 	}
 	if err := context.Cause(ctx); err != nil {
 		r.Verdict = NotJudged
@@ -174,8 +224,17 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 }
 
 // run runs one check and turns what came of it into a verdict.
-func (s *session) run(ctx context.Context, name string, do step) Result {
+func (s *session) run(ctx context.Context, c spec.Check, do step) Result {
 	start := time.Now()
+	// A check may change the model and the probe for itself.
+	defer func(o Options) { s.o = o }(s.o)
+	s.current, s.side = c, s.patched()
+	res := Result{Name: c.Name, Place: s.o.placeOf(c), Verdict: Passed}
+	if verdict, why := s.o.canRun(c); why != "" {
+		res.Verdict, res.Detail = verdict, why
+		s.o.Log.Warn("smoke check "+string(verdict), "check", c.Name, "why", why)
+		return res
+	}
 	out, err := do(ctx, s)
 	if ctx.Err() != nil {
 		// What the check saw may come from the server being stopped for us.
@@ -190,113 +249,19 @@ func (s *session) run(ctx context.Context, name string, do step) Result {
 			s.stop(ctx)
 		}
 	}
-	res := Result{Name: name, Verdict: Passed, Detail: out.detail, Figures: out.figures, Seconds: seconds(time.Since(start))}
+	res.Detail, res.Figures, res.Growth, res.Seconds = out.detail, out.figures, out.growth, seconds(time.Since(start))
 	switch {
 	case errors.As(err, &f):
-		res.Verdict, res.Detail, res.Log, res.Tail = Wrong, err.Error(), f.log, f.tail
-		s.o.Log.Error("smoke check failed", "check", name, "why", err, "log", f.log)
+		res.Verdict, res.Detail, res.Fault, res.Log, res.Tail = Wrong, err.Error(), f.name, f.log, f.tail
+		s.o.Log.Error("smoke check failed", "check", c.Name, "why", err, "log", f.log)
 	case err != nil:
 		res.Verdict, res.Detail = NotJudged, err.Error()
-		s.o.Log.Warn("smoke check not run", "check", name, "why", err)
+		s.o.Log.Warn("smoke check could not run", "check", c.Name, "why", err)
 	default:
-		s.o.Log.Info("smoke check passed", "check", name, "detail", out.detail)
+		s.o.Log.Info("smoke check passed", "check", c.Name, "detail", out.detail)
 	}
 	return res
 }
-
-// session is what the checks of one run share.
-type session struct {
-	o       Options
-	report  *Report
-	current spec.Check
-	started time.Time
-	server  *server           // nil: none is running
-	helps   map[string]string // program -> its --help
-	models  map[gguf.Type]string
-	broken  map[string]string // how a server is started -> the check that found it does not start
-}
-
-func newSession(o Options, r *Report) (*session, error) {
-	bin, err := filepath.Abs(o.Bin)
-	if err != nil {
-		return nil, fmt.Errorf("programs: %w", err)
-	}
-	work, err := filepath.Abs(o.Work)
-	if err != nil {
-		return nil, fmt.Errorf("work folder: %w", err)
-	}
-	o.Bin, o.Work = bin, work
-	if len(o.Checks) == 0 {
-		return nil, errors.New("the recipe names no smoke check")
-	}
-	if err := os.MkdirAll(filepath.Join(work, "cache"), 0o755); err != nil {
-		return nil, fmt.Errorf("work folder: %w", err)
-	}
-	old, err := filepath.Glob(filepath.Join(work, "*.log"))
-	if err != nil {
-		return nil, fmt.Errorf("work folder: %w", err)
-	}
-	for _, f := range old {
-		// Logs are appended to, and an earlier run's lines would mislead.
-		if err := os.Remove(f); err != nil {
-			return nil, fmt.Errorf("work folder: %w", err)
-		}
-	}
-	return &session{
-		o: o, report: r, started: time.Now(),
-		helps: map[string]string{}, models: map[gguf.Type]string{}, broken: map[string]string{},
-	}, nil
-}
-
-// program returns the path of a program of the build.
-func (s *session) program(name string) (string, error) {
-	if runtime.GOOS == "windows" {
-		name += ".exe"
-	}
-	path := filepath.Join(s.o.Bin, name)
-	if _, err := os.Stat(path); err != nil {
-		return "", fmt.Errorf("%s is not in the build: %w", name, err)
-	}
-	return path, nil
-}
-
-// model returns the path of the seeded model in the given type, and writes it
-// the first time.
-func (s *session) model(ctx context.Context, typ gguf.Type) (string, error) {
-	if path := s.models[typ]; path != "" {
-		return path, nil
-	}
-	m := s.o.Model
-	m.Type = typ
-	path := filepath.Join(s.o.Work, "model-"+strings.ToLower(typ.String())+".gguf")
-	info, err := gguf.WriteFile(ctx, path, m, s.o.Progress)
-	if err != nil {
-		return "", err
-	}
-	s.report.Models = append(s.report.Models, ModelInfo{Model: m, Info: info, Path: path})
-	s.models[typ] = path
-	return path, nil
-}
-
-// env is what programs get: nothing is inherited, since LLAMA_ARG_* and GGML_*
-// variables of the user's would change what is judged.
-func (s *session) env() []string {
-	env := []string{
-		"PATH=/usr/local/bin:/usr/bin:/bin",
-		"HOME=" + s.o.Work,
-		"LANG=C",
-		"LLAMA_CACHE=" + filepath.Join(s.o.Work, "cache"),
-	}
-	env = append(env, s.o.Env...)
-	for _, k := range slices.Sorted(maps.Keys(s.current.Env)) {
-		env = append(env, k+"="+s.current.Env[k])
-	}
-	return env
-}
-
-// threads is how many threads a program gets: a tiny model gains nothing from
-// more, and they only wait for one another.
-func threads() int { return min(runtime.NumCPU(), 8) }
 
 func orDefault(d, def time.Duration) time.Duration {
 	if d == 0 {

@@ -23,7 +23,7 @@ func options(tb testing.TB, mode string, checks ...spec.Check) Options {
 		// Under -race a program sleeps a second before it exits, unless told not to.
 		Env: []string{"FAKE=" + mode, "GORACE=atexit_sleep_ms=0"}, Tag: "b8390", Target: "linux-cpu",
 		Model: gguf.Model{Layers: 1, Embd: 32, Heads: 2, KVHeads: 1, FF: 32, Context: 512, Seed: 1},
-		Ready: 10 * time.Second, Answer: 10 * time.Second, Sample: 5 * time.Millisecond,
+		Ready: 10 * time.Second, Answer: 10 * time.Second, Sample: 20 * time.Millisecond,
 	}
 }
 
@@ -66,7 +66,7 @@ func TestEveryCheckPasses(t *testing.T) {
 	if err := r.Write(o.Work); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range []string{"smoke.json", "smoke.md", "server-1.log", "model-f16.gguf"} {
+	for _, f := range []string{"smoke.html", "smoke.junit.xml", "smoke.md", "server-1.log", "model-f16.gguf"} {
 		if _, err := os.Stat(filepath.Join(o.Work, f)); err != nil {
 			t.Error(err)
 		}
@@ -184,10 +184,10 @@ func TestCouldNotRun(t *testing.T) {
 		check  spec.Check
 		want   string
 	}{
-		"no program":  {func(t *testing.T, o *Options) { o.Bin = t.TempDir() }, check("health"), "llama-server is not in the build"},
-		"no cli":      {func(*testing.T, *Options) {}, check("cli"), "llama-cli is not in the build"},
+		"no program":  {func(t *testing.T, o *Options) { o.Bin = t.TempDir() }, check("health"), "llama-server is not in the patched build"},
+		"no cli":      {func(*testing.T, *Options) {}, check("cli"), "llama-cli is not in the patched build"},
 		"no version":  {func(_ *testing.T, o *Options) { o.Want = Version{} }, check("version"), "are not known"},
-		"bad model":   {func(_ *testing.T, o *Options) { o.Model.Embd = 33 }, check("health"), "embd 33 is not a multiple of heads 2"},
+		"bad model":   {func(_ *testing.T, o *Options) { o.Model.Embd = 33 }, check("health"), "embd 33 is not a multiple of it"},
 		"work folder": {func(_ *testing.T, o *Options) { o.Work = filepath.Join(o.Bin, "llama-server", "x") }, check("health"), "not a directory"},
 		"ports taken": {func(t *testing.T, o *Options) { o.Ports = []int{listen(t), listen(t)} }, check("health"), "is taken; port "},
 	} {
@@ -318,7 +318,7 @@ func TestValidate(t *testing.T) {
 		"bad flag":      {check("webui", "expect", "yes"), "expect is yes, it must be true or false"},
 		"bad text":      {check("completion", "prompt", ""), "prompt is , it must be a text"},
 		"bad list":      {check("version", "programs", []any{"llama-server", int64(1)}), "it must be a list of texts"},
-		"bad model":     {check("bench", "model", "q4_0"), `model type "q4_0": only f16 and q8_0`},
+		"bad model":     {check("bench", "model", "q5_0"), `model type "q5_0": only f16, q8_0 and q4_0`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := Validate([]spec.Check{tc.check})

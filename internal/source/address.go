@@ -5,8 +5,26 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
+	"strings"
 )
+
+// AddressFrom returns the address of a source as it is to be used: a relative
+// path starts at dir, the folder that holds recipes/. What is none stays itself.
+func AddressFrom(dir, address string) (string, error) {
+	if address == "" || strings.Contains(address, "://") || filepath.IsAbs(address) {
+		return address, nil
+	}
+	path, err := filepath.Abs(filepath.Join(dir, filepath.FromSlash(address)))
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Lstat(path); err != nil && scpLike.MatchString(address) {
+		return address, nil
+	}
+	return path, nil
+}
 
 var userInfo = regexp.MustCompile(`^([A-Za-z][A-Za-z0-9+.-]*://)[^/?#]*@`)
 

@@ -13,6 +13,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/format/idxfile"
 	"github.com/gofrs/flock"
 
+	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
 )
@@ -23,6 +24,7 @@ import (
 //	<upstream>.scratch/   what is being fetched; renamed into the repository when whole
 //	<upstream>.downloads/ files on their way, *.part until they are whole
 //	<upstream>.pins.json  what was fetched without a pin, for --offline
+//	<upstream>.sources.json which source each tree came from
 //	<upstream>.lock       held by the one process that changes any of these
 //
 // A tree is in the cache when refs/llpatch/trees/<tree id> is there, which is
@@ -88,7 +90,7 @@ func (c cacheDir) init() error {
 		if _, err := os.Stat(path); err == nil {
 			continue
 		}
-		if err := writeFile(path, []byte(text)); err != nil {
+		if err := atomicfile.WriteFile(path, []byte(text), 0o644); err != nil {
 			return cacheError(err)
 		}
 	}
@@ -119,7 +121,7 @@ func (c cacheDir) install(s *scratch, tree string) error {
 	}
 	// Not written beside its place: what a kill leaves there git takes for a ref.
 	ref := filepath.Join(s.dir, "ref")
-	if err := writeFile(ref, []byte(tree+"\n")); err != nil {
+	if err := atomicfile.WriteFile(ref, []byte(tree+"\n"), 0o644); err != nil {
 		return cacheError(err)
 	}
 	return cacheError(os.Rename(ref, filepath.Join(c.path(".git"), filepath.FromSlash(treeRef(tree).String()))))
@@ -159,24 +161,36 @@ func indexLacks(path string, object plumbing.Hash) bool {
 }
 
 // remember keeps the pin of a tag that is in no lock.
-func (c cacheDir) remember(t tag.Tag, p spec.Pin) error {
-	pins := c.pins()
-	pins[t.String()] = p
-	b, err := json.MarshalIndent(pins, "", "  ")
+func (c cacheDir) remember(t tag.Tag, p spec.Pin) error { return keep(c, ".pins.json", t.String(), p) }
+
+// pins are those that were remembered.
+func (c cacheDir) pins() map[string]spec.Pin { return kept[spec.Pin](c, ".pins.json") }
+
+// came keeps the source that a tree came from.
+func (c cacheDir) came(tree, origin string) error { return keep(c, ".sources.json", tree, origin) }
+
+// origins are the sources of the trees, by tree id.
+func (c cacheDir) origins() map[string]string { return kept[string](c, ".sources.json") }
+
+// keep adds an entry to one of the cache's records.
+func keep[V any](c cacheDir, record, key string, v V) error {
+	all := kept[V](c, record)
+	all[key] = v
+	b, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {
 		return err
 	}
-	return cacheError(writeFile(c.path(".pins.json"), append(b, '\n')))
+	return cacheError(atomicfile.WriteFile(c.path(record), append(b, '\n'), 0o644))
 }
 
-// pins are those that were remembered; a file that cannot be read holds none.
-func (c cacheDir) pins() map[string]spec.Pin {
-	pins := map[string]spec.Pin{}
-	b, err := os.ReadFile(c.path(".pins.json"))
-	if err != nil || json.Unmarshal(b, &pins) != nil {
-		return map[string]spec.Pin{}
+// kept returns a record; one that cannot be read holds nothing.
+func kept[V any](c cacheDir, record string) map[string]V {
+	all := map[string]V{}
+	b, err := os.ReadFile(c.path(record))
+	if err != nil || json.Unmarshal(b, &all) != nil || all == nil {
+		return map[string]V{}
 	}
-	return pins
+	return all
 }
 
 // cacheError marks an error as one of the cache folder, which no other source
@@ -186,24 +200,6 @@ func cacheError(err error) error {
 		return err
 	}
 	return fmt.Errorf("%w: %w", errCache, err)
-}
-
-// writeFile replaces a file's content at once: whoever reads sees all or nothing.
-func writeFile(path string, data []byte) (err error) {
-	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, removeIfThere(file.Name()))
-		}
-	}()
-	_, werr := file.Write(data)
-	if err := errors.Join(werr, file.Chmod(0o644), file.Sync(), file.Close()); err != nil {
-		return err
-	}
-	return os.Rename(file.Name(), path)
 }
 
 func removeIfThere(path string) error {

@@ -26,6 +26,27 @@ type Stats struct {
 	Bytes   int64    // written
 }
 
+// String says in a line what was done.
+func (s Stats) String() string {
+	files := func(n int) string {
+		if n == 1 {
+			return "1 file"
+		}
+		return fmt.Sprintf("%d files", n)
+	}
+	line := files(s.Written) + " written"
+	if s.Written == 0 {
+		line = "no file written"
+	}
+	if s.Kept > 0 {
+		line += fmt.Sprintf(", %d were right already", s.Kept)
+	}
+	if s.Removed > 0 {
+		line += ", " + files(s.Removed) + " removed"
+	}
+	return line
+}
+
 // readers is how many goroutines read and write files. Two are faster than one
 // (0.5 s against 0.7 s for b8390); each holds delta bases of its own.
 const readers = 2
@@ -211,7 +232,8 @@ func (c *checkout) look(p string, d fs.DirEntry, wanted bool) (f indexFile, err 
 	if err != nil {
 		return f, err
 	}
-	f = indexFile{Size: fi.Size(), MTime: fi.ModTime().UnixNano(), Mode: diskMode(fi)}
+	f = seen(fi)
+	f.Mode = diskMode(fi)
 	_, pending := c.old.Pending[p]
 	_, known := c.old.Files[p]
 	if !wanted && !known && !pending {

@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"time"
+
+	"github.com/llpatch/llpatch/internal/atomicfile"
 )
 
 // checkoutIndex is <dir>.index.json, beside a checkout and not in it, because
@@ -26,6 +28,8 @@ type checkoutIndex struct {
 type indexFile struct {
 	Size  int64  `json:"size"`     // bytes
 	MTime int64  `json:"mtime_ns"` // nanoseconds since 1970
+	CTime int64  `json:"ctime_ns"` // of its inode, likewise; 0: the system does not tell
+	Inode uint64 `json:"inode"`    // likewise
 	Mode  Mode   `json:"mode"`
 	Blob  string `json:"blob"`
 }
@@ -79,14 +83,25 @@ func (x checkoutIndex) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(indexPath(dir), append(b, '\n'))
+	return atomicfile.WriteFile(indexPath(dir), append(b, '\n'), 0o644)
 }
 
 // trusts reports whether a file on the disk is, without reading it, the content
-// that the index has for it. A file as young as the index may have changed
-// within the same tick of the clock, as git's racily clean files, and is read.
+// that the index has for it. As git does, it asks for the inode and its change
+// time too, which stay behind when somebody sets size and mtime back; and a file
+// as young as the index may have changed within the same tick of the clock, and
+// is read.
 func (x checkoutIndex) trusts(path string, fi fs.FileInfo) (blob string, ok bool) {
 	f, known := x.Files[path]
-	ok = known && f.Size == fi.Size() && f.MTime == fi.ModTime().UnixNano() && fi.ModTime().Before(x.written)
+	now := seen(fi)
+	ok = known && f.Size == now.Size && f.MTime == now.MTime && f.CTime == now.CTime && f.Inode == now.Inode &&
+		max(now.MTime, now.CTime) < x.written.UnixNano()
 	return f.Blob, ok
+}
+
+// seen is what a file looks like now, without its mode and its blob.
+func seen(fi fs.FileInfo) indexFile {
+	f := indexFile{Size: fi.Size(), MTime: fi.ModTime().UnixNano()}
+	f.CTime, f.Inode = identity(fi)
+	return f
 }

@@ -104,7 +104,15 @@ func (w *writer) put(dir *os.Root, e Entry, data []byte) error {
 	if err := rename(dir, temp, name); err != nil {
 		return err
 	}
-	w.note(e, indexFile{Size: fi.Size(), MTime: fi.ModTime().UnixNano(), Mode: e.Mode, Blob: e.Blob})
+	// Renaming changed the inode's time. What is not this very file any more is
+	// noted without one, and so read by the next checkout.
+	f := seen(fi)
+	f.CTime = 0
+	if now, err := dir.Lstat(name); err == nil && os.SameFile(fi, now) && fi.Size() == now.Size() && fi.ModTime().Equal(now.ModTime()) {
+		f = seen(now)
+	}
+	f.Mode, f.Blob = e.Mode, e.Blob
+	w.note(e, f)
 	return nil
 }
 

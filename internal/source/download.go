@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/llpatch/llpatch/internal/atomicfile"
 )
 
 const (
@@ -290,7 +292,7 @@ func writePartInfo(part string, info partInfo) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(part+".json", b)
+	return atomicfile.WriteFile(part+".json", b, 0o644)
 }
 
 // progressGate passes on at most one report in a tenth of a second, and every last one.

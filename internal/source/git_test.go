@@ -97,6 +97,28 @@ func TestMovedTag(t *testing.T) {
 	wantErr(t, err, "moved upstream", u.lock["llama.cpp"]["b101"].Commit, u.lock["llama.cpp"]["b103"].Commit)
 }
 
+// TestSameTreeOtherCommit: the pinned tree under another commit is the tag, from a
+// repository here or a server, and that is said.
+func TestSameTreeOtherCommit(t *testing.T) {
+	u := newUpstream(t)
+	pinned := u.lock["llama.cpp"]["b101"]
+	git(t, u.dir, "checkout", "-q", "b101")
+	git(t, u.dir, "commit", "-q", "--amend", "-m", "the same files, told otherwise")
+	git(t, u.dir, "tag", "-f", "b101")
+	other := git(t, u.dir, "rev-parse", "HEAD")
+	for name, source := range map[string]string{"here": u.dir, "a server": gitServer(t, filepath.Join(u.dir, ".git"), nil)} {
+		o, log := options(t, u.lock)
+		o.Override = source
+		tree := mustFetch(t, o, "b101")
+		if tree.ID() != pinned.Tree || tree.Pin.Commit != pinned.Commit {
+			t.Errorf("%s: tree %s, commit %s", name, tree.ID(), tree.Pin.Commit)
+		}
+		if s := log.String(); other == pinned.Commit || !strings.Contains(s, "the same tree under another commit") || !strings.Contains(s, other) || !strings.Contains(s, pinned.Commit) {
+			t.Errorf("%s: log %s", name, s)
+		}
+	}
+}
+
 // TestLostTag: a pinned commit serves where its tag is gone.
 func TestLostTag(t *testing.T) {
 	u := newUpstream(t)
@@ -160,8 +182,8 @@ func TestBuildNumber(t *testing.T) {
 	// With the number in the lock the same clone serves; so does the commit under its tag's pin.
 	o.Lock = spec.Lock{"llama.cpp": {"v0.5.0": u.pin(t, "b103", 103)}}
 	mustFetch(t, o, "v0.5.0")
-	if tree := mustFetch(t, o, o.Lock["llama.cpp"]["v0.5.0"].Commit); tree.Pin.Build != 103 {
-		t.Errorf("commit of a pinned tag: build %d", tree.Pin.Build)
+	if tree := mustFetch(t, o, o.Lock["llama.cpp"]["v0.5.0"].Commit); tree.Pin.Build != 103 || tree.Tag.String() != "v0.5.0" {
+		t.Errorf("commit of a pinned tag: %s, build %d", tree.Tag, tree.Pin.Build)
 	}
 }
 

@@ -48,7 +48,7 @@ func (f *fetcher) fromRemote(ctx context.Context, url string, t tag.Tag, want wa
 		if err != nil {
 			return found{}, watch.explain(brief(err))
 		}
-		id, err := f.advertised(refs, url, t, want)
+		id, err := f.advertised(refs, t)
 		if err != nil {
 			return found{}, err
 		}
@@ -129,9 +129,8 @@ func (f *fetcher) gitTransport(ep *transport.Endpoint) transport.Transport {
 	return githttp.NewClient(&http.Client{Transport: f.roundTripper(nil)})
 }
 
-// advertised returns the id to ask for, and refuses a tag that moved before
-// anything is downloaded.
-func (f *fetcher) advertised(refs *packp.AdvRefs, url string, t tag.Tag, want want) (plumbing.Hash, error) {
+// advertised returns the id to ask for.
+func (f *fetcher) advertised(refs *packp.AdvRefs, t tag.Tag) (plumbing.Hash, error) {
 	if t.Kind() == tag.Commit {
 		return plumbing.NewHash(t.String()), nil
 	}
@@ -146,13 +145,6 @@ func (f *fetcher) advertised(refs *packp.AdvRefs, url string, t tag.Tag, want wa
 			}
 		}
 		return plumbing.ZeroHash, errNoTag
-	}
-	commit := id
-	if peeled, ok := refs.Peeled[name]; ok {
-		commit = peeled
-	}
-	if want.known && want.pin.Commit != "" && want.pin.Commit != commit.String() {
-		return plumbing.ZeroHash, &Mismatch{Upstream: f.upstream, Tag: t, Source: redacted(url), What: "commit", Want: want.pin.Commit, Got: commit.String()}
 	}
 	return id, nil
 }

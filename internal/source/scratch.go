@@ -133,6 +133,9 @@ func (f *fetcher) intoCache(ctx context.Context, t tag.Tag, want want, fill func
 	} else if err := f.cache.remember(t, got.pin); err != nil {
 		return nil, err
 	}
+	if err := f.cache.came(got.pin.Tree, f.origin()); err != nil {
+		return nil, err
+	}
 	if err := f.cache.install(s, got.pin.Tree); err != nil {
 		return nil, err
 	}

@@ -38,6 +38,7 @@ type Options struct {
 // *Mismatch and *NotLocked; *Missing and *Corrupt may come from the tree later.
 func Fetch(ctx context.Context, o Options, upstream string, t tag.Tag) (*Tree, error) {
 	f := newFetcher(ctx, o, upstream)
+	t = o.Lock.Named(upstream, t)
 	tree, err := f.fetch(ctx, t)
 	var gone *Unavailable
 	if !o.Nearest || !errors.As(err, &gone) {
@@ -61,6 +62,18 @@ func Fetch(ctx context.Context, o Options, upstream string, t tag.Tag) (*Tree, e
 		return tree, nil
 	}
 	return nil, err
+}
+
+// GivenSource is the Origin of a tree from Options.Override, whose path is not
+// everybody's to know.
+const GivenSource = "--source"
+
+// origin is the name under which a tree of the source being tried is recorded.
+func (f *fetcher) origin() string {
+	if f.Override != "" {
+		return GivenSource
+	}
+	return f.label
 }
 
 // want is what is known of a tag before it is fetched.
@@ -114,27 +127,19 @@ func (f *fetcher) fetch(ctx context.Context, t tag.Tag) (*Tree, error) {
 	if w.locked {
 		return tree, nil
 	}
+	if f.Record != nil {
+		if err := f.Record(f.upstream, t, tree.Pin); err != nil {
+			return nil, errors.Join(fmt.Errorf("record %s in recipes/tags.lock: %w", t, err), tree.Close())
+		}
+	}
 	f.Log.Warn("tag is not in recipes/tags.lock", "tag", t, "tree", tree.Pin.Tree, "commit", tree.Pin.Commit, "source", tree.Source, "recorded", f.Record != nil)
-	if f.Record == nil {
-		return tree, nil
-	}
-	if err := f.Record(f.upstream, t, tree.Pin); err != nil {
-		return nil, fmt.Errorf("record %s in recipes/tags.lock: %w", t, err)
-	}
 	return tree, nil
 }
 
-// want looks a tag up in the lock; a commit also under the tags that pin it.
-// Offline, what the cache remembers of an earlier fetch will do.
+// want looks a tag up in the lock. Offline, what the cache remembers of an earlier fetch will do.
 func (f *fetcher) want(t tag.Tag) want {
-	pins := f.Lock[f.upstream]
-	if p, ok := pins[t.String()]; ok {
+	if p, ok := f.Lock[f.upstream][t.String()]; ok {
 		return want{pin: p, known: true, locked: true}
-	}
-	for _, p := range pins {
-		if p.Commit != "" && p.Commit == t.String() {
-			return want{pin: p, known: true, locked: true}
-		}
 	}
 	if f.Offline {
 		if p, ok := f.cache.pins()[t.String()]; ok && checkPin(t, p) == nil {
@@ -144,19 +149,22 @@ func (f *fetcher) want(t tag.Tag) want {
 	return want{}
 }
 
-// judge compares what a source has with what is pinned.
+// judge compares what a source has with what is pinned. The tree decides: the
+// same files are the same tag, whatever commit they hang on.
 func (f *fetcher) judge(t tag.Tag, source string, w want, got spec.Pin) error {
 	if !w.known {
 		return nil
 	}
-	m := &Mismatch{Upstream: f.upstream, Tag: t, Source: source}
+	m := &Mismatch{Upstream: f.upstream, Tag: t, Source: source, What: "tree", Want: w.pin.Tree, Got: got.Tree}
+	other := w.pin.Commit != "" && got.Commit != "" && w.pin.Commit != got.Commit
 	switch {
-	case w.pin.Commit != "" && got.Commit != "" && w.pin.Commit != got.Commit:
-		m.What, m.Want, m.Got = "commit", w.pin.Commit, got.Commit
-	case w.pin.Tree != got.Tree:
-		m.What, m.Want, m.Got = "tree", w.pin.Tree, got.Tree
-	default:
+	case w.pin.Tree == got.Tree && other:
+		f.Log.Info("the source has the same tree under another commit, which is as good", "tag", t, "source", source, "pinned", w.pin.Commit, "commit", got.Commit)
 		return nil
+	case w.pin.Tree == got.Tree:
+		return nil
+	case other:
+		m.What, m.Want, m.Got = "commit", w.pin.Commit, got.Commit
 	}
 	return m
 }
@@ -170,6 +178,7 @@ func (f *fetcher) fromCache(ctx context.Context, t tag.Tag, w want) *Tree {
 	tree, err := f.openCached(ctx, t, w.pin)
 	if err == nil {
 		tree.Source = "cache"
+		tree.Origin = cmp.Or(f.cache.origins()[w.pin.Tree], "cache")
 		return tree
 	}
 	if ctx.Err() == nil {
@@ -227,6 +236,7 @@ func (f *fetcher) fromSources(ctx context.Context, t tag.Tag, w want) (*Tree, er
 		tree, err := f.try(ctx, s, t, w)
 		if err == nil {
 			tree.Source = cmp.Or(tree.Source, s.Name)
+			tree.Origin = cmp.Or(tree.Origin, f.origin())
 			return tree, nil
 		}
 		if ctx.Err() != nil {

@@ -55,6 +55,7 @@ type Tree struct {
 	Upstream string
 	Pin      spec.Pin
 	Source   string  // the transport that gave it; "cache" where none was needed
+	Origin   string  // the source that first gave it: a declared one's name, GivenSource, or "cache" where that is forgotten
 	Asked    tag.Tag // what was asked for, where Tag is only the nearest; else zero
 
 	id      string

@@ -20,6 +20,7 @@ type Series struct {
 	Build    int      `json:"build"`
 	Target   string   `json:"target"`
 	In       []Chosen `json:"in"`
+	Landed   []Left   `json:"landed,omitempty"` // chosen, and upstream has all of it; known once the patches were placed
 	Out      []Left   `json:"out"`
 }
 
@@ -45,8 +46,20 @@ type Left struct {
 	Reason  string `json:"reason"`
 }
 
+// OutOfRange is a tag that a target does not build.
+type OutOfRange struct {
+	Recipe Recipe
+	Tag    string
+	Build  int
+}
+
+// Error names the builds that the target is for.
+func (e *OutOfRange) Error() string {
+	return fmt.Sprintf("target %s builds %s for build numbers %s; %s is build %d", e.Recipe.Name, e.Recipe.Upstream, e.Recipe.Range, e.Tag, e.Build)
+}
+
 // Choose picks the series for a target at build number n of the tag called
-// name. It fails only where the target cannot be built from that tag at all or
+// name. It fails only where the target does not build that tag (*OutOfRange) or
 // a chosen file cannot be read.
 func (r *Repo) Choose(rec Recipe, name string, n int) (*Series, error) {
 	return r.choose(rec, name, n, false)
@@ -60,10 +73,7 @@ func (r *Repo) ChooseNearest(rec Recipe, name string, n int) (*Series, error) {
 
 func (r *Repo) choose(rec Recipe, name string, n int, nearest bool) (*Series, error) {
 	if !rec.Range.Contains(n) {
-		return nil, &Error{
-			File: path.Join("recipes", rec.Name+".toml"),
-			Msg:  fmt.Sprintf("target %s builds %s for build numbers %s; %s is build %d", rec.Name, rec.Upstream, rec.Range, name, n),
-		}
+		return nil, &OutOfRange{Recipe: rec, Tag: name, Build: n}
 	}
 	s := &Series{Upstream: rec.Upstream, Tag: name, Build: n, Target: rec.Name, In: []Chosen{}, Out: []Left{}}
 	in := map[string]bool{}
@@ -120,7 +130,7 @@ func choose(f Fix, rec Recipe, name string, n int, in map[string]bool, nearest b
 	}
 	c.Reason = why
 	if !compiled {
-		c.Reason += fmt.Sprintf("; in, not compiled by this target's backend (%s)", strings.Join(rec.Backends, ", "))
+		c.Reason += fmt.Sprintf("; it is in the tree, but %s compiles none of its files", rec.Name)
 	}
 	return c, ""
 }

@@ -170,7 +170,10 @@ func (f *file) required(values map[string]string) {
 }
 
 func (f *file) oneOf(key, value string, allowed ...string) {
-	if !slices.Contains(allowed, value) {
+	switch {
+	case value == "":
+		f.fail(key, "%s is missing or empty; it must be one of %s", key, strings.Join(allowed, ", "))
+	case !slices.Contains(allowed, value):
 		f.fail(key, "%s is %q; it must be one of %s", key, value, strings.Join(allowed, ", "))
 	}
 }

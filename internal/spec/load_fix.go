@@ -79,7 +79,7 @@ func (l *loader) fix(id, name string) (Fix, bool) {
 	}
 	fix.ID = id
 	fix.Upstream = upstreamOrDefault(fix.Upstream)
-	f.required(map[string]string{"summary": fix.Summary, "why": fix.Why, "proof": fix.Proof, "status": fix.Status})
+	f.required(map[string]string{"summary": fix.Summary, "why": fix.Why, "proof": fix.Proof})
 	f.oneOf("status", fix.Status, "ours", "submitted", "upstream")
 	f.oneOf("upstream", fix.Upstream, LlamaCpp, IkLlamaCpp)
 	for _, b := range fix.Backends {

@@ -79,6 +79,9 @@ func (l *loader) recipe(name string) (Recipe, bool) {
 		if c.Name == "" {
 			f.fail(fmt.Sprintf("smoke[%d]", i), "smoke check has no name")
 		}
+		if !slices.Contains([]string{"", Host, Sim, Card}, c.Device) {
+			f.fail(fmt.Sprintf("smoke[%d].device", i), "device of a smoke check is %q; it must be one of %s, %s, %s", c.Device, Host, Sim, Card)
+		}
 	}
 	return rec, !f.bad
 }

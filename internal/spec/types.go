@@ -99,10 +99,18 @@ type Verify struct {
 
 // Check is a smoke check that a recipe asks for.
 type Check struct {
-	Name string            `toml:"name" json:"name"` // which check, such as version, health, completion
-	Args map[string]any    `toml:"args" json:"args,omitempty"`
-	Env  map[string]string `toml:"env" json:"env,omitempty"`
+	Name   string            `toml:"name" json:"name"`               // which check, such as version, health, completion
+	Device string            `toml:"device" json:"device,omitempty"` // host, sim or card; empty: host, or what the run is for
+	Args   map[string]any    `toml:"args" json:"args,omitempty"`
+	Env    map[string]string `toml:"env" json:"env,omitempty"`
 }
+
+// Devices that a smoke check can run on.
+const (
+	Host = "host" // the processor of this machine
+	Sim  = "sim"  // the simulated device, which proves memory behaviour and nothing else
+	Card = "card" // a real graphics card
+)
 
 // Bundle says what goes into the archive.
 type Bundle struct {
@@ -157,3 +165,19 @@ type Pin struct {
 
 // Lock is recipes/tags.lock: upstream -> tag -> pin.
 type Lock map[string]map[string]Pin
+
+// Named returns the release that a commit is, where one pins it: of several the
+// one named after its build, else the first by name. Every other tag is itself.
+func (k Lock) Named(upstream string, t tag.Tag) tag.Tag {
+	if t.Kind() != tag.Commit {
+		return t
+	}
+	named := t
+	for _, name := range sortedKeys(k[upstream]) {
+		is, err := tag.Parse(name)
+		if err == nil && k[upstream][name].Commit == t.String() && is.Kind() < named.Kind() {
+			named = is
+		}
+	}
+	return named
+}

@@ -39,10 +39,14 @@ clean() {
 }
 
 tmp=
+part=
 cleanup() {
 	if [ -n "$tmp" ]; then rm -rf "$tmp"; fi
+	if [ -n "$part" ]; then rm -rf "$part"; fi
+	tmp= part=
 }
 trap cleanup EXIT
+trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
@@ -56,7 +60,8 @@ if [ ! -e "$SRC" ]; then
 	tmp=$(mktemp -d)
 	rm -rf "$SRC.part"
 	mkdir -p "$SRC.part"
-	SRC=$(cd "$SRC.part" && pwd)
+	part=$(cd "$SRC.part" && pwd)
+	SRC=$part
 	git init -q --bare "$tmp/git"
 	source_git fetch -q --depth 1 -- https://example.com/llama.cpp refs/tags/b8833
 	tree=$(source_git rev-parse 'FETCH_HEAD^{tree}')
@@ -69,10 +74,10 @@ END_OF_PATCH
 	(cd "$SRC" && source_git apply --index --whitespace=nowarn "$tmp/0001.patch")
 	tree=$(source_git write-tree)
 	[ "$tree" = 0316a899e18942722a1afe8ac97a0a9dc7fdcf17 ] || die "the patched tree is $tree, not 0316a899e18942722a1afe8ac97a0a9dc7fdcf17"
-	mv "$SRC" "${SRC%.part}"
-	SRC=${SRC%.part}
+	SRC=${part%.part}
+	mv "$part" "$SRC"
+	part=
 	cleanup
-	tmp=
 fi
 SRC=$(cd "$SRC" && pwd -P)
 mkdir -p "$BUILD"

@@ -1,0 +1,55 @@
+package build
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// sourceExts are the files that a build reads only through a compiler, which
+// tells Ninja of each. Anything else may be read by CMake or by a script.
+var sourceExts = []string{
+	".c", ".cc", ".cpp", ".cxx", ".cu", ".cuh", ".h", ".hh", ".hpp", ".inc", ".m", ".mm", ".S",
+}
+
+// Reads returns those of the paths below the plan's source that its finished
+// build has read, sorted: a file that no compiler read left no trace in the
+// programs. A path of a kind that others than compilers read counts as read.
+func Reads(ctx context.Context, p Plan, o RunOptions, paths []string) ([]string, error) {
+	b := &builder{plan: p, o: o}
+	out, err := b.ninja(ctx, "-t", "deps")
+	if err != nil {
+		return nil, err
+	}
+	read := map[string]bool{}
+	for line := range bytes.Lines(out) {
+		// A target's own line is not indented; what it needs is, by four blanks.
+		if name, ok := bytes.CutPrefix(line, []byte("    ")); ok {
+			read[filepath.Clean(resolve(p.Dir, string(bytes.TrimRight(name, "\r\n"))))] = true
+		}
+	}
+	// Names that do not lead below the source cannot be told from its files, so
+	// that nothing may be concluded from them.
+	ours := slices.ContainsFunc(slices.Collect(maps.Keys(read)), func(name string) bool {
+		return strings.HasPrefix(name, p.Source+string(filepath.Separator))
+	})
+	var found []string
+	for _, name := range paths {
+		if !ours || !slices.Contains(sourceExts, path.Ext(name)) || read[filepath.Join(p.Source, filepath.FromSlash(name))] {
+			found = append(found, name)
+		}
+	}
+	slices.Sort(found)
+	return found, nil
+}
+
+func resolve(dir, name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(dir, name)
+}

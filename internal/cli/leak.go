@@ -1,0 +1,122 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/llpatch/llpatch/internal/atomicfile"
+	"github.com/llpatch/llpatch/internal/leak"
+	"github.com/llpatch/llpatch/internal/memory"
+)
+
+func (a *app) leakCmd() *cobra.Command {
+	var o leak.Options
+	var page, device string
+	c := &cobra.Command{
+		Use: "leak [flags] -- CMD...", Short: "Run a program and judge whether its memory grows",
+		Long: `Runs any program under a memory sampler. A llama server is driven with a workload:
+prefill (a prompt that grows to --tokens, twice) or requests. Exit code 0: memory
+is flat, bounded, or what the context needs; 6: it grows; 7: it could not be told.
+
+  llpatch leak -- llama-server -m model.gguf -c 16384 --cache-ram 0 --ctx-checkpoints 0
+  llpatch leak --workload requests --with valgrind -- llama-server -m model.gguf
+  llpatch leak --for 1m -- ./any-program`,
+		Args: cobra.ArbitraryArgs,
+		RunE: func(c *cobra.Command, argv []string) error {
+			help := c.CommandPath() + " --help"
+			if len(argv) == 0 || c.ArgsLenAtDash() != 0 {
+				return &usageError{err: errors.New("write the program after --: llpatch leak -- CMD"), help: help}
+			}
+			for _, w := range o.With {
+				if !slices.Contains(leak.Tools(), w) {
+					return &usageError{err: fmt.Errorf("--with %s: there are %s", w, strings.Join(leak.Tools(), ", ")), help: help}
+				}
+			}
+			if o.Every < memory.MinEvery || o.Every > memory.MaxEvery {
+				return &usageError{err: fmt.Errorf("--every %v: it must be %v to %v", o.Every, memory.MinEvery, memory.MaxEvery), help: help}
+			}
+			if o.Requests < 0 || o.Tokens < 0 || o.Clients < 1 || o.For <= 0 || o.Ready <= 0 {
+				return &usageError{err: errors.New("--requests, --tokens, --clients, --for and --ready must be more than nothing"), help: help}
+			}
+			o.Argv, o.Env, o.Log, o.Progress = argv, os.Environ(), a.log, a.progress.update
+			var err error
+			if o.Probe, o.Source, err = chooseProbe(device, o.Env); err != nil {
+				return &usageError{err: err, help: help}
+			}
+			return a.leak(c, o, page)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.Workload, "workload", "auto", "prefill, requests, none, or a shell command that is one request (LLPATCH_URL is the server)")
+	f.StringSliceVar(&o.With, "with", nil, "run it once more under: "+strings.Join(leak.Tools(), ", "))
+	f.IntVar(&o.Requests, "requests", 200, "how many requests")
+	f.IntVar(&o.Tokens, "tokens", 0, "tokens that a prefill grows to (default: what a slot holds, at most 8192)")
+	f.IntVar(&o.Clients, "clients", 1, "requests at the same time")
+	f.DurationVar(&o.For, "for", 10*time.Minute, "limit of the workload, or of a program that does not end")
+	f.DurationVar(&o.Ready, "ready", 5*time.Minute, "limit until a server is ready")
+	f.DurationVar(&o.Every, "every", memory.DefaultEvery, "time between two looks at memory, 20ms to 1s")
+	f.StringVar(&device, "vram", "auto", "where VRAM is read: auto, nvidia-smi, amdgpu, amd-smi, rocm-smi, none, or sim:FILE (a simulated device's state)")
+	f.StringVar(&page, "html", "", "write a page with charts to this file")
+	return c
+}
+
+func chooseProbe(name string, env []string) (memory.Probe, string, error) {
+	if file, ok := strings.CutPrefix(name, "sim:"); ok && file != "" {
+		return memory.Simulated(file), "simulated device", nil
+	}
+	switch name {
+	case "auto":
+		p, name := memory.Detect(env)
+		return p, name, nil
+	case "none":
+		return nil, "", nil
+	case "nvidia-smi":
+		return memory.NvidiaSMI(env), name, nil
+	case "amdgpu":
+		return memory.AMDSysfs("/sys"), name, nil
+	case "amd-smi":
+		return memory.AMDSMI(env), name, nil
+	case "rocm-smi":
+		return memory.ROCmSMI(env), name, nil
+	}
+	return nil, "", fmt.Errorf("--vram %s: there are auto, nvidia-smi, amdgpu, amd-smi, rocm-smi, none and sim:FILE", name)
+}
+
+// leak runs it, and shows what was found also where that is an error.
+func (a *app) leak(c *cobra.Command, o leak.Options, page string) error {
+	parent := filepath.Join(a.out, "leak")
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp(parent, filepath.Base(o.Argv[0])+"-")
+	if err != nil {
+		return err
+	}
+	if o.Work, err = filepath.Abs(work); err != nil {
+		return err
+	}
+	if a.verbose {
+		o.Stdout = a.stderr
+	}
+	res, lerr := leak.Run(c.Context(), o)
+	if res == nil || len(res.Verdicts) == 0 {
+		return lerr
+	}
+	if page != "" {
+		var b strings.Builder
+		if err := res.HTML(&b); err != nil {
+			return errors.Join(lerr, err)
+		}
+		if err := atomicfile.WriteFile(page, []byte(b.String()), 0o644); err != nil {
+			return errors.Join(lerr, fmt.Errorf("page: %w", err))
+		}
+	}
+	return errors.Join(lerr, a.print(res, res.Text))
+}

@@ -1,0 +1,240 @@
+package gguf
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Tensor is one entry of a file's tensor table.
+type Tensor struct {
+	Name  string   `json:"name"`
+	Type  Type     `json:"type"`
+	Dims  []uint64 `json:"dims"`  // elements in each direction, the fastest first
+	Elems uint64   `json:"elems"` // all elements
+	Bytes uint64   `json:"bytes"` // without padding
+	// from the start of the file's tensor data
+	Offset uint64 `json:"offset"`
+}
+
+// ErrNotGGUF is what ReadHeader wraps for a file that is something else.
+var ErrNotGGUF = errors.New("this is no GGUF file")
+
+// ReadFile reads the header of a model file; of a model that was split into
+// several files, given its first, it reads all of them. Nothing of the weights is
+// read. The file may be foreign, cut short or hostile.
+func ReadFile(path string) (Header, error) {
+	h, err := readOne(path)
+	if err != nil || h.Split.Count < 2 {
+		return h, err
+	}
+	suffix := func(no int) string { return fmt.Sprintf("-%05d-of-%05d.gguf", no+1, h.Split.Count) }
+	prefix, ok := strings.CutSuffix(path, suffix(0))
+	if !ok || h.Split.No != 0 {
+		return h, fmt.Errorf("%s: it is part %d of a model of %d files; name the first, which must be called %s",
+			path, h.Split.No+1, h.Split.Count, "…"+suffix(0))
+	}
+	for no := 1; no < h.Split.Count; no++ {
+		part, err := readOne(prefix + suffix(no))
+		if err != nil {
+			return h, fmt.Errorf("part %d of %d: %w", no+1, h.Split.Count, err)
+		}
+		h.Tensors = append(h.Tensors, part.Tensors...)
+		if len(h.Tensors) > maxTensors {
+			return h, fmt.Errorf("%s: the parts have more than %d tensors", path, maxTensors)
+		}
+		h.FileBytes += part.FileBytes
+		h.Missing += part.Missing
+	}
+	return h, nil
+}
+
+func readOne(path string) (Header, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Header{}, fmt.Errorf("read model: %w", err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	st, err := f.Stat()
+	if err != nil {
+		return Header{}, fmt.Errorf("read model: %w", err)
+	}
+	if !st.Mode().IsRegular() {
+		return Header{}, fmt.Errorf("read model %s: it is no regular file", path)
+	}
+	h, err := ReadHeader(f, st.Size())
+	if err != nil {
+		return Header{}, fmt.Errorf("read model %s: %w", filepath.Clean(path), err)
+	}
+	return h, nil
+}
+
+// ReadHeader reads the header at the start of a GGUF file of version 2 or 3 and
+// of size bytes in all (-1: unknown). It stops where the tensor data begin. It
+// takes at most about 64 MiB of memory, whatever the file says.
+func ReadHeader(r io.Reader, size int64) (Header, error) {
+	s := &scanner{r: bufio.NewReaderSize(r, 64<<10), end: maxHeader}
+	if size >= 0 {
+		s.end = min(s.end, size)
+	}
+	h := Header{FileBytes: size, keys: map[string]value{}}
+	tensors, keys, err := s.start(&h)
+	if err != nil {
+		return Header{}, err
+	}
+	for i := range keys {
+		name, err := s.name(fmt.Sprintf("metadata key %d of %d", i+1, keys))
+		if err != nil {
+			return Header{}, err
+		}
+		if _, twice := h.keys[name]; twice {
+			return Header{}, fmt.Errorf("metadata %q stands there twice", name)
+		}
+		if h.keys[name], err = s.value(); err != nil {
+			return Header{}, fmt.Errorf("metadata %q: %w", name, err)
+		}
+	}
+	seen := map[string]bool{}
+	for i := range tensors {
+		t, err := s.tensor(fmt.Sprintf("tensor %d of %d", i+1, tensors))
+		if err != nil {
+			return Header{}, err
+		}
+		if seen[t.Name] {
+			return Header{}, fmt.Errorf("tensor %q stands there twice", t.Name)
+		}
+		seen[t.Name] = true
+		h.Tensors = append(h.Tensors, t)
+	}
+	if err := h.place(s.at); err != nil {
+		return Header{}, err
+	}
+	if err := h.facts(); err != nil {
+		return Header{}, err
+	}
+	return h, nil
+}
+
+// start reads up to the number of tensors and of metadata entries.
+func (s *scanner) start(h *Header) (tensors, keys uint64, err error) {
+	var magic [4]byte
+	if err := s.read(magic[:]); err != nil && !errors.Is(err, errCut) {
+		return 0, 0, err
+	}
+	if string(magic[:]) != "GGUF" {
+		return 0, 0, fmt.Errorf("%w: it starts with %q", ErrNotGGUF, magic[:])
+	}
+	if h.Version, err = s.u32(); err != nil {
+		return 0, 0, err
+	}
+	switch {
+	// llama.cpp's own test for the other byte order.
+	case h.Version&0xffff == 0 && h.Version != 0:
+		return 0, 0, errors.New("it is written for big-endian machines; gguf-py's gguf_convert_endian.py turns it round")
+	case h.Version < 2 || h.Version > 3:
+		return 0, 0, fmt.Errorf("it has GGUF version %d; versions 2 and 3 can be read", h.Version)
+	}
+	if tensors, err = s.u64(); err != nil {
+		return 0, 0, err
+	}
+	if keys, err = s.u64(); err != nil {
+		return 0, 0, err
+	}
+	if tensors > maxTensors || keys > maxKeys {
+		return 0, 0, fmt.Errorf("it claims %d tensors and %d metadata entries; more than %d and %d is taken for damage",
+			tensors, keys, maxTensors, maxKeys)
+	}
+	return tensors, keys, nil
+}
+
+func (s *scanner) tensor(what string) (Tensor, error) {
+	name, err := s.name(what)
+	if err != nil {
+		return Tensor{}, err
+	}
+	t := Tensor{Name: name, Elems: 1}
+	dims, err := s.u32()
+	if err != nil {
+		return t, err
+	}
+	if dims > 4 { // GGML_MAX_DIMS
+		return t, fmt.Errorf("tensor %q has %d dimensions; 4 is the most", name, dims)
+	}
+	for range dims {
+		d, err := s.u64()
+		if err != nil {
+			return t, err
+		}
+		if d == 0 || d > math.MaxInt64/t.Elems {
+			return t, fmt.Errorf("tensor %q has %v by %d elements, which cannot be", name, t.Dims, d)
+		}
+		t.Dims = append(t.Dims, d)
+		t.Elems *= d
+	}
+	typ, err := s.u32()
+	if err != nil {
+		return t, err
+	}
+	t.Type = Type(typ)
+	if t.Offset, err = s.u64(); err != nil {
+		return t, err
+	}
+	if t.Type.Known() {
+		if per, _ := t.Type.block(); len(t.Dims) > 0 && t.Dims[0]%per != 0 {
+			return t, fmt.Errorf("tensor %q is %s with rows of %d elements, which is no multiple of %d", name, t.Type, t.Dims[0], per)
+		}
+	}
+	var ok bool
+	if t.Bytes, ok = t.Type.Size(t.Elems); !ok || t.Offset > math.MaxInt64/4 || t.Bytes > math.MaxInt64/4 {
+		return t, fmt.Errorf("tensor %q of %d elements at offset %d is more than a file can hold", name, t.Elems, t.Offset)
+	}
+	return t, nil
+}
+
+// place finds where the tensor data begin, the size of tensors whose type is
+// unknown (up to where the next one starts), and what the file lacks.
+func (h *Header) place(end int64) error {
+	a := int64(alignment)
+	if v, ok := h.keys["general.alignment"]; ok {
+		if v.typ != kvUint32 || v.array || v.ints[0] == 0 || v.ints[0]&(v.ints[0]-1) != 0 {
+			return errors.New("general.alignment must be a power of two, as a 32-bit number")
+		}
+		a = v.ints[0]
+	}
+	h.DataOffset = (end + a - 1) &^ (a - 1)
+	order := make([]*Tensor, len(h.Tensors))
+	for i := range h.Tensors {
+		order[i] = &h.Tensors[i]
+	}
+	slices.SortStableFunc(order, func(a, b *Tensor) int {
+		if a.Offset < b.Offset {
+			return -1
+		}
+		return int(min(a.Offset-b.Offset, 1))
+	})
+	var data uint64
+	for i, t := range order {
+		if t.Offset < data {
+			return fmt.Errorf("tensors %q and %q lie over each other", order[i-1].Name, t.Name)
+		}
+		if !t.Type.Known() {
+			switch {
+			case i+1 < len(order):
+				t.Bytes = order[i+1].Offset - t.Offset
+			case h.FileBytes > h.DataOffset+int64(t.Offset):
+				t.Bytes = uint64(h.FileBytes-h.DataOffset) - t.Offset
+			}
+		}
+		data = t.Offset + t.Bytes
+	}
+	if need := h.DataOffset + int64(data); h.FileBytes >= 0 && need > h.FileBytes {
+		h.Missing = need - h.FileBytes
+	}
+	return nil
+}

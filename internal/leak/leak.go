@@ -1,0 +1,337 @@
+package leak
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/llpatch/llpatch/internal/memory"
+	"github.com/llpatch/llpatch/internal/run"
+)
+
+// Options say what to run and how.
+type Options struct {
+	Argv []string // the program
+	Env  []string // its whole environment, as KEY=VALUE
+	Dir  string   // its working folder; empty: the caller's
+	Work string   // an existing folder for logs and the tools' files
+
+	// Workload is "prefill", "requests", "none" or "auto" (prefill for a llama
+	// server, else none), or a shell command that is one request, run again and
+	// again with LLPATCH_URL in its environment where the program serves HTTP.
+	Workload string
+	Requests int           // of the workload; 0: 200
+	Tokens   int           // that a prefill grows to; 0: what a slot holds, 8,192 at most
+	Clients  int           // at the same time, for "requests"; 0: one
+	For      time.Duration // limit of the workload, or of a program that does not end; 0: ten minutes
+	Ready    time.Duration // limit until a server is ready; 0: five minutes
+	With     []string      // tools, of Tools()
+
+	Every  time.Duration // between two looks; 0: memory.DefaultEvery
+	Probe  memory.Probe  // device memory; nil: none
+	Source string        // the probe's name
+	Floor  float64       // bytes that are no growth; 0: memory.DefaultFloor
+
+	Stdout   io.Writer // gets the program's output as well as the log; nil: only the log
+	Log      *slog.Logger
+	Progress func(what string, done, total int64)
+}
+
+// NotRun says why no verdict could be had.
+type NotRun struct {
+	Why  string
+	Tail []string // the program's last lines
+	Log  string   // its log
+}
+
+// Error says why, with the program's last lines.
+func (e *NotRun) Error() string {
+	s := e.Why
+	for _, l := range e.Tail {
+		s += "\n  " + l
+	}
+	if e.Log != "" {
+		s += "\nlog: " + e.Log
+	}
+	return s
+}
+
+// Grew is the error of a program whose memory grows.
+type Grew struct{ Verdicts []memory.Verdict }
+
+// Error lists what grows.
+func (e *Grew) Error() string {
+	var what []string
+	for _, v := range e.Verdicts {
+		if v.State == memory.Grows {
+			what = append(what, v.String())
+		}
+	}
+	return strings.Join(what, "; ")
+}
+
+// Run runs the program, then again under each tool, and returns what was found.
+// The error is a *Grew where memory grows and a *NotRun where that could not be
+// told; the result is there as far as it got in both cases.
+func Run(ctx context.Context, o Options) (*Result, error) {
+	o = o.defaults()
+	if len(o.Argv) == 0 {
+		return nil, &NotRun{Why: "no program was named"}
+	}
+	tools, err := o.tools()
+	if err != nil {
+		return nil, err
+	}
+	res := &Result{Argv: o.Argv, Began: time.Now().UTC().Truncate(time.Second), Work: o.Work}
+	w, err := watched(ctx, o, res)
+	if err != nil {
+		return res, err
+	}
+	for _, t := range tools {
+		f, err := under(ctx, o, t, w)
+		if err != nil {
+			return res, err
+		}
+		res.Tools = append(res.Tools, f)
+	}
+	res.conclude(o)
+	switch {
+	case memory.Says(res.decisive(), memory.Grows):
+		return res, &Grew{Verdicts: res.decisive()}
+	case memory.Says(res.decisive(), memory.Unclear):
+		for _, v := range res.decisive() {
+			if v.State == memory.Unclear {
+				return res, &NotRun{Why: v.String(), Log: res.Log}
+			}
+		}
+	}
+	return res, nil
+}
+
+func (o Options) defaults() Options {
+	o.Requests = cmp.Or(o.Requests, 200)
+	o.Clients = max(1, o.Clients)
+	o.For = cmp.Or(o.For, 10*time.Minute)
+	o.Ready = cmp.Or(o.Ready, 5*time.Minute)
+	o.Workload = cmp.Or(o.Workload, "auto")
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Progress == nil {
+		o.Progress = func(string, int64, int64) {}
+	}
+	return o
+}
+
+// watched is the plain run under the sampler: the figures come from here, for a
+// tool changes what memory does.
+func watched(ctx context.Context, o Options, res *Result) (*work, error) {
+	w := &work{o: o}
+	s, err := memory.Start(ctx, memory.Options{
+		Name: filepath.Base(o.Argv[0]), Every: o.Every, Probe: o.Probe, Source: o.Source, Progress: w.progress, Log: o.Log,
+	})
+	if err != nil {
+		return nil, &NotRun{Why: err.Error()}
+	}
+	stopped := false
+	stop := func() memory.Series {
+		if !stopped {
+			stopped = true
+			res.Series = s.Stop()
+		}
+		return res.Series
+	}
+	defer stop()
+	res.Log = filepath.Join(o.Work, "program.log")
+	p, err := startProgram(ctx, o, o.Argv, res.Log, o.Env)
+	if errors.Is(err, run.ErrNotFound) {
+		return nil, &NotRun{Why: o.Argv[0] + ": there is no such program on the PATH"}
+	}
+	if err != nil {
+		return nil, &NotRun{Why: err.Error()}
+	}
+	p.began = time.Now()
+	s.Attach(p.Pid())
+	defer p.Stop(context.WithoutCancel(ctx)) //nolint:errcheck // p.end says how it ended; this is for the ways out in between
+	from, to, err := p.drive(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	res.Workload, res.Requests, res.Tokens = w.kind, w.requests.Load(), w.tokens.Load()
+	res.ended(p, w)
+	p.shutDown(ctx, &res.Notes)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	series := stop()
+	res.Notes = append(res.Notes, w.takeNotes()...)
+	if len(series.Points) < 3 {
+		return nil, &NotRun{Why: fmt.Sprintf("%s %s after %v, before its memory could be followed", o.Argv[0], p.how(), time.Since(p.began).Round(time.Millisecond)), Tail: p.Tail(), Log: res.Log}
+	}
+	res.WorkFrom, res.WorkTo = from.Seconds(), to.Seconds()
+	res.judge(o)
+	return w, nil
+}
+
+// program is a running program and what is known of its server.
+type program struct {
+	*run.Process
+	argv  []string
+	o     Options
+	log   string
+	began time.Time
+	srv   *server // nil where it is none
+}
+
+// patience is the time that a server gets for each SIGTERM: an idle one needs 3 to 8 ms,
+// one under valgrind seconds.
+const patience = 5 * time.Second
+
+func startProgram(ctx context.Context, o Options, argv []string, log string, env []string) (*program, error) {
+	p, err := run.Start(ctx, run.Cmd{Argv: argv, Env: env, Dir: o.Dir, Log: log, Stdout: o.Stdout, Grace: patience})
+	if err != nil {
+		return nil, err
+	}
+	return &program{Process: p, argv: argv, o: o, log: log, began: time.Now()}, nil
+}
+
+// drive works the program and returns from when to when, since its start, the
+// work was done.
+func (p *program) drive(ctx context.Context, w *work) (from, to time.Duration, err error) {
+	kind := w.o.Workload
+	serves := looksLikeServer(p.o.Argv)
+	if kind == "auto" {
+		kind = "none"
+		if serves {
+			kind = "prefill"
+		}
+	}
+	w.kind = kind
+	if serves || kind == "prefill" || kind == "requests" {
+		if p.srv, err = p.await(ctx, w.o.Ready); err != nil {
+			return 0, 0, err
+		}
+		w.srv = p.srv
+	}
+	from = time.Since(p.began)
+	if kind == "none" && serves {
+		w.note("a server without a workload does nothing: --workload prefill or requests makes it work")
+	}
+	limit, cancel := context.WithTimeout(ctx, w.o.For)
+	defer cancel()
+	done, ended := context.WithCancel(limit)
+	defer ended()
+	go func() {
+		select {
+		case <-p.Done():
+			ended() // no request waits for a program that is gone
+		case <-done.Done():
+		}
+	}()
+	err = w.run(done)
+	to = time.Since(p.began)
+	if ctx.Err() != nil {
+		return 0, 0, ctx.Err()
+	}
+	if limit.Err() != nil {
+		w.note(fmt.Sprintf("it was stopped after %v (--for)", w.o.For))
+		err = nil
+	}
+	if err != nil {
+		// A program that dies cuts its connections before it is seen to be gone.
+		select {
+		case <-p.Done():
+			err = nil // how it ended is told, and its memory until then is judged
+		case <-time.After(time.Second):
+		}
+	}
+	if err != nil {
+		return 0, 0, &NotRun{Why: err.Error(), Tail: p.Tail(), Log: p.log}
+	}
+	return from, to, nil
+}
+
+func gone(p *run.Process) bool {
+	select {
+	case <-p.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// shutDown asks the program to end, twice, and then makes it.
+func (p *program) shutDown(ctx context.Context, notes *[]string) {
+	for range 2 {
+		if gone(p.Process) {
+			return
+		}
+		p.signalProgram(syscall.SIGTERM)
+		select {
+		case <-p.Done():
+		case <-ctx.Done():
+		case <-time.After(patience):
+		}
+	}
+	if gone(p.Process) {
+		return
+	}
+	if ctx.Err() == nil {
+		*notes = append(*notes, fmt.Sprintf("it did not end within %v of SIGTERM, twice, and was killed: its shutdown hangs", patience))
+	}
+	now, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	cancel() // no grace
+	if err := p.Stop(now); err != nil {
+		*notes = append(*notes, err.Error())
+	}
+}
+
+// signalProgram signals the program itself, which is below the tool that runs it.
+func (p *program) signalProgram(sig syscall.Signal) {
+	if pid, ok := p.inner(); ok {
+		_ = syscall.Kill(pid, sig)
+		return
+	}
+	_ = p.Signal(sig)
+}
+
+// how says how a program that is gone has ended.
+func (p *program) how() string {
+	if !gone(p.Process) {
+		return "was still running"
+	}
+	err := p.Wait()
+	var e *run.Error
+	switch {
+	case err == nil:
+		return "ended with exit code 0"
+	case errors.As(err, &e) && e.Signal != "":
+		return "was ended by signal: " + e.Signal
+	case errors.As(err, &e) && e.Exit >= 0:
+		return fmt.Sprintf("ended with exit code %d", e.Exit)
+	}
+	return err.Error()
+}
+
+// looksLikeServer reports whether argv is a llama server: by name, also behind
+// env, nice and the like.
+func looksLikeServer(argv []string) bool {
+	for _, a := range argv {
+		if strings.HasPrefix(a, "-") {
+			break
+		}
+		name := strings.TrimSuffix(filepath.Base(a), ".exe")
+		if name == "llama-server" || name == "llama_server" {
+			return true
+		}
+	}
+	return slices.ContainsFunc(argv, func(a string) bool { return a == "--port" || strings.HasPrefix(a, "--port=") })
+}

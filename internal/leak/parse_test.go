@@ -1,0 +1,160 @@
+//go:build linux
+
+package leak
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func read(tb testing.TB, name string) []byte {
+	tb.Helper()
+	b, err := os.ReadFile(filepath.Join("testdata", name))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}
+
+// The reports are of real runs: valgrind 3.19 and heaptrack 1.4 on testdata/leak.c,
+// compute-sanitizer of CUDA 13.0 on an H100; cuda-memcheck's is the example of its
+// manual (CUDA 5 to 11).
+func TestReports(t *testing.T) {
+	for _, c := range []struct {
+		file              string
+		parse             func([]byte) (Finding, error)
+		lost, n, kept, er int64
+		places            int
+		top               string
+	}{
+		{"valgrind.xml", parseValgrind, 40960, 10, 0, 0, 1, "request (leak.c:5)"},
+		{"heaptrack.txt", parseHeaptrack, 0, 0, 55300, 0, 2, "request (leak.c:5)"},
+		{"sanitizer.txt", parseSanitizer, 12582912, 3, 0, 0, 1, "leak(unsigned long) in l.cu:5"},
+		{"cuda-memcheck.txt", parseSanitizer, 64, 1, 0, 2, 1, "memcheck_demo"},
+	} {
+		f, err := c.parse(read(t, c.file))
+		if err != nil {
+			t.Errorf("%s: %v", c.file, err)
+			continue
+		}
+		if f.Lost != c.lost || f.LostN != c.n || f.Kept != c.kept || f.Errors != c.er || len(f.Places) != c.places {
+			t.Errorf("%s: %+v", c.file, f)
+		}
+		if s := strings.Join(f.Places[0].Stack, "\n"); !strings.Contains(s, c.top) {
+			t.Errorf("%s: no %q in\n%s", c.file, c.top, s)
+		}
+	}
+}
+
+// A report that is cut anywhere is an error or says less, and never more.
+func TestCutReports(t *testing.T) {
+	for file, parse := range map[string]func([]byte) (Finding, error){
+		"valgrind.xml": parseValgrind, "heaptrack.txt": parseHeaptrack, "sanitizer.txt": parseSanitizer,
+	} {
+		whole := read(t, file)
+		full, err := parse(whole)
+		if err != nil {
+			t.Fatal(err)
+		}
+		errs := 0
+		for n := 0; n < len(whole); n += 7 {
+			f, err := parse(whole[:n])
+			if err != nil {
+				errs++
+			}
+			if f.Lost > full.Lost || f.Kept > full.Kept || len(f.Places) > 20 {
+				t.Errorf("%s cut at %d: %+v", file, n, f)
+			}
+		}
+		if errs == 0 {
+			t.Errorf("%s: no cut is noticed", file)
+		}
+	}
+	for _, bad := range []string{"", "<valgrindoutput><error><kind>Leak_DefinitelyLost</kind><xwhat><leakedbytes>-5</leakedbytes></xwhat></error></valgrindoutput>", "<a><b></a>"} {
+		if f, err := parseValgrind([]byte(bad)); err == nil {
+			t.Errorf("%q: %+v", bad, f)
+		}
+	}
+}
+
+func FuzzReports(f *testing.F) {
+	for _, name := range []string{"valgrind.xml", "heaptrack.txt", "sanitizer.txt", "cuda-memcheck.txt"} {
+		f.Add(read(f, name))
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		for _, parse := range []func([]byte) (Finding, error){parseValgrind, parseHeaptrack, parseSanitizer} {
+			r, err := parse(b)
+			if err != nil {
+				continue
+			}
+			if r.Lost < 0 || r.LostN < 0 || r.Kept < 0 || r.Errors < 0 || len(r.Places) > maxPlaces {
+				t.Errorf("%+v", r)
+			}
+			for _, p := range r.Places {
+				if p.Bytes < 0 || p.Blocks < 0 || len(p.Stack) > maxFrames {
+					t.Errorf("%+v", p)
+				}
+			}
+		}
+	})
+}
+
+func FuzzServer(f *testing.F) {
+	f.Add([]byte(`data: {"prompt_progress":{"total":10,"cache":4,"processed":10}}`))
+	f.Add([]byte(`data: {"stop":true,"timings":{"prompt_n":6,"predicted_n":1}}`))
+	f.Add([]byte(`data: [DONE]`))
+	f.Add([]byte("   0: 0100007F:4807 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 29190 1"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if ev, ok, err := parseEvent(b); ok && err == nil && (ev.evaluated < 0 || ev.evaluated > 1<<40) {
+			t.Errorf("%q: %+v", b, ev)
+		}
+		if addr, inode, ok := parseListener(string(b)); ok && (addr == "" || inode == "") {
+			t.Errorf("%q: %q %q", b, addr, inode)
+		}
+	})
+}
+
+func TestParseListener(t *testing.T) {
+	for line, want := range map[string]string{
+		"   0: 0100007F:4807 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 29190 1":    "127.0.0.1:18439",
+		"   0: 00000000:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 29190 1":    "127.0.0.1:8080",
+		"   1: 00000000000000000000000001000000:1F90 00000000000000000000000000000000:0000 0A 0:0 00:0 0 0 0 7": "[::1]:8080",
+		"   0: 0100007F:4807 0100007F:1234 01 00000000:00000000 00:00000000 00000000     0        0 29190 1":    "",
+		"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode":      "",
+	} {
+		if got, _, _ := parseListener(line); got != want {
+			t.Errorf("%q: %q, want %q", line, got, want)
+		}
+	}
+}
+
+// The real tools on a real program that loses 4 KiB a step.
+func TestRealTools(t *testing.T) {
+	dir := t.TempDir()
+	bin := filepath.Join(dir, "leaky")
+	out, err := exec.Command("gcc", "-g", "-O0", "-DPAUSE=15000", "-o", bin, "testdata/leak.c").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	o := options(t, "")
+	o.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
+	o.Argv = []string{bin, "100"}
+	o.With = []string{"valgrind", "heaptrack"}
+	o.Floor = 64 << 10
+	res, err := Run(t.Context(), o)
+	if res == nil || len(res.Tools) != 2 {
+		t.Fatalf("%v\n%+v", err, res)
+	}
+	text := res.Text()
+	for _, want := range []string{"an explicit leak", "valgrind: 400 KiB in 100 allocations were lost", "request (leak.c:", "heaptrack:"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if err == nil || !strings.Contains(err.Error(), "grows") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,185 @@
+package leak
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/llpatch/llpatch/internal/memory"
+)
+
+// server is where a program serves HTTP.
+type server struct {
+	url    string
+	key    string // of --api-key
+	client *http.Client
+}
+
+func newServer(addr string, argv []string) *server {
+	dial := &net.Dialer{Timeout: 2 * time.Second}
+	return &server{
+		url: "http://" + addr, key: option(argv, "--api-key"),
+		// A connection of its own for every request: none stays open when the
+		// server is to stop.
+		client: &http.Client{Transport: &http.Transport{DialContext: dial.DialContext, DisableKeepAlives: true}},
+	}
+}
+
+// option returns the value of an option in a command line, or "".
+func option(argv []string, names ...string) string {
+	for i, a := range argv {
+		for _, n := range names {
+			if a == n && i+1 < len(argv) {
+				return argv[i+1]
+			}
+			if v, ok := strings.CutPrefix(a, n+"="); ok {
+				return v
+			}
+		}
+	}
+	return ""
+}
+
+// await waits until the program listens and says that it is healthy. Only ports
+// on which the program itself, or one below it, listens are asked: another
+// program on the port that its command line names would answer too.
+func (p *program) await(ctx context.Context, limit time.Duration) (*server, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	last := "it listens on no port"
+	for {
+		for _, addr := range p.addresses() {
+			s := newServer(addr, p.o.Argv)
+			status, body, err := s.call(ctx, http.MethodGet, "/health", nil)
+			switch {
+			case err != nil:
+				last = err.Error()
+			case status == http.StatusOK && bytes.Contains(body, []byte("ok")):
+				return s, nil
+			case status == http.StatusServiceUnavailable:
+				last = "it still answers 503"
+			default:
+				last = fmt.Sprintf("GET /health gave %d with %s", status, clip(body))
+			}
+		}
+		select {
+		case <-p.Done():
+			why := fmt.Sprintf("%s %s after %v, before it was ready", p.o.Argv[0], p.how(), time.Since(p.began).Round(time.Millisecond))
+			if len(p.Tail()) == 0 {
+				why += ", and printed nothing"
+			}
+			return nil, &NotRun{Why: why, Tail: p.Tail(), Log: p.log}
+		case <-ctx.Done():
+			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return nil, ctx.Err()
+			}
+			why := fmt.Sprintf("%s was not ready within %v: %s", p.o.Argv[0], limit, last)
+			if len(p.Tail()) == 0 {
+				why += ", and it printed nothing"
+			}
+			return nil, &NotRun{Why: why, Tail: p.Tail(), Log: p.log}
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// addresses are those on which the program listens, the one that its command
+// line names first.
+func (p *program) addresses() []string {
+	list, known := listening(memory.Descendants(p.Pid()))
+	port := option(p.o.Argv, "--port")
+	if !known {
+		// No /proc: the command line, or llama-server's default.
+		if port == "" {
+			port = "8080"
+		}
+		return []string{net.JoinHostPort("127.0.0.1", port)}
+	}
+	slices.SortStableFunc(list, func(a, b string) int {
+		_, pa, _ := net.SplitHostPort(a)
+		_, pb, _ := net.SplitHostPort(b)
+		switch {
+		case pa == port && pb != port:
+			return -1
+		case pb == port && pa != port:
+			return 1
+		}
+		return 0
+	})
+	return list
+}
+
+const (
+	maxAnswer   = 64 << 20
+	answerLimit = 10 * time.Minute // a long prefill on a slow machine
+)
+
+// call sends a request and reads the whole answer.
+func (s *server) call(ctx context.Context, method, path string, body any) (int, []byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	res, err := s.request(ctx, method, path, body)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer res.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	return res.StatusCode, b, err
+}
+
+func (s *server) request(ctx context.Context, method, path string, body any) (*http.Response, error) {
+	var data io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return nil, err
+		}
+		data = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, s.url+path, data)
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if s.key != "" {
+		req.Header.Set("Authorization", "Bearer "+s.key)
+	}
+	return s.client.Do(req)
+}
+
+// slotContext asks how many tokens one slot holds; 0 where the server does not say.
+func (s *server) slotContext(ctx context.Context) int {
+	status, body, err := s.call(ctx, http.MethodGet, "/props", nil)
+	var props struct {
+		Settings struct {
+			Ctx int `json:"n_ctx"`
+		} `json:"default_generation_settings"`
+		Ctx int `json:"n_ctx"`
+	}
+	if err != nil || status != http.StatusOK || json.Unmarshal(body, &props) != nil {
+		return 0
+	}
+	if props.Settings.Ctx > 0 {
+		return props.Settings.Ctx
+	}
+	return props.Ctx
+}
+
+func clip(b []byte) string {
+	s := strconv.Quote(strings.ToValidUTF8(string(b[:min(len(b), 200)]), "?"))
+	if len(b) > 200 {
+		s += " …"
+	}
+	return s
+}

@@ -1,0 +1,246 @@
+package leak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/llpatch/llpatch/internal/memory"
+	"github.com/llpatch/llpatch/internal/run"
+)
+
+// Place is where memory was taken that was not given back.
+type Place struct {
+	Bytes  int64    `json:"bytes"`
+	Blocks int64    `json:"blocks"`
+	Stack  []string `json:"stack"` // from the allocation outwards, the program's own frames
+}
+
+// Finding is what a tool says.
+type Finding struct {
+	Tool     string   `json:"tool"`
+	Program  string   `json:"program"`
+	Lost     int64    `json:"lost"`     // bytes that nothing points to any more (device: not freed)
+	LostN    int64    `json:"lost_n"`   // allocations
+	Kept     int64    `json:"kept"`     // bytes not given back at the end that may still be in use
+	Errors   int64    `json:"errors"`   // wrong accesses, where the tool looks for them
+	Places   []Place  `json:"places"`   // the largest first
+	Requests int64    `json:"requests"` // of the workload under the tool
+	Files    []string `json:"files"`    // its reports
+	Notes    []string `json:"notes,omitempty"`
+}
+
+// tool is a way to run a program so that somebody knows who allocated what.
+type tool struct {
+	name     string   // of --with
+	programs []string // the first that is there is taken
+	pkg      string   // where to get it
+	argv     func(program, dir string) []string
+	read     func(ctx context.Context, o Options, dir string, log []byte) (Finding, error)
+}
+
+// Tools lists the names that Options.With takes.
+func Tools() []string { return []string{"memcheck", "valgrind", "heaptrack", "nsys"} }
+
+var allTools = map[string]tool{
+	"memcheck": {
+		name: "memcheck", programs: []string{"compute-sanitizer", "cuda-memcheck"},
+		pkg: "cuda-sanitizer of the CUDA toolkit (before 11.6: cuda-memcheck)",
+		argv: func(program, _ string) []string {
+			if filepath.Base(program) == "cuda-memcheck" {
+				return []string{program, "--leak-check", "full"}
+			}
+			return []string{program, "--tool", "memcheck", "--leak-check", "full", "--target-processes", "all"}
+		},
+		read: func(_ context.Context, _ Options, _ string, log []byte) (Finding, error) { return parseSanitizer(log) },
+	},
+	"valgrind": {
+		name: "valgrind", programs: []string{"valgrind"}, pkg: "valgrind",
+		argv: func(program, dir string) []string {
+			return []string{
+				program, "--tool=memcheck", "--leak-check=full", "--show-leak-kinds=definite,indirect,possible",
+				"--num-callers=24", "--child-silent-after-fork=yes", "--xml=yes", "--xml-file=" + filepath.Join(dir, "valgrind.xml"),
+			}
+		},
+		read: func(_ context.Context, _ Options, dir string, _ []byte) (Finding, error) {
+			return readReport(filepath.Join(dir, "valgrind.xml"), parseValgrind)
+		},
+	},
+	"heaptrack": {
+		name: "heaptrack", programs: []string{"heaptrack"}, pkg: "heaptrack",
+		argv: func(program, dir string) []string {
+			return []string{program, "-o", filepath.Join(dir, "heaptrack")}
+		},
+		read: readHeaptrack,
+	},
+	"nsys": {
+		name: "nsys", programs: []string{"nsys"}, pkg: "nsight-systems of the CUDA toolkit",
+		argv: func(program, dir string) []string {
+			return []string{program, "profile", "--cuda-memory-usage=true", "--force-overwrite=true", "-o", filepath.Join(dir, "nsys")}
+		},
+		read: func(_ context.Context, _ Options, dir string, _ []byte) (Finding, error) {
+			files, err := filepath.Glob(filepath.Join(dir, "nsys.*rep"))
+			if err != nil || len(files) == 0 {
+				return Finding{}, errors.New("it wrote no report")
+			}
+			return Finding{Files: files, Notes: []string{"open the capture in Nsight Systems: CUDA HW, Memory usage; it judges nothing by itself"}}, nil
+		},
+	},
+}
+
+// installed is a tool that is there.
+type installed struct {
+	tool
+	path string
+}
+
+// tools finds the tools that were asked for.
+func (o Options) tools() ([]installed, error) {
+	path := ""
+	for _, e := range slices.Backward(o.Env) {
+		if v, ok := strings.CutPrefix(e, "PATH="); ok {
+			path = v
+			break
+		}
+	}
+	var out []installed
+	for _, name := range o.With {
+		t, ok := allTools[name]
+		if !ok {
+			return nil, &NotRun{Why: fmt.Sprintf("there is no tool %q: %s", name, strings.Join(Tools(), ", "))}
+		}
+		found := ""
+		for _, p := range t.programs {
+			if file, err := run.LookPath(p, path); err == nil {
+				found = file
+				break
+			}
+		}
+		if found == "" {
+			return nil, &NotRun{Why: fmt.Sprintf("%s is not on the PATH; install %s", strings.Join(t.programs, " or "), t.pkg)}
+		}
+		out = append(out, installed{t, found})
+	}
+	return out, nil
+}
+
+// toolRequests is how many requests a workload has under a tool, where everything
+// is 10 to 50 times slower.
+const toolRequests = 12
+
+// under runs the program once more under a tool.
+func under(ctx context.Context, o Options, t installed, plain *work) (Finding, error) {
+	dir := filepath.Join(o.Work, t.name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return Finding{}, err
+	}
+	o.Log.Info("running under " + t.name)
+	o.Ready *= 4
+	o.Requests = min(o.Requests, toolRequests)
+	if plain.kind == "prefill" {
+		// A short one: what is lost is lost from the first token on.
+		o.Workload, o.Requests = "requests", toolRequests
+	}
+	logFile := filepath.Join(dir, "program.log")
+	argv := slices.Concat(t.argv(t.path, dir), o.Argv)
+	p, err := startProgram(ctx, o, argv, logFile, o.Env)
+	if err != nil {
+		return Finding{}, &NotRun{Why: err.Error()}
+	}
+	defer p.Stop(context.WithoutCancel(ctx)) //nolint:errcheck // only for the ways out in between
+	w := &work{o: o}
+	if _, _, err := p.drive(ctx, w); err != nil {
+		return Finding{}, fmt.Errorf("under %s: %w", t.name, err)
+	}
+	var notes []string
+	p.finishUnder(ctx, &notes)
+	if ctx.Err() != nil {
+		return Finding{}, ctx.Err()
+	}
+	log, err := os.ReadFile(logFile)
+	if err != nil {
+		return Finding{}, err
+	}
+	f, err := t.read(ctx, o, dir, log)
+	if err != nil {
+		return Finding{}, &NotRun{Why: fmt.Sprintf("%s: %v", t.name, err), Tail: p.Tail(), Log: logFile}
+	}
+	f.Tool, f.Program, f.Requests = t.name, t.path, w.requests.Load()
+	f.Files = append(f.Files, logFile)
+	f.Notes = append(f.Notes, notes...)
+	return f, nil
+}
+
+// toolPatience is how long a tool may write its report after the program's end.
+const toolPatience = 2 * time.Minute
+
+// finishUnder ends the program and lets the tool write its report.
+func (p *program) finishUnder(ctx context.Context, notes *[]string) {
+	for i := 0; i < 2 && !gone(p.Process); i++ {
+		p.signalProgram(15)
+		select {
+		case <-p.Done():
+		case <-ctx.Done():
+		case <-time.After(toolPatience / 2):
+		}
+	}
+	if !gone(p.Process) {
+		p.shutDown(ctx, notes)
+	}
+}
+
+// inner finds the program itself among the processes of the tool that runs it.
+func (p *program) inner() (int, bool) {
+	if len(p.argv) == len(p.o.Argv) {
+		return 0, false
+	}
+	want := strings.Join(p.o.Argv, "\x00") + "\x00"
+	base := filepath.Base(p.o.Argv[0])
+	for _, pid := range slices.Backward(memory.Descendants(p.Pid())) {
+		b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+		if err != nil {
+			continue
+		}
+		line := string(b)
+		name, args, _ := strings.Cut(line, "\x00")
+		_, wantArgs, _ := strings.Cut(want, "\x00")
+		if args == wantArgs && filepath.Base(name) == base {
+			return pid, true
+		}
+	}
+	return 0, false
+}
+
+func readReport(name string, parse func([]byte) (Finding, error)) (Finding, error) {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return Finding{}, fmt.Errorf("it wrote no report: %w", err)
+	}
+	f, err := parse(b)
+	f.Files = []string{name}
+	return f, err
+}
+
+// readHeaptrack lets heaptrack_print read the recording.
+func readHeaptrack(ctx context.Context, o Options, dir string, _ []byte) (Finding, error) {
+	files, err := filepath.Glob(filepath.Join(dir, "heaptrack.*"))
+	if err != nil || len(files) == 0 {
+		return Finding{}, errors.New("it wrote no recording")
+	}
+	out, err := run.Output(ctx, run.Cmd{
+		Argv: []string{"heaptrack_print", "-f", files[0], "-l", "1", "-a", "0", "-p", "0", "-T", "0"},
+		Env:  o.Env, Timeout: toolPatience,
+	})
+	if err != nil {
+		return Finding{}, err
+	}
+	f, err := parseHeaptrack(out)
+	f.Files = files
+	return f, err
+}

@@ -1,0 +1,251 @@
+package leak
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/llpatch/llpatch/internal/memory"
+	"github.com/llpatch/llpatch/internal/run"
+)
+
+// work is a workload and how far it has come.
+type work struct {
+	o        Options
+	kind     string
+	srv      *server // nil: the program is no server
+	tokens   atomic.Int64
+	requests atomic.Int64
+	target   int // tokens of a prefill
+
+	mu    sync.Mutex
+	notes []string
+}
+
+func (w *work) progress() memory.Progress {
+	return memory.Progress{Tokens: w.tokens.Load(), Requests: w.requests.Load()}
+}
+
+func (w *work) note(s string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !slices.Contains(w.notes, s) {
+		w.notes = append(w.notes, s)
+	}
+}
+
+func (w *work) takeNotes() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.notes
+}
+
+// run does the work until it is done or ctx ends.
+func (w *work) run(ctx context.Context) error {
+	switch w.kind {
+	case "none":
+		<-ctx.Done()
+		return nil
+	case "prefill":
+		return w.prefill(ctx)
+	case "requests":
+		return w.loop(ctx)
+	}
+	return w.command(ctx)
+}
+
+// maxPrefill is how far a prefill grows where nothing else is said.
+const maxPrefill = 8192
+
+// steps is into how many requests a prefill is cut: enough for a line with its
+// uncertainty.
+const steps = 48
+
+// prefill grows a prompt to the target, step by step over the slot's cache, and
+// then does so once more with another prompt: what a context needs is taken in
+// the first pass only, a leak in both.
+func (w *work) prefill(ctx context.Context) error {
+	n := w.o.Tokens
+	slot := w.srv.slotContext(ctx)
+	if n == 0 {
+		n = maxPrefill
+		if slot > 0 {
+			n = min(n, slot-8)
+		}
+	} else if slot > 0 && n > slot-8 {
+		return fmt.Errorf("a prefill of %d tokens does not fit the slot, which holds %d: give the server a larger -c", n, slot)
+	}
+	if n < 2*steps {
+		return fmt.Errorf("a slot holds %d tokens, too few to see memory grow: give the server a larger -c", slot)
+	}
+	w.target = n
+	step := n / steps
+	total := int64(2 * steps)
+	for pass := range 2 {
+		ids := tokens(uint64(pass)+1, n)
+		for i := range steps {
+			w.o.Progress("prefill", int64(pass*steps+i), total)
+			if err := w.complete(ctx, ids[:(i+1)*step], 1, true); err != nil {
+				return err
+			}
+		}
+	}
+	w.o.Progress("prefill", total, total)
+	return nil
+}
+
+// loop sends requests of different lengths and contents.
+func (w *work) loop(ctx context.Context) error {
+	slot := w.srv.slotContext(ctx)
+	most := 256
+	if slot > 0 {
+		most = max(8, min(most, slot-32))
+	}
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	errs := make([]error, w.o.Clients)
+	for c := range w.o.Clients {
+		wg.Go(func() {
+			for {
+				i := next.Add(1)
+				if i > int64(w.o.Requests) || ctx.Err() != nil || errs[c] != nil {
+					return
+				}
+				r := rand.New(rand.NewPCG(uint64(i), 0x6c6f6f70))
+				errs[c] = w.complete(ctx, tokens(uint64(i)+100, most/8+r.IntN(most*7/8)), 8, false)
+				w.o.Progress("requests", w.requests.Load(), int64(w.o.Requests))
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// command runs a shell command once a request.
+func (w *work) command(ctx context.Context) error {
+	env := slices.Clone(w.o.Env)
+	if w.srv != nil {
+		env = append(env, "LLPATCH_URL="+w.srv.url)
+	}
+	for i := range w.o.Requests {
+		w.o.Progress("workload", int64(i), int64(w.o.Requests))
+		out, err := run.Output(ctx, run.Cmd{Argv: []string{"/bin/sh", "-c", w.kind}, Env: env, Dir: w.o.Dir, Grace: time.Second})
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("the workload failed at run %d: %w (it printed %s)", i+1, err, clip(out))
+		}
+		w.requests.Add(1)
+	}
+	return nil
+}
+
+// tokens are ids that every vocabulary has, and that mean nothing special: byte
+// vocabularies begin with a few control tokens and have 256 more.
+func tokens(seed uint64, n int) []int {
+	r := rand.New(rand.NewPCG(seed, 0x746f6b))
+	ids := make([]int, n)
+	for i := range ids {
+		ids[i] = 10 + r.IntN(200)
+	}
+	return ids
+}
+
+// complete sends one streamed completion and counts its tokens as they are done.
+func (w *work) complete(ctx context.Context, prompt []int, predict int, oneSlot bool) error {
+	body := map[string]any{
+		"prompt": prompt, "n_predict": predict, "temperature": 0, "ignore_eos": true,
+		"cache_prompt": oneSlot, "stream": true, "return_progress": true,
+	}
+	if oneSlot {
+		body["id_slot"] = 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	defer cancel()
+	res, err := w.srv.request(ctx, http.MethodPost, "/completion", body)
+	if err != nil {
+		return fmt.Errorf("POST /completion: %w", err)
+	}
+	defer res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		b, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer)) // the status is the news
+		return fmt.Errorf("POST /completion gave %d with %s", res.StatusCode, clip(b))
+	}
+	var counted int64
+	count := func(n int64) {
+		if n > counted {
+			w.tokens.Add(n - counted)
+			counted = n
+		}
+	}
+	finished := false
+	sc := bufio.NewScanner(res.Body)
+	sc.Buffer(nil, maxAnswer)
+	for sc.Scan() {
+		ev, ok, err := parseEvent(sc.Bytes())
+		if err != nil {
+			return fmt.Errorf("POST /completion: %w", err)
+		}
+		if !ok {
+			continue
+		}
+		count(ev.evaluated)
+		finished = finished || ev.stop
+	}
+	if err := sc.Err(); err != nil {
+		return fmt.Errorf("POST /completion: the answer was cut: %w", err)
+	}
+	if !finished {
+		return errors.New("POST /completion: the answer ended in the middle")
+	}
+	w.requests.Add(1)
+	return nil
+}
+
+type event struct {
+	evaluated int64 // tokens of the prompt and of the answer that were computed for this request
+	stop      bool
+}
+
+// parseEvent reads a line of the stream; false for one that says nothing of
+// progress. Older servers send no prompt_progress: then the last event counts.
+func parseEvent(line []byte) (event, bool, error) {
+	if rest, ok := bytes.CutPrefix(line, []byte("error:")); ok {
+		return event{}, false, fmt.Errorf("the server says %s", clip(bytes.TrimSpace(rest)))
+	}
+	data, ok := bytes.CutPrefix(line, []byte("data:"))
+	if !ok || bytes.Equal(bytes.TrimSpace(data), []byte("[DONE]")) {
+		return event{}, false, nil
+	}
+	var ev struct {
+		Stop     bool `json:"stop"`
+		Progress struct {
+			Cache     int64 `json:"cache"`
+			Processed int64 `json:"processed"`
+		} `json:"prompt_progress"`
+		Timings struct {
+			Prompt    int64 `json:"prompt_n"`
+			Predicted int64 `json:"predicted_n"`
+		} `json:"timings"`
+		Error json.RawMessage `json:"error"`
+	}
+	if err := json.Unmarshal(data, &ev); err != nil {
+		return event{}, false, fmt.Errorf("an event that is no JSON: %s", clip(data))
+	}
+	if len(ev.Error) > 0 {
+		return event{}, false, fmt.Errorf("the server says %s", clip(ev.Error))
+	}
+	n := max(ev.Progress.Processed-ev.Progress.Cache, ev.Timings.Prompt+ev.Timings.Predicted, 0)
+	return event{evaluated: min(n, 1<<40), stop: ev.Stop}, true, nil
+}

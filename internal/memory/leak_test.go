@@ -1,0 +1,79 @@
+//go:build linux
+
+package memory
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"testing"
+	"time"
+)
+
+// make leaks runs the full figures of docs/memory.md; the rest of the time a few.
+var (
+	leakRuns = flag.Int("leaks", 2, "runs of a program with a known leak")
+	flatRuns = flag.Int("flats", 3, "runs of a program without one")
+)
+
+// A real program with a known leak: the slope must be within 2 %.
+func TestRealLeak(t *testing.T) {
+	worst := 0.0
+	for i := range *leakRuns {
+		keep := []int{64 << 10, 256 << 10, 1 << 20}[i%3]
+		kind := []string{"plain", "warm"}[i%2]
+		s := watch(t, Options{Every: MinEvery}, fmt.Sprintf("work %d 300 %d %s", i, keep, kind))
+		v := JudgeKind(s, Anon, JudgeOptions{Unit: Request})
+		off := v.Growth.Slope/float64(keep) - 1
+		worst = max(worst, math.Abs(off))
+		t.Logf("seed %d, %s, %d KiB a request: %v, off by %.2f %%, %d looks, %d missed", i, kind, keep>>10, v, 100*off, len(s.Points), s.Missed)
+		if v.State != Grows || math.Abs(off) > 0.02 {
+			t.Errorf("seed %d: %v, want %d KiB a request within 2 %%", i, v, keep>>10)
+		}
+	}
+	t.Logf("%d runs, the slope is off by %.2f %% at most", *leakRuns, 100*worst)
+}
+
+func TestRealFlat(t *testing.T) {
+	states := map[string]map[State]int{}
+	for i := range *flatRuns {
+		kind := []string{"plain", "warm", "saw"}[i%3]
+		s := watch(t, Options{Every: MinEvery}, fmt.Sprintf("work %d 120 0 %s", i, kind))
+		for _, v := range Judge(s, JudgeOptions{Unit: Request}) {
+			key := kind + " " + string(v.Kind)
+			if states[key] == nil {
+				states[key] = map[State]int{}
+			}
+			if v.Kind == PSS {
+				continue // two or three looks in a second are too few to judge
+			}
+			states[key][v.State]++
+			if v.State == Grows || v.State == Unclear {
+				t.Errorf("seed %d, %s: %v", i, kind, v)
+			}
+		}
+	}
+	t.Logf("%d runs: %v", *flatRuns, states)
+}
+
+// A process below the watched one counts, and the sampler ends with the program.
+func TestTree(t *testing.T) {
+	o := Options{Every: MinEvery, Progress: func() Progress { return Progress{} }}
+	s, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, stop := start(t, "hold 64 child")
+	s.Attach(c)
+	time.Sleep(2 * treeEvery)
+	stop()
+	series := s.Stop()
+	for k, want := range map[Kind]int64{RSS: 128 << 20, Anon: 128 << 20, PSS: 128 << 20} {
+		if got, ok := series.Peak(k); !ok || got < want || got > want+(64<<20) {
+			t.Errorf("%v: peak %d MiB (%v), want a little more than %d MiB", k, got>>20, ok, want>>20)
+		}
+	}
+	if series.Ended == 0 {
+		t.Log("the program's end was not seen by a look")
+	}
+}

@@ -1,0 +1,223 @@
+package memory
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// treeEvery bounds how often the processes below a pid are looked for: a server
+// with a hundred threads has a hundred files to read for that.
+const treeEvery = time.Second
+
+// share is the part of one core that a costly look may take: its next turn comes
+// when so much time has passed that the average is below it.
+const share = 0.003
+
+// procs reads the memory of a process and all below it.
+type procs struct {
+	root   int
+	page   int64
+	open   map[int]*os.File // statm of each process, kept open: a reused pid gives ESRCH here
+	buf    []byte
+	next   time.Time // when to look for new processes
+	nextP  time.Time // when to look at PSS
+	noTree bool      // the kernel has no children files
+}
+
+func newProcs(root int) *procs {
+	p := &procs{root: root, page: int64(os.Getpagesize()), open: map[int]*os.File{}, buf: make([]byte, 256)}
+	_, err := os.Stat("/proc/self/task/" + strconv.Itoa(os.Getpid()) + "/children")
+	p.noTree = errors.Is(err, os.ErrNotExist)
+	return p
+}
+
+func (p *procs) close() {
+	for pid, f := range p.open {
+		f.Close()
+		delete(p.open, pid)
+	}
+}
+
+// pids returns the processes that are being watched.
+func (p *procs) pids() []int {
+	out := make([]int, 0, len(p.open))
+	for pid := range p.open {
+		out = append(out, pid)
+	}
+	return out
+}
+
+// look fills in RSS and Anon, and PSS when its turn has come. It reports false
+// when every process has ended.
+func (p *procs) look(pt *Point) bool {
+	now := time.Now()
+	if !now.Before(p.next) {
+		p.refresh()
+		took := time.Since(now)
+		p.next = now.Add(max(treeEvery, time.Duration(float64(took)/share)))
+	}
+	var rss, anon int64
+	for pid, f := range p.open {
+		r, s, ok := p.statm(f)
+		if !ok {
+			f.Close()
+			delete(p.open, pid)
+			continue
+		}
+		rss += r
+		anon += r - s
+	}
+	// A program that has ended has no memory, and would look like one that gave
+	// all of it back; a zombie has none either.
+	if rss == 0 {
+		return false
+	}
+	pt.RSS, pt.Anon = &rss, &anon
+	if began := time.Now(); !began.Before(p.nextP) {
+		if pss, ok := p.pss(); ok {
+			pt.PSS = &pss
+		}
+		p.nextP = began.Add(max(treeEvery, time.Duration(float64(time.Since(began))/share)))
+	}
+	return true
+}
+
+// statm reads fields 2 and 3 of a process' statm, in bytes (proc(5)).
+func (p *procs) statm(f *os.File) (resident, shared int64, ok bool) {
+	n, err := f.ReadAt(p.buf, 0)
+	if n == 0 && err != nil {
+		return 0, 0, false
+	}
+	return parseStatm(p.buf[:n], p.page)
+}
+
+func parseStatm(b []byte, page int64) (resident, shared int64, ok bool) {
+	f := bytes.Fields(b)
+	if len(f) < 3 {
+		return 0, 0, false
+	}
+	r, err1 := strconv.ParseInt(string(f[1]), 10, 40)
+	s, err2 := strconv.ParseInt(string(f[2]), 10, 40)
+	if err1 != nil || err2 != nil || r < 0 || s < 0 {
+		return 0, 0, false
+	}
+	// The kernel keeps these counters per CPU or thread: shared can be ahead.
+	return r * page, min(s, r) * page, true
+}
+
+// pss is Pss of smaps_rollup, for which the kernel walks every page.
+func (p *procs) pss() (sum int64, ok bool) {
+	for pid := range p.open {
+		b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/smaps_rollup")
+		if err != nil {
+			continue // it has just ended, or belongs to another user
+		}
+		if n, found := parsePSS(b); found {
+			sum, ok = sum+n, true
+		}
+	}
+	return sum, ok
+}
+
+func parsePSS(b []byte) (int64, bool) {
+	for line := range bytes.Lines(b) {
+		if rest, ok := bytes.CutPrefix(line, []byte("Pss:")); ok {
+			rest = bytes.TrimSuffix(bytes.TrimSpace(rest), []byte(" kB"))
+			n, err := strconv.ParseInt(string(bytes.TrimSpace(rest)), 10, 50)
+			return n << 10, err == nil && n >= 0
+		}
+	}
+	return 0, false
+}
+
+// refresh opens the statm of every process below the root that is new.
+func (p *procs) refresh() {
+	for _, pid := range p.tree() {
+		if p.open[pid] == nil {
+			if f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/statm"); err == nil {
+				p.open[pid] = f
+			}
+		}
+	}
+}
+
+func (p *procs) tree() []int {
+	if p.noTree {
+		return scanTree(p.root)
+	}
+	pids := []int{p.root}
+	for i := 0; i < len(pids); i++ {
+		dir := "/proc/" + strconv.Itoa(pids[i]) + "/task"
+		d, err := os.Open(dir)
+		if err != nil {
+			continue
+		}
+		threads, err := d.Readdirnames(-1)
+		d.Close()
+		if err != nil {
+			continue
+		}
+		for _, t := range threads {
+			// A child is listed under the thread that started it (proc(5)), and
+			// moves to another one when that ends.
+			b, err := os.ReadFile(dir + "/" + t + "/children")
+			if err != nil {
+				continue
+			}
+			for f := range bytes.FieldsSeq(b) {
+				if n, err := strconv.Atoi(string(f)); err == nil && !slices.Contains(pids, n) {
+					pids = append(pids, n)
+				}
+			}
+		}
+	}
+	return pids
+}
+
+// scanTree finds the processes below root from every process' parent, where the
+// kernel was built without the children files.
+func scanTree(root int) []int {
+	d, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil
+	}
+	below := map[int][]int{}
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		b, err := os.ReadFile("/proc/" + name + "/stat")
+		if err != nil {
+			continue
+		}
+		// pid (comm) state ppid …; comm may hold spaces and parentheses.
+		f := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
+		if len(f) < 2 {
+			continue
+		}
+		if parent, err := strconv.Atoi(string(f[1])); err == nil {
+			below[parent] = append(below[parent], pid)
+		}
+	}
+	pids := []int{root}
+	for i := 0; i < len(pids); i++ {
+		pids = append(pids, below[pids[i]]...)
+	}
+	return pids
+}
+
+// Descendants returns a process and all below it, as far as they can be seen.
+func Descendants(pid int) []int {
+	p := newProcs(pid)
+	return p.tree()
+}

@@ -1,0 +1,220 @@
+package memory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// The rates that a sampler takes.
+const (
+	MinEvery     = 20 * time.Millisecond
+	MaxEvery     = time.Second
+	DefaultEvery = 100 * time.Millisecond
+)
+
+// baselineWait is how long Start waits for the first figure of the device, which
+// must come before the program does: nvidia-smi needs a second or two to start.
+const baselineWait = 8 * time.Second
+
+// Options are how to sample.
+type Options struct {
+	Name     string          // the series' name
+	Every    time.Duration   // MinEvery to MaxEvery; 0: DefaultEvery
+	Probe    Probe           // device memory; nil: none
+	Source   string          // the probe's name
+	Progress func() Progress // how far the work has come, asked at every look; nil: never
+	Log      *slog.Logger    // nil: none
+}
+
+// Sampler looks at memory until it is stopped.
+type Sampler struct {
+	o      Options
+	cancel context.CancelFunc
+	loops  sync.WaitGroup
+	pids   atomic.Pointer[[]int]
+	begin  chan int // the program's pid
+	quit   chan struct{}
+	out    chan Series
+
+	mu       sync.Mutex
+	readings []reading
+	idle     []Reading // before the program
+	latest   *Reading
+	notes    []string
+	first    chan struct{} // closed at the first reading, or when the probe ends
+	once     sync.Once
+}
+
+// reading is a Reading at the point that it belongs to.
+type reading struct {
+	point int
+	Reading
+}
+
+// Start begins to look at the device, and returns when its idle figure is known
+// or cannot be had. Attach then names the program. The looks end with Stop or ctx.
+func Start(ctx context.Context, o Options) (*Sampler, error) {
+	if o.Every == 0 {
+		o.Every = DefaultEvery
+	}
+	if o.Every < MinEvery || o.Every > MaxEvery {
+		return nil, fmt.Errorf("a look every %v: it must be %v to %v", o.Every, MinEvery, MaxEvery)
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	s := &Sampler{
+		o: o, cancel: cancel, begin: make(chan int, 1), quit: make(chan struct{}),
+		out: make(chan Series, 1), first: make(chan struct{}),
+	}
+	s.pids.Store(&[]int{})
+	if o.Probe != nil {
+		s.loops.Go(func() { s.probe(ctx) })
+		select {
+		case <-s.first:
+		case <-time.After(baselineWait):
+			s.note(fmt.Sprintf("%s gave no figure within %v: VRAM is not known until it does", o.Source, baselineWait))
+		case <-ctx.Done():
+		}
+	}
+	s.loops.Go(func() { s.loop(ctx) })
+	return s, nil
+}
+
+// Attach names the process that is watched, with all below it; time begins now.
+func (s *Sampler) Attach(pid int) {
+	s.pids.Store(&[]int{pid})
+	s.begin <- pid
+}
+
+// Stop ends the looks and returns what was seen. It may be called once.
+func (s *Sampler) Stop() Series {
+	close(s.quit)
+	series := <-s.out
+	s.cancel()
+	s.loops.Wait()
+	return series
+}
+
+func (s *Sampler) note(n string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Contains(s.notes, n) {
+		s.notes = append(s.notes, n)
+		s.o.Log.Debug("memory: " + n)
+	}
+}
+
+// probe runs the probe and turns its end into a note.
+func (s *Sampler) probe(ctx context.Context) {
+	err := s.o.Probe(ctx, s.o.Every, func() []int { return *s.pids.Load() }, func(r Reading) {
+		for _, n := range r.Notes {
+			s.note(n)
+		}
+		s.mu.Lock()
+		if len(*s.pids.Load()) == 0 {
+			s.idle = append(s.idle, r)
+		} else {
+			s.latest = &r
+		}
+		s.mu.Unlock()
+		s.once.Do(func() { close(s.first) })
+	})
+	if ctx.Err() == nil {
+		if err == nil {
+			err = errors.New("it ended by itself")
+		}
+		s.note("VRAM is not known from here on: " + err.Error())
+	}
+	s.once.Do(func() { close(s.first) })
+}
+
+// loop looks at the processes once a tick.
+func (s *Sampler) loop(ctx context.Context) {
+	var pid int
+	select {
+	case pid = <-s.begin:
+	case <-ctx.Done():
+		<-s.quit
+		s.out <- s.finish(Series{})
+		return
+	case <-s.quit:
+		s.out <- s.finish(Series{})
+		return
+	}
+	series := Series{Name: s.o.Name, EverySecs: s.o.Every.Seconds()}
+	p := newProcs(pid)
+	defer p.close()
+	tick := time.NewTicker(s.o.Every)
+	defer tick.Stop()
+	zero := time.Now()
+	for {
+		began := time.Now()
+		s.look(p, &series, began.Sub(zero))
+		series.CPUSecs += time.Since(began).Seconds()
+		select {
+		case <-tick.C:
+			continue
+		case <-s.quit:
+		case <-ctx.Done():
+			<-s.quit
+		}
+		// A ticker drops what nobody takes: what is missing was due and not made.
+		series.Ticks = int(time.Since(zero)/s.o.Every) + 1
+		s.out <- s.finish(series)
+		return
+	}
+}
+
+// look adds one point.
+func (s *Sampler) look(p *procs, series *Series, at time.Duration) {
+	series.Ticks++
+	pt := Point{Seconds: at.Seconds()}
+	alive := p.look(&pt)
+	pids := p.pids()
+	if len(pids) > 0 {
+		s.pids.Store(&pids)
+	}
+	if s.o.Progress != nil {
+		done := s.o.Progress()
+		pt.Tokens, pt.Requests = done.Tokens, done.Requests
+	}
+	s.mu.Lock()
+	r := s.latest
+	s.latest = nil
+	if alive && r != nil {
+		s.readings = append(s.readings, reading{len(series.Points), *r})
+	}
+	s.mu.Unlock()
+	if alive {
+		series.Points = append(series.Points, pt)
+	} else {
+		series.Ended++
+	}
+}
+
+// finish decides what VRAM means and writes the notes.
+func (s *Sampler) finish(series Series) Series {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	series.Missed = max(0, series.Ticks-len(series.Points)-series.Ended)
+	if len(series.Points) == 0 {
+		s.notes = append(s.notes, "no memory was seen: the program was too short, or this system has no /proc")
+	}
+	if series.Ticks > 10 && series.Missed*10 > series.Ticks {
+		s.notes = append(s.notes, fmt.Sprintf("the sampler could not keep up: %d of %d looks were missed (the machine is busy, or a look takes longer than %v); short peaks may be missing",
+			series.Missed, series.Ticks, s.o.Every))
+	} else if series.Missed > 0 {
+		s.notes = append(s.notes, fmt.Sprintf("%d of %d looks were missed", series.Missed, series.Ticks))
+	}
+	series.Device, s.notes = place(series.Points, s.idle, s.readings, s.o.Source, s.notes)
+	series.Notes = slices.Clone(s.notes)
+	return series
+}

@@ -1,0 +1,288 @@
+package memory
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// State is what a verdict says of memory.
+type State string
+
+// The states.
+const (
+	Flat    State = "flat"
+	Bounded State = "bounded" // it grew, and settled
+	Grows   State = "grows"
+	Unclear State = "unclear" // it cannot be judged: Reason says why
+)
+
+// DefaultFloor is the growth, in bytes over the judged part of a run, below
+// which nothing is called growth: allocators and the kernel's counters move as much.
+const DefaultFloor = 1 << 20
+
+// Verdict says what one kind of memory did in one series.
+type Verdict struct {
+	Kind   Kind   `json:"kind"`
+	State  State  `json:"state"`
+	Unit   Unit   `json:"unit"`
+	Reason string `json:"reason,omitempty"` // why it is unclear
+
+	// Growth is the line through the part that grew; for flat memory the line
+	// whose interval bounds what may have been missed.
+	Growth  Fit      `json:"growth"`
+	Start   float64  `json:"start"`             // bytes at the beginning
+	Plateau float64  `json:"plateau,omitempty"` // bytes where it settled, or its mean where flat
+	Settled float64  `json:"settled,omitempty"` // the progress at which it had settled
+	Peak    int64    `json:"peak"`              // bytes
+	Samples int      `json:"samples"`
+	Notes   []string `json:"notes,omitempty"`
+}
+
+// JudgeOptions are how to judge.
+type JudgeOptions struct {
+	Unit  Unit    // empty: the series' best
+	Floor float64 // bytes; 0: DefaultFloor
+}
+
+// Judge judges every kind of memory that the series holds, anonymous memory and
+// VRAM first, for those are what a program allocates.
+func Judge(s Series, o JudgeOptions) []Verdict {
+	var out []Verdict
+	for _, k := range []Kind{VRAM, Anon, RSS, PSS} {
+		if !s.Has(k) {
+			continue
+		}
+		v := JudgeKind(s, k, o)
+		// PSS is looked at seldom: where that is too seldom, RSS has said it already.
+		if k != PSS || v.State != Unclear {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
+// JudgeKind judges one kind of memory.
+func JudgeKind(s Series, k Kind, o JudgeOptions) Verdict {
+	if o.Unit == "" {
+		o.Unit = s.BestUnit()
+	}
+	var data []xy
+	for _, p := range s.Points {
+		if b, ok := p.Bytes(k); ok {
+			data = append(data, xy{p.At(o.Unit), float64(b)})
+		}
+	}
+	v := judge(data, o)
+	v.Kind = k
+	v.Notes = slices.Concat(v.Notes, s.Notes)
+	if k == VRAM && s.Device.Shared && v.State != Unclear {
+		v.State, v.Reason = Unclear, "another program used the card, and its memory cannot be told apart"
+	}
+	return v
+}
+
+func judge(data []xy, o JudgeOptions) Verdict {
+	floor := o.Floor
+	if floor == 0 {
+		floor = DefaultFloor
+	}
+	v := Verdict{Unit: o.Unit, State: Unclear, Samples: len(data)}
+	for _, p := range data {
+		v.Peak = max(v.Peak, int64(p.y))
+	}
+	if len(data) == 0 {
+		v.Reason = "there are no figures"
+		return v
+	}
+	v.Start = data[0].y
+	slices.SortStableFunc(data, func(a, b xy) int {
+		switch {
+		case a.x < b.x:
+			return -1
+		case a.x > b.x:
+			return 1
+		}
+		return 0
+	})
+	p := pieces(data, blocks)
+	if len(p) < minBlocks {
+		v.Reason = fmt.Sprintf("there are figures at %d different counts of %ss, and %d are the least; let it run longer", len(p), o.Unit, minBlocks)
+		return v
+	}
+	n := len(p)
+	whole, err := steady(p)
+	if err != nil {
+		v.Reason = err.Error()
+		return v
+	}
+	v.Growth = whole
+	tail := p[n-max(n/3, 4):]
+	v.Plateau = mean(tail)
+	late, err := line(tail)
+	if err != nil {
+		v.Reason = err.Error()
+		return v
+	}
+	if growing(p, data, floor) {
+		v.State = Grows
+		v.Plateau = 0
+		return v
+	}
+	rise := v.Plateau - startOf(p)
+	if rise > floor && rise > 3*band(data, tail[0].x, late) {
+		v.State = Bounded
+		v.Settled = settled(p, v.Plateau, rise)
+		v.Growth, _ = rising(p, v.Settled) // a jump has no slope
+		// Slowing and still clearly rising is neither: nobody can say where it ends.
+		if stillRises(late, rise, floor) {
+			v.State, v.Reason = Unclear, fmt.Sprintf("it still rises at the end, but more slowly (%s); let it run longer", perUnit(late, o.Unit))
+		}
+		return v
+	}
+	v.State = Flat
+	if flat, err := line(p[n/3:]); err == nil {
+		v.Growth = flat
+	}
+	return v
+}
+
+// growing says whether memory grows to the end: in the last two thirds, in the
+// last half and in the last third, for sure each time, at about the same rate,
+// and by more than what it swings by.
+func growing(p []xy, data []xy, floor float64) bool {
+	n := len(p)
+	var first Fit
+	for i, w := range []struct {
+		from int
+		p    float64
+	}{{n / 3, 0.9999}, {n / 2, 0.999}, {n - max(n/3, 4), 0.975}} {
+		f, err := line(p[w.from:])
+		if err != nil || f.Slope-f.t(w.p)*f.se <= 0 {
+			return false
+		}
+		if i == 0 {
+			first = f
+			grown := f.Slope * (f.To - f.From)
+			if grown < floor || grown < 2*band(data, f.From, f) {
+				return false
+			}
+		} else if f.Slope < 0.4*first.Slope {
+			return false
+		}
+	}
+	return true
+}
+
+// stillRises says whether the last third alone is a rise that counts.
+func stillRises(late Fit, rise, floor float64) bool {
+	grown := late.Slope * (late.To - late.From)
+	return late.Slope-late.t(0.995)*late.se > 0 && grown > floor && grown > 0.1*rise
+}
+
+// band is how much the samples from x on swing around a line: the width that
+// holds eight tenths of them.
+func band(data []xy, from float64, f Fit) float64 {
+	var r []float64
+	for _, q := range data {
+		if q.x >= from {
+			r = append(r, q.y-f.Intercept-f.Slope*q.x)
+		}
+	}
+	if len(r) == 0 {
+		return 0
+	}
+	slices.Sort(r)
+	return r[len(r)*9/10] - r[len(r)/10]
+}
+
+func mean(p []xy) float64 {
+	var sum float64
+	for _, q := range p {
+		sum += q.y
+	}
+	return sum / float64(len(p))
+}
+
+// startOf is the lowest of the first pieces: the very first may hold a start-up peak.
+func startOf(p []xy) float64 {
+	low := math.Inf(1)
+	for _, q := range p[:max(2, len(p)/12)] {
+		low = min(low, q.y)
+	}
+	return low
+}
+
+// settled is the progress from which every piece is within a tenth of the rise
+// from the plateau.
+func settled(p []xy, plateau, rise float64) float64 {
+	at := p[len(p)-1].x
+	for _, q := range slices.Backward(p) {
+		if math.Abs(q.y-plateau) > 0.1*rise {
+			break
+		}
+		at = q.x
+	}
+	return at
+}
+
+// rising fits the part before memory settled; a zero Fit where it is too short for one.
+func rising(p []xy, until float64) (Fit, error) {
+	i := slices.IndexFunc(p, func(q xy) bool { return q.x >= until })
+	if i+1 < minBlocks*2/3 {
+		return Fit{}, errors.New("too short")
+	}
+	return line(p[:i+1])
+}
+
+// Rate is the growth with its interval, such as "34.0 KiB a token (33.8 to 34.2)".
+func (v Verdict) Rate() string { return perUnit(v.Growth, v.Unit) }
+
+func perUnit(f Fit, u Unit) string {
+	return fmt.Sprintf("%s a %s (%s to %s)", FormatBytes(f.Slope), u, FormatBytes(f.Low), FormatBytes(f.High))
+}
+
+// String is the verdict as one sentence.
+func (v Verdict) String() string {
+	switch v.State {
+	case Grows:
+		return fmt.Sprintf("%s grows by %s", v.Kind, v.Rate())
+	case Bounded:
+		s := fmt.Sprintf("%s grew from %s and settled at %s after %s", v.Kind, FormatBytes(v.Start), FormatBytes(v.Plateau), count(v.Settled, v.Unit))
+		if v.Growth.Low > 0 {
+			s += fmt.Sprintf(", by %s until then", v.Rate())
+		}
+		return s
+	case Flat:
+		s := fmt.Sprintf("%s is flat at %s", v.Kind, FormatBytes(v.Plateau))
+		if v.Growth.High >= 1 {
+			s += fmt.Sprintf(": any growth is below %s a %s", FormatBytes(v.Growth.High), v.Unit)
+		}
+		return s
+	}
+	return fmt.Sprintf("%s cannot be judged: %s", v.Kind, v.Reason)
+}
+
+func count(x float64, u Unit) string {
+	s := fmt.Sprintf("%.0f", x)
+	if u == Second {
+		s = fmt.Sprintf("%.1f", x)
+	}
+	return s + " " + string(u) + "s"
+}
+
+// Says tells whether any verdict has the state.
+func Says(vs []Verdict, s State) bool {
+	return slices.ContainsFunc(vs, func(v Verdict) bool { return v.State == s })
+}
+
+// Sentences joins verdicts, one a line.
+func Sentences(vs []Verdict) string {
+	var b strings.Builder
+	for _, v := range vs {
+		b.WriteString(v.String() + "\n")
+	}
+	return b.String()
+}

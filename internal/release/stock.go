@@ -1,0 +1,58 @@
+package release
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/smoke"
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// stock returns the folder of the programs without the series, for checks that
+// compare with them; or why they are the same binaries, which then need not be
+// built. Both are empty where no check compares.
+func (c *Chain) stock(ctx context.Context, b *Built, checks []spec.Check) (dir, same string, err error) {
+	if !smoke.Compares(checks) {
+		return "", "", nil
+	}
+	if len(c.Series.In) == 0 {
+		return "", "the series is empty", nil
+	}
+	options := build.RunOptions{Log: c.file("logs/stock.log"), Logger: c.Log, Progress: c.Progress, Hold: c.hold()}
+	read, err := build.Reads(ctx, b.Plan, options, slices.Sorted(maps.Keys(c.touched())))
+	if err != nil {
+		return "", "", fmt.Errorf("stock build: %w", err)
+	}
+	if len(read) == 0 {
+		return "", "this target compiles no file that the series touches", nil
+	}
+	top, err := c.absolute()
+	if err != nil {
+		return "", "", err
+	}
+	top = filepath.Join(top, "stock")
+	if _, err := c.Tree.CheckoutOwn(ctx, filepath.Join(top, "src"), c.excluded()); err != nil {
+		return "", "", fmt.Errorf("stock build: %w", err)
+	}
+	in, err := c.input(ctx, top)
+	if err != nil {
+		return "", "", err
+	}
+	in.Tree, in.Touched, in.Series = c.Tree.ID(), nil, nil
+	plan, err := build.NewPlan(in)
+	if err != nil {
+		return "", "", fmt.Errorf("stock build: %w", err)
+	}
+	start := time.Now()
+	art, err := build.Run(ctx, plan, options)
+	if err != nil {
+		return "", "", fmt.Errorf("stock build, which checks compare with: %w", err)
+	}
+	c.Log.Info("built stock, for comparison", "because of", read[0], "compiled", art.Compiled, "seconds", int(time.Since(start).Seconds()))
+	return filepath.Join(art.Dir, "bin"), "", nil
+}

@@ -1,0 +1,281 @@
+package smoke
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llpatch/llpatch/internal/memory"
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// The checks of this file, short enough for a fake server.
+var (
+	loop     = check("request-loop", "requests", int64(120))
+	prefill  = check("long-prefill", "tokens", int64(2048), "repeat", int64(2))
+	parallel = check("parallel", "for", "2s", "slots", int64(3), "n_predict", int64(4))
+	hostile  = check("hostile", "rounds", int64(24), "crowd", int64(40))
+	restart  = check("restart", "times", int64(2))
+)
+
+func TestMoreChecksPass(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		mode   string
+		check  spec.Check
+		detail string
+	}{
+		"loop":            {"takes its time", loop, "requests; anonymous memory"},
+		"prefill":         {"", prefill, "2048 tokens "},
+		"parallel":        {"takes its time", parallel, "requests in 3 slots; anonymous memory"},
+		"hostile":         {"", hostile, "rounds of hostile clients, 40 at once; anonymous memory"},
+		"restart":         {"", restart, "started again 2 times on port"},
+		"draft model":     {"", check("speculative"), "the same tokens with a draft (model)"},
+		"draft ngram":     {"", check("speculative", "draft", "ngram"), "the same tokens with a draft (ngram)"},
+		"draft cut short": {"answers less than it counts", check("speculative"), "the same tokens with a draft (model)"},
+		"backend ops":     {"", check("tool-backend-ops"), "99 operations, 1/1 backends passed"},
+		"perplexity":      {"", check("tool-perplexity"), "perplexity 3054.6589"},
+		"allowed growth":  {"leaks slowly", check("request-loop", "requests", int64(120), "allow_kib", 100.0), "grows by"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, err := Run(t.Context(), options(t, tc.mode, tc.check))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d := r.Checks[0].Detail; !strings.Contains(d, tc.detail) {
+				t.Errorf("detail %q\nwant   %q", d, tc.detail)
+			}
+		})
+	}
+}
+
+func TestMoreWrongAnswers(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		mode  string
+		check spec.Check
+		want  string
+		fault string
+	}{
+		"a leak":                  {"leaks", loop, "anonymous memory grows by", FaultRSSGrowth},
+		"a slow leak":             {"leaks slowly", loop, "anonymous memory grows by", FaultRSSGrowth},
+		"a leak in parallel":      {"leaks", parallel, "anonymous memory grows by", FaultRSSGrowth},
+		"a leak of tokens":        {"keeps tokens", prefill, "KiB a token", FaultRSSGrowth},
+		"a leak of connections":   {"keeps connections", hostile, "anonymous memory grows by", FaultRSSGrowth},
+		"changes its mind":        {"changes its mind", loop, "request 31 got", ""},
+		"500 in a loop":           {"500", loop, "request 1: POST /completion gave 500", ""},
+		"dies in a loop":          {"dies after a while", loop, "request 21: POST /completion: ", ""},
+		"dies in parallel":        {"dies after a while", parallel, "the server has ended: exit code 134", ""},
+		"hangs in parallel":       {"hangs in a completion", parallel, "context deadline exceeded", ""},
+		"progress goes back":      {"goes back", prefill, "it went from 128 tokens back to 64", ""},
+		"progress of another":     {"other total", prefill, "it says 2049 tokens in all", ""},
+		"miscounts a long prompt": {"miscounts a long prompt", prefill, "a prompt of 2048 tokens: the server counted 2054", ""},
+		"half of its progress":    {"half of its progress", prefill, "a prompt of 2048 tokens: the stream of a completion, after 9 chunks: cut in the middle of", ""},
+		"500 for a long prompt":   {"500", prefill, "POST /completion as a stream gave 500", ""},
+		"drafts another token":    {"drafts another", check("speculative"), "token 41 of the greedy ones is", FaultTokens},
+		"accepts too many":        {"accepts too many", check("speculative"), "of 40 drafted tokens the server accepted 41", ""},
+		"answers by start":        {"answers by start", restart, "start 2 answers", ""},
+		"starts once":             {"starts once", restart, "start 2: the server ended before it was ready: exit code 1", ""},
+		"dies of garbage":         {"dies of garbage", hostile, "round 1: ", ""},
+		"deaf in a crowd":         {"deaf in a crowd", hostile, "of 40 requests at once", ""},
+		"takes anything":          {"takes anything", hostile, "a bad request got 200", ""},
+		"results crash":           {"llama-perplexity crashes", check("tool-perplexity"), "exit code 134", ""},
+		"perplexity is no number": {"nan", check("tool-perplexity"), "says nan, which no text can have", ""},
+		"perplexity is silent":    {"llama-perplexity is silent", check("tool-perplexity"), "names no final estimate", ""},
+		"wrong operations":        {"wrong operations", check("tool-backend-ops"), "exit code 1", ""},
+		"wrong but content":       {"wrong but content", check("tool-backend-ops"), `says "98/99 tests passed"`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := options(t, tc.mode, tc.check)
+			o.Answer = 3 * time.Second
+			r, err := Run(t.Context(), o)
+			var failed *Failed
+			if !errors.As(err, &failed) {
+				t.Fatalf("got %v, want *Failed: %+v", err, r.Checks)
+			}
+			c := r.Checks[0]
+			if !strings.Contains(c.Detail, tc.want) || c.Fault != tc.fault {
+				t.Errorf("fault %q, %s\nwant  %q, %s", c.Fault, c.Detail, tc.fault, tc.want)
+			}
+			for _, s := range r.Servers {
+				if s.End == "" || taken(portOf(t, s)) {
+					t.Errorf("a server was left: %+v", s)
+				}
+			}
+		})
+	}
+}
+
+// portOf is the port that a server was given.
+func portOf(t *testing.T, s ServerRun) int {
+	t.Helper()
+	for i, a := range s.Argv {
+		if a == "--port" {
+			return atoi(s.Argv[i+1])
+		}
+	}
+	t.Fatalf("no port in %q", s.Argv)
+	return 0
+}
+
+func TestMoreNotJudged(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		mode  string
+		check spec.Check
+		want  string
+	}{
+		"no progress":         {"no progress", prefill, "does not tell how far it is with a prompt"},
+		"no speculation":      {"no speculation", check("speculative"), "no option for speculation by model"},
+		"no ngrams":           {"no speculation", check("speculative", "draft", "ngram"), "no option for speculation by ngram"},
+		"nothing drafted":     {"drafts nothing", check("speculative"), "of 0 drafted tokens none was accepted"},
+		"nothing accepted":    {"accepts nothing", check("speculative"), "of 40 drafted tokens none was accepted"},
+		"no stock":            {"", check("same-tokens"), "no stock build was given to compare with"},
+		"no stock of results": {"", check("tool-results"), "no stock build was given to compare with"},
+		"no operation tried":  {"skips", check("tool-backend-ops"), "ran no test"},
+		"too few requests":    {"", check("parallel", "for", "1ms", "slots", int64(2)), "cannot be judged: there are figures at"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, err := Run(t.Context(), options(t, tc.mode, tc.check))
+			var not *NotRun
+			if !errors.As(err, &not) || !strings.Contains(r.Checks[0].Detail, tc.want) {
+				t.Fatalf("got %v\nwant %s", err, tc.want)
+			}
+			if !strings.Contains(err.Error(), "1 of 1 checks could not run") {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+	t.Run("not built", func(t *testing.T) {
+		t.Parallel()
+		for _, name := range []string{"tool-results", "tool-backend-ops", "tool-perplexity"} {
+			o := options(t, "", check(name))
+			o.Bin = t.TempDir()
+			r, err := Run(t.Context(), o)
+			var not *NotRun
+			if !errors.As(err, &not) || !strings.Contains(r.Checks[0].Detail, "is not built by this recipe") {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	})
+}
+
+func TestSameTokens(t *testing.T) {
+	t.Parallel()
+	same, results, ppl := check("same-tokens"), check("tool-results"), check("tool-perplexity")
+	for name, tc := range map[string]struct {
+		stock, patched string
+		check          spec.Check
+		verdict        Verdict
+		want           string
+	}{
+		"equal":              {"", "", same, Passed, "the same tokens and the same logits"},
+		"one logit":          {"", "one other logit", same, Wrong, "prompt 3 of 700 tokens: step 24: stock gives token 77"},
+		"within a tolerance": {"", "one other logit", check("same-tokens", "tolerance", 1e-6), Passed, "logits that differ by 1e-07 at most"},
+		"bytes":              {"500 without a grammar", "500 without a grammar", same, Passed, "byte tokens were barred"},
+		"bytes in one":       {"", "500 without a grammar", same, NotJudged, "500 for text that is no UTF-8"},
+		"no number":          {"", "a logit that is none", same, Wrong, "the probability of token 5 is no number"},
+		"stock no number":    {"a logit that is none", "", same, NotJudged, "the stock build cannot be compared with"},
+		"stock unsteady":     {"unsteady", "", same, NotJudged, "it does not agree with itself"},
+		"stock crashes":      {"crash on load", "", same, NotJudged, "the stock build cannot be compared with: the server ended"},
+		"patched crashes":    {"", "crash on load", same, Wrong, "the server ended before it was ready"},
+		"no probabilities":   {"no probabilities", "no probabilities", same, NotJudged, "tells no probabilities"},
+		"results":            {"", "", results, Passed, "NMSE 0.000e+00"},
+		"other results":      {"", "other logits", results, Wrong, "differ from stock's by an NMSE of 3.141e-02"},
+		"results crash":      {"", "llama-results crashes", results, Wrong, "exit code 134"},
+		"stock results":      {"llama-results crashes", "", results, NotJudged, "the stock build cannot be compared with"},
+		"results are silent": {"", "llama-results is silent", results, Wrong, "names no NMSE"},
+		"perplexity":         {"", "", ppl, Passed, "perplexity 3054.6589, as stock"},
+		"other perplexity":   {"", "other logits", ppl, Wrong, "says 3055.1234, that of the stock build 3054.6589"},
+		"stock perplexity":   {"llama-perplexity crashes", "", ppl, NotJudged, "the stock build cannot be compared with"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := options(t, "", tc.check)
+			o.Bin, o.Stock = fakeBuildOf(t, tc.patched), fakeBuildOf(t, tc.stock)
+			r, err := Run(t.Context(), o)
+			if r == nil {
+				t.Fatal(err)
+			}
+			c := r.Checks[0]
+			if c.Verdict != tc.verdict || !strings.Contains(c.Detail, tc.want) {
+				t.Errorf("%s: %s\nwant %s: %s", c.Verdict, c.Detail, tc.verdict, tc.want)
+			}
+			differs := strings.Contains(tc.want, "differ from") || strings.Contains(tc.want, "stock gives") || strings.Contains(tc.want, "that of the stock")
+			if differs != (c.Fault == FaultTokens) {
+				t.Errorf("fault %q", c.Fault)
+			}
+		})
+	}
+}
+
+// Where no compiled file is touched there is nothing to compare, and the report
+// says so.
+func TestSameBinaries(t *testing.T) {
+	t.Parallel()
+	o := options(t, "", check("same-tokens"), check("tool-results"), loop)
+	o.Same, o.Env = "no file that is compiled is touched", append(o.Env, "FAKE=takes its time")
+	r, err := Run(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range r.Checks[:2] {
+		if c.Detail != "same binaries: no file that is compiled is touched" {
+			t.Errorf("%s: %s", c.Name, c.Detail)
+		}
+	}
+	if r.Checks[2].Growth.Stock != nil {
+		t.Error("the same binaries were measured twice")
+	}
+}
+
+// Stock and patched are measured alike, and only the patched build is judged.
+func TestStockBesidePatched(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		stock, patched string
+		verdict        Verdict
+		state          memory.State
+	}{
+		"cured":      {"leaks", "takes its time", Passed, memory.Grows},
+		"made worse": {"takes its time", "leaks", Wrong, memory.Flat},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := options(t, "", loop)
+			o.Bin, o.Stock = fakeBuildOf(t, tc.patched), fakeBuildOf(t, tc.stock)
+			r, _ := Run(t.Context(), o)
+			c := r.Checks[0]
+			if c.Verdict != tc.verdict || c.Growth == nil || c.Growth.Stock == nil {
+				t.Fatalf("%s: %+v", c.Verdict, c)
+			}
+			stock, patched := r.Servers[*c.Growth.Stock], r.Servers[c.Growth.Server]
+			if stock.Build != "stock" || patched.Build != "patched" || !strings.HasPrefix(stock.Argv[0], o.Stock) || !strings.HasPrefix(patched.Argv[0], o.Bin) {
+				t.Errorf("stock is %q, patched %q", stock.Argv[0], patched.Argv[0])
+			}
+			said := false
+			for _, v := range c.Growth.StockJudged {
+				said = said || v.Kind == memory.Anon && (v.State == tc.state || tc.state == memory.Flat && v.State == memory.Bounded)
+			}
+			if !said {
+				t.Errorf("stock: %s", memory.Sentences(c.Growth.StockJudged))
+			}
+		})
+	}
+	t.Run("stock dies", func(t *testing.T) {
+		t.Parallel()
+		o := options(t, "", loop)
+		o.Bin, o.Stock = fakeBuildOf(t, "takes its time"), fakeBuildOf(t, "dies after a while")
+		r, err := Run(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := r.Checks[0].Growth.StockNote; !strings.Contains(n, "request 21") {
+			t.Errorf("note %q", n)
+		}
+	})
+}

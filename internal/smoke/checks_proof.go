@@ -1,0 +1,158 @@
+package smoke
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// The faults that a proof can expect, besides FaultTokens, FaultRSSGrowth and
+// FaultVRAMGrowth, which the checks on any place find. These take a device that
+// sees its own memory and graphs: a proof check names one by namedFault.
+const (
+	FaultGraphReplay = "graph-replay" // a captured graph is launched over memory that was freed since
+	FaultGraphCache  = "graph-cache"  // captured graphs are kept without a limit
+)
+
+// Programs are one of the two builds of a proof, and what they run in.
+type Programs struct {
+	Bin string   // the folder with llama-server and what belongs to it
+	Env []string // KEY=VALUE, added to Options.Env
+}
+
+// ProofOptions say what a fix has to show.
+type ProofOptions struct {
+	Options          // what both builds share; Bin, Stock, Same, Checks and Want are not read
+	Fix       string // the fix's id
+	Check     spec.Check
+	Fault     string // what the unpatched build must show, and nothing else
+	Unpatched Programs
+	Patched   Programs
+}
+
+// Proof is what a proof saw.
+type Proof struct {
+	Fix       string  `json:"fix"`
+	Fault     string  `json:"fault"` // what was expected
+	Verdict   Verdict `json:"verdict"`
+	Detail    string  `json:"detail"`
+	Unpatched *Report `json:"unpatched"`
+	Patched   *Report `json:"patched,omitempty"` // nil: the unpatched build did not show the fault
+}
+
+// ProofError says that a fix is not proven. Where Disproven is set, the patched
+// build shows the fault as the unpatched one does: the fix does not work. Else
+// nothing can be said.
+type ProofError struct {
+	Proof     *Proof
+	Disproven bool
+}
+
+// Error names the fix and what came instead.
+func (e *ProofError) Error() string {
+	what := "could not run"
+	if e.Disproven {
+		what = "failed"
+	}
+	return fmt.Sprintf("proof of %s on %s %s: %s", e.Proof.Fix, e.Proof.Unpatched.Tag, what, e.Proof.Detail)
+}
+
+// Unwrap returns a *Failed or a *NotRun, so that a proof ends as a check does.
+func (e *ProofError) Unwrap() error {
+	if e.Disproven {
+		return &Failed{e.Proof.Patched}
+	}
+	return &NotRun{e.Proof.last(), errors.New(e.Proof.Detail)}
+}
+
+func (p *Proof) last() *Report {
+	if p.Patched != nil {
+		return p.Patched
+	}
+	return p.Unpatched
+}
+
+// Prove runs one check on an unpatched and on a patched build. The fix is proven
+// where the unpatched build shows exactly the fault that is expected and the
+// patched one passes. Anything else is a *ProofError; the proof is there all the
+// same, unless the check does not exist or ctx ended.
+func Prove(ctx context.Context, o ProofOptions) (*Proof, error) {
+	if o.Fault == "" {
+		return nil, fmt.Errorf("proof of %s: no fault is named that the unpatched build must show", o.Fix)
+	}
+	p := &Proof{Fix: o.Fix, Fault: o.Fault, Verdict: NotJudged}
+	var err error
+	if p.Unpatched, err = o.half(ctx, "unpatched", o.Unpatched); err != nil {
+		return p, err
+	}
+	if why := p.shows(); why != "" {
+		return p.end("the unpatched build " + why)
+	}
+	if p.Patched, err = o.half(ctx, "patched", o.Patched); err != nil {
+		return p, err
+	}
+	is := p.Patched.Checks[0]
+	switch {
+	case is.Verdict == Passed:
+		p.Verdict = Passed
+		p.Detail = fmt.Sprintf("unpatched: %s; patched: %s", p.Unpatched.Checks[0].Detail, is.seen())
+		return p, nil
+	case is.Verdict == Wrong && is.Fault == p.Fault:
+		p.Verdict = Wrong
+		p.Detail = fmt.Sprintf("the patched build shows %s too: %s", is.Fault, is.Detail)
+		return p, &ProofError{p, true}
+	case is.Verdict == Wrong:
+		return p.end(fmt.Sprintf("the patched build fails with %s: %s", named(is.Fault), is.Detail))
+	}
+	return p.end(fmt.Sprintf("the patched build: %s: %s", is.Verdict, is.Detail))
+}
+
+// shows says why the unpatched build did not show what was expected, or "".
+func (p *Proof) shows() string {
+	was := p.Unpatched.Checks[0]
+	switch {
+	case was.Verdict == Wrong && was.Fault == p.Fault:
+		return ""
+	case was.Verdict == Wrong:
+		return fmt.Sprintf("fails with %s, not with %s: %s", named(was.Fault), p.Fault, was.Detail)
+	case was.Verdict == Passed:
+		return fmt.Sprintf("does not show %s: %s", p.Fault, was.seen())
+	}
+	return fmt.Sprintf("does not show %s: %s: %s", p.Fault, was.Verdict, was.Detail)
+}
+
+func (p *Proof) end(why string) (*Proof, error) {
+	p.Detail = why
+	return p, &ProofError{p, false}
+}
+
+func named(fault string) string {
+	if fault == "" {
+		return "a fault that has no name"
+	}
+	return fault
+}
+
+// half runs the check on one of the builds. Only an interruption, or a check
+// that does not exist, is an error here.
+func (o ProofOptions) half(ctx context.Context, name string, build Programs) (*Report, error) {
+	one := o.Options
+	one.Bin, one.Stock, one.Same, one.Want = build.Bin, "", "", Version{}
+	one.Env = slices.Concat(o.Env, build.Env)
+	one.Checks = []spec.Check{o.Check}
+	one.Work = filepath.Join(o.Work, name)
+	r, err := Run(ctx, one)
+	var failed *Failed
+	var not *NotRun
+	if ctx.Err() == nil && (errors.As(err, &failed) || errors.As(err, &not)) {
+		err = nil
+	}
+	if err != nil {
+		return r, fmt.Errorf("proof of %s: %s: %w", o.Fix, name, err)
+	}
+	return r, nil
+}

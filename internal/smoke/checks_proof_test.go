@@ -1,0 +1,74 @@
+package smoke
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+func TestProve(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		unpatched, patched string
+		check              spec.Check
+		fault              string
+		verdict            Verdict
+		want               string
+	}{
+		"proven":             {"leaks", "takes its time", loop, FaultRSSGrowth, Passed, "requests; anonymous memory grows"},
+		"not shown":          {"takes its time", "takes its time", loop, FaultRSSGrowth, NotJudged, "the unpatched build does not show rss-growth"},
+		"another fault":      {"leaks", "takes its time", loop, FaultVRAMGrowth, NotJudged, "the unpatched build fails with rss-growth, not with vram-growth"},
+		"a nameless fault":   {"500", "takes its time", loop, FaultRSSGrowth, NotJudged, "the unpatched build fails with a fault that has no name"},
+		"unpatched crashes":  {"crash on load", "takes its time", loop, FaultRSSGrowth, NotJudged, "the unpatched build fails with a fault that has no name"},
+		"unpatched is mute":  {"no progress", "", prefill, FaultRSSGrowth, NotJudged, "the unpatched build does not show rss-growth: could not run"},
+		"no cure":            {"leaks", "leaks", loop, FaultRSSGrowth, Wrong, "the patched build shows rss-growth too"},
+		"a cure that breaks": {"leaks", "500", loop, FaultRSSGrowth, NotJudged, "the patched build fails with a fault that has no name: request 1"},
+		"patched is mute":    {"keeps tokens", "no progress", prefill, FaultRSSGrowth, NotJudged, "the patched build: could not run"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := ProofOptions{
+				Options: options(t, ""), Fix: "a-fix", Check: tc.check, Fault: tc.fault,
+				// One by its folder, one by its environment: both are ways.
+				Unpatched: Programs{Bin: fakeBuildOf(t, tc.unpatched)},
+				Patched:   Programs{Bin: fakeBuild(t), Env: []string{"FAKE=" + tc.patched}},
+			}
+			p, err := Prove(t.Context(), o)
+			if p == nil || p.Verdict != tc.verdict || !strings.Contains(p.Detail, tc.want) {
+				t.Fatalf("%+v, %v\nwant %s: %s", p, err, tc.verdict, tc.want)
+			}
+			var failed *Failed
+			var not *NotRun
+			if errors.As(err, &failed) != (tc.verdict == Wrong) || errors.As(err, &not) != (tc.verdict == NotJudged) {
+				t.Errorf("error %v", err)
+			}
+			if err != nil && !strings.HasPrefix(err.Error(), "proof of a-fix on b8390 ") {
+				t.Errorf("error %v", err)
+			}
+		})
+	}
+}
+
+func TestProveRefuses(t *testing.T) {
+	t.Parallel()
+	o := ProofOptions{Options: options(t, "never ready"), Fix: "a-fix", Check: loop}
+	o.Unpatched.Bin = o.Bin
+	if _, err := Prove(t.Context(), o); err == nil || !strings.Contains(err.Error(), "no fault is named") {
+		t.Errorf("no fault: %v", err)
+	}
+	o.Fault = FaultRSSGrowth
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := Prove(ctx, o); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("interrupted: %v", err)
+	}
+	o.Check = spec.Check{Name: "nonsense"}
+	var not *NotRun
+	if _, err := Prove(t.Context(), o); err == nil || errors.As(err, &not) || !strings.Contains(err.Error(), "is not known") {
+		t.Errorf("a check that does not exist: %v", err)
+	}
+}

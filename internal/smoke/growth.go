@@ -1,0 +1,152 @@
+package smoke
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/llpatch/llpatch/internal/memory"
+)
+
+// The faults of memory that grows with what a program has done.
+const (
+	FaultRSSGrowth  = "rss-growth"
+	FaultVRAMGrowth = "vram-growth"
+)
+
+// Growth is what the memory of a check's servers did.
+type Growth struct {
+	Unit    memory.Unit      `json:"unit"`
+	Server  int              `json:"server"` // index into Report.Servers
+	Judged  []memory.Verdict `json:"judged"`
+	Allowed float64          `json:"allowed,omitempty"` // bytes a unit that are no fault
+	From    float64          `json:"from,omitempty"`    // the progress at which the judgement begins
+
+	// Stock is the same work on the stock build; nil: there is none, or it did
+	// not get through it, as StockNote says.
+	Stock       *int             `json:"stock,omitempty"`
+	StockJudged []memory.Verdict `json:"stock_judged,omitempty"`
+	StockNote   string           `json:"stock_note,omitempty"`
+}
+
+// workload is what a check does to a server of its own while memory is watched.
+type workload struct {
+	unit    memory.Unit
+	allowed float64 // bytes a unit that may be added for ever
+	config  func(context.Context, *session) (config, error)
+	drive   func(context.Context, *server) (outcome, error)
+}
+
+// measured runs a workload, on the stock build first where there is one, so that
+// both can be drawn on one chart, and judges the patched build's memory.
+func (s *session) measured(ctx context.Context, w workload) (outcome, error) {
+	c, err := w.config(ctx, s)
+	if err != nil {
+		return outcome{}, err
+	}
+	g := &Growth{Unit: w.unit, Allowed: w.allowed}
+	if s.o.Stock != "" && s.o.Same == "" {
+		s.side = s.stock()
+		out, at, err := s.drive(ctx, c, w)
+		s.side = s.patched()
+		switch {
+		case ctx.Err() != nil:
+			return outcome{}, context.Cause(ctx)
+		case err != nil:
+			g.StockNote = "the stock build did not get through it: " + firstLine(err.Error())
+		default:
+			g.Stock = &at
+			g.StockJudged = judgeFrom(s.report.Servers[at].Memory, w.unit, out.warm)
+		}
+	}
+	out, at, err := s.drive(ctx, c, w)
+	if err != nil {
+		return out, err
+	}
+	g.Server, g.From = at, out.warm
+	rec := &s.report.Servers[at]
+	g.Judged = judgeFrom(rec.Memory, w.unit, out.warm)
+	out.growth = g
+	return s.judgeGrowth(out, rec)
+}
+
+// judgeFrom judges a series from some progress on.
+func judgeFrom(s memory.Series, unit memory.Unit, from float64) []memory.Verdict {
+	i := slices.IndexFunc(s.Points, func(p memory.Point) bool { return p.At(unit) >= from })
+	s.Points = s.Points[max(i, 0):]
+	return memory.Judge(s, memory.JudgeOptions{Unit: unit})
+}
+
+// enoughLooks is how long work has to last for memory to be judged: a verdict
+// is made of up to so many pieces, and each wants a look.
+func (s *session) enoughLooks() time.Time { return time.Now().Add(36 * s.o.Sample) }
+
+// drive starts a server for a workload, so that its memory begins clean, and
+// stops it after. It returns the server's place in the report.
+func (s *session) drive(ctx context.Context, c config, w workload) (outcome, int, error) {
+	s.stop(ctx)
+	srv, err := s.need(ctx, c)
+	if err != nil {
+		return outcome{}, 0, err
+	}
+	out, err := w.drive(ctx, srv)
+	if err == nil {
+		if other := srv.strangers(); other != "" {
+			err = fmt.Errorf("port %d: %s, so its answers may not be ours", srv.port, other)
+		}
+	}
+	if err == nil && srv.ended() {
+		err = srv.fault("the server answered everything, and ended")
+	}
+	s.stop(ctx)
+	return out, srv.record, err
+}
+
+// judgeGrowth turns what memory did into the check's verdict. What a program
+// allocates itself is judged, on the device and off it; resident pages of mapped
+// files come and go as the kernel likes, and are only told.
+func (s *session) judgeGrowth(out outcome, rec *ServerRun) (outcome, error) {
+	var said []string
+	var unclear error
+	found := false
+	for _, v := range out.growth.Judged {
+		if v.Kind != memory.Anon && v.Kind != memory.VRAM {
+			continue
+		}
+		found = true
+		said = append(said, v.String())
+		switch v.State {
+		case memory.Grows:
+			if v.Growth.Low <= out.growth.Allowed {
+				continue
+			}
+			name := FaultRSSGrowth
+			if v.Kind == memory.VRAM {
+				name = FaultVRAMGrowth
+			}
+			return out, &fault{msg: out.join(v.String()), name: name, log: rec.Log}
+		case memory.Unclear:
+			unclear = errors.Join(unclear, errors.New(v.String()))
+		}
+	}
+	if !found {
+		return out, fmt.Errorf("nothing is known of the server's memory: %s", strings.Join(rec.Memory.Notes, "; "))
+	}
+	if unclear != nil {
+		return out, unclear
+	}
+	out.detail = out.join(said...)
+	return out, nil
+}
+
+// join puts what a check saw and what memory did into one sentence.
+func (o outcome) join(said ...string) string {
+	return strings.Join(slices.DeleteFunc(append([]string{o.detail}, said...), func(t string) bool { return t == "" }), "; ")
+}
+
+// allow reads how many KiB a token or request may be added for ever: the rest
+// of a check's judgement stays.
+func (a *args) allow() float64 { return a.fraction("allow_kib", 0) * 1024 }
