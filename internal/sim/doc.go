@@ -11,8 +11,8 @@
 // since the start, and fields NAME=VALUE, each without blanks, in any order and
 // with more to come. In a path, bytes beyond printable ASCII, blanks and % are
 // written as %XX. Stacks and modules are written once, before the first event
-// that has their number; a frame is MODULE+OFFSET in hexadecimal, the return
-// address's distance from where the module's file begins; module 0 is none.
+// that has their number; a frame is MODULE+OFFSET in hexadecimal, the
+// call's distance from where the module's file is mapped; module 0 is none.
 //
 //	sim          version= pid= and the settings; the first line
 //	module       n= path=
