@@ -2,6 +2,7 @@
 SHELL := /bin/sh
 TAG   ?= b8833
 FUZZTIME ?= 30s
+FUZZLONG ?= $(FUZZTIME)
 
 GOFUMPT     = go run mvdan.cc/gofumpt@v0.12.0
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -39,8 +40,9 @@ syntax: ## compile every CUDA file that a fix touches, host side, on the npm bun
 	sh scripts/check-fixes
 
 .PHONY: fuzz
-fuzz: ## every fuzz target for FUZZTIME each (30s)
-	sh scripts/fuzz $(FUZZTIME)
+fuzz: ## every fuzz target for FUZZTIME (30s), the four main ones for FUZZLONG (FUZZTIME)
+	sh scripts/fuzz $(FUZZTIME) $(FUZZLONG)
+	@echo "to add such executions to docs/fuzz.md: sh scripts/fuzz --record [TIME]"
 
 .PHONY: bench
 bench: ## the measurements of docs/performance.md
