@@ -2,6 +2,7 @@
 SHELL := /bin/sh
 TAG   ?= b8833
 FUZZTIME ?= 30s
+FUZZLONG ?= $(FUZZTIME)
 
 GOFUMPT     = go run mvdan.cc/gofumpt@v0.12.0
 STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
@@ -43,8 +44,9 @@ leaks: ## the memory verdicts' figures: 20 real programs that leak, 200 that do 
 	go test ./internal/memory -count 1 -run TestReal -v -timeout 40m -args -leaks 20 -flats 200
 
 .PHONY: fuzz
-fuzz: ## every fuzz target for FUZZTIME each (30s)
-	sh scripts/fuzz $(FUZZTIME)
+fuzz: ## every fuzz target for FUZZTIME (30s), the four main ones for FUZZLONG (FUZZTIME)
+	sh scripts/fuzz $(FUZZTIME) $(FUZZLONG)
+	@echo "to add such executions to docs/fuzz.md: sh scripts/fuzz --record [TIME]"
 
 .PHONY: bench
 bench: ## the measurements of docs/performance.md

@@ -50,7 +50,11 @@ func (a *app) open(f historyFlags) (*compat.History, compat.Stack, compat.Option
 
 func declaredOrFolder(repo *spec.Repo, f historyFlags) (compat.Stack, error) {
 	if f.patches != "" {
-		return compat.Folder(f.patches)
+		s, err := compat.Folder(f.patches)
+		if bad := new(patch.ParseError); err != nil && !errors.As(err, &bad) {
+			err = &usageError{err: fmt.Errorf("--patches: %w", err)}
+		}
+		return s, err
 	}
 	s, err := compat.Declared(repo, f.upstream)
 	if err == nil && len(s.Fixes) == 0 {

@@ -20,7 +20,8 @@ type Landing struct {
 	File      string `json:"file"`
 	Hunk      int    `json:"hunk,omitempty"` // 1-based, 0: the whole file
 	PatchLine int    `json:"patch_line"`     // where it begins in the patch file
-	// Since is the first tag from which on upstream has it without a break. The
+	// Since is the first tag from which on upstream is seen to have it without a
+	// break: below changes that are not of the stack, it is not seen. The
 	// rest is about the commit that brought it, and empty where the history does
 	// not tell: it begins later, or its tags are not on one line.
 	Since   string `json:"since"`

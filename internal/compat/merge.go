@@ -40,7 +40,12 @@ func (m *Merge) failed() string {
 const indexLines = "its index lines"
 
 // noBase is why a patch cannot be merged at all.
-const noBase = "no base: it fits no tag of its range, and the files that its index lines name are not here"
+func noBase(foreign bool) string {
+	if foreign {
+		return "no base: the files that its index lines name are not here, and it fits no tag"
+	}
+	return "no base: it fits no tag of its range"
+}
 
 // base is the files that a unit was made for, in the order of its paths.
 type base struct {
@@ -94,7 +99,7 @@ func (w *walker) merge(ctx context.Context, u *unit, build int, out *outcome) (*
 		u.mu.Lock()
 		defer u.mu.Unlock()
 		if u.baseless[out] == nil {
-			u.baseless[out] = out.unmerged(&Merge{Why: noBase})
+			u.baseless[out] = out.unmerged(&Merge{Why: noBase(w.stack.Foreign)})
 		}
 		return u.baseless[out], "", nil
 	}

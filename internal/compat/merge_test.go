@@ -242,6 +242,67 @@ func TestThreeWayForeign(t *testing.T) {
 	}
 }
 
+// A repository that lacks blobs has other bases, or none, and says so.
+func TestThreeWayLacksBlobs(t *testing.T) {
+	hist, old, now := near(t)
+	path := hist.write()
+	packs, err := filepath.Glob(filepath.Join(path, "objects", "pack", "*.pack"))
+	if err != nil || len(packs) > 0 {
+		for _, p := range packs {
+			data, err := os.ReadFile(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, ext := range []string{".pack", ".idx"} {
+				if err := os.Remove(strings.TrimSuffix(p, ".pack") + ext); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := tryGit(t, path, nil, string(data), "unpack-objects", "-q"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	lose := func(tag string) {
+		id := strings.TrimSpace(git(t, path, "rev-parse", tag+":src/f.c"))
+		if err := os.Remove(filepath.Join(path, "objects", id[:2], id[2:])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p := diffOf(t, "one", map[string]string{"src/f.c": old}, map[string]string{"src/f.c": now})
+	s, err := Folder(writeFiles(t, map[string]string{"1.patch": p}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache := t.TempDir()
+	status := func(want, base string) {
+		t.Helper()
+		h := open(t, path)
+		r, err := h.Status(t.Context(), withGit(t, cache), s, h.Tags)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := runs(r.Fixes[0]); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		if got := r.Text(); !strings.Contains(got, base) {
+			t.Errorf("no %q in\n%s", base, got)
+		}
+	}
+	lose("b1")
+	status("b1 unknown, b2 offset, b3 merged, b4 conflict, b5 merged, b6 landed", "merged over b2")
+	lose("b2")
+	cache = t.TempDir()
+	status("b1..b2 unknown, b3..b6 conflict", "no base: the files that its index lines name are not here")
+	// What was lacking is not kept as an answer.
+	for _, text := range []string{old, "header\n" + old} {
+		if _, err := tryGit(t, path, nil, text, "hash-object", "-w", "--stdin"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	status("b1 exact, b2 offset, b3 merged, b4 conflict, b5 merged, b6 landed", "merged over its index lines")
+}
+
 // A merged stack is what git makes of the same three ways, file by file, on
 // random histories; and what was dropped from memory is merged again.
 func TestThreeWayAgreesWithGit(t *testing.T) {
