@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -307,4 +306,3 @@ func decode(tokens []int, mode string) string {
 	}
 	return string(b)
 }
-
