@@ -38,6 +38,10 @@ syntax: ## compile every CUDA file that a fix touches, host side, on the npm bun
 	$(MAKE) --no-print-directory build
 	sh scripts/check-fixes
 
+.PHONY: leaks
+leaks: ## the memory verdicts' figures: 20 real programs that leak, 200 that do not (7 minutes)
+	go test ./internal/memory -count 1 -run TestReal -v -timeout 40m -args -leaks 20 -flats 200
+
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME each (30s)
 	sh scripts/fuzz $(FUZZTIME)

@@ -49,10 +49,14 @@ func (f *File) Commit() error {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	f.over = true
-	if err := os.Rename(f.Name(), f.name); err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
+	err := os.Rename(f.Name(), f.name)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if link := new(os.LinkError); errors.As(err, &link) {
+		err = &fs.PathError{Op: "replace", Path: f.name, Err: link.Err} // the temporary name is gone
+	}
+	return errors.Join(err, os.Remove(f.Name()))
 }
 
 // Cleanup removes what was written. After Commit it does nothing, so it may be
@@ -72,6 +76,9 @@ func WriteFile(name string, data []byte, perm fs.FileMode) error {
 		return err
 	}
 	if _, err := f.Write(data); err != nil {
+		if p := new(fs.PathError); errors.As(err, &p) {
+			p.Path = name // not the temporary name, which is gone
+		}
 		return errors.Join(err, f.Cleanup())
 	}
 	return f.Commit()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"syscall"
 
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
@@ -12,6 +13,7 @@ import (
 	"github.com/llpatch/llpatch/internal/gguf"
 	"github.com/llpatch/llpatch/internal/leak"
 	"github.com/llpatch/llpatch/internal/patch"
+	"github.com/llpatch/llpatch/internal/sim"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -103,6 +105,9 @@ func classify(err error) (code int, hint string) {
 	if _, ok := is[*smoke.NotRun](err); ok {
 		return exitNotRun, ""
 	}
+	if m, ok := is[*sim.MissingTool](err); ok {
+		return exitNotRun, m.Fix
+	}
 	if _, ok := is[*leak.Grew](err); ok {
 		return exitSmoke, ""
 	}
@@ -121,6 +126,12 @@ func classify(err error) (code int, hint string) {
 		if isSource(err) {
 			return exitSource, ""
 		}
+	}
+	if errors.Is(err, source.ErrNotOwn) {
+		return exitUsage, ""
+	}
+	if errors.Is(err, syscall.ENOTDIR) {
+		return exitUsage, "a file stands where a folder must be"
 	}
 	// cobra has no type for what it finds wrong with the command line itself.
 	if strings.HasPrefix(err.Error(), "unknown command") {

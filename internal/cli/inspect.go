@@ -46,11 +46,11 @@ func (a *app) inspectCmd() *cobra.Command {
 			var list []*binary.File
 			for _, name := range files {
 				f, err := binary.Inspect(name)
-				if errors.Is(err, binary.ErrNotELF) || errors.Is(err, fs.ErrNotExist) {
-					return &usageError{err: err}
-				}
-				if err != nil {
+				if errors.Is(err, fs.ErrPermission) {
 					return err
+				}
+				if err != nil { // it is not there, or not what can be inspected
+					return &usageError{err: err}
 				}
 				list = append(list, f)
 			}

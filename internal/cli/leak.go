@@ -32,7 +32,7 @@ is flat, bounded, or what the context needs; 6: it grows; 7: it could not be tol
 		RunE: func(c *cobra.Command, argv []string) error {
 			help := c.CommandPath() + " --help"
 			if len(argv) == 0 || c.ArgsLenAtDash() != 0 {
-				return &usageError{err: errors.New("write the program after --: llpatch leak -- CMD..."), help: help}
+				return &usageError{err: errors.New("write the program after --: llpatch leak -- CMD"), help: help}
 			}
 			for _, w := range o.With {
 				if !slices.Contains(leak.Tools(), w) {
@@ -62,12 +62,15 @@ is flat, bounded, or what the context needs; 6: it grows; 7: it could not be tol
 	f.DurationVar(&o.For, "for", 10*time.Minute, "limit of the workload, or of a program that does not end")
 	f.DurationVar(&o.Ready, "ready", 5*time.Minute, "limit until a server is ready")
 	f.DurationVar(&o.Every, "every", memory.DefaultEvery, "time between two looks at memory, 20ms to 1s")
-	f.StringVar(&device, "vram", "auto", "where VRAM is read: auto, nvidia-smi, amdgpu, amd-smi, rocm-smi or none")
+	f.StringVar(&device, "vram", "auto", "where VRAM is read: auto, nvidia-smi, amdgpu, amd-smi, rocm-smi, none, or sim:FILE (a simulated device's state)")
 	f.StringVar(&page, "html", "", "write a page with charts to this file")
 	return c
 }
 
 func chooseProbe(name string, env []string) (memory.Probe, string, error) {
+	if file, ok := strings.CutPrefix(name, "sim:"); ok && file != "" {
+		return memory.Simulated(file), "simulated device", nil
+	}
 	switch name {
 	case "auto":
 		p, name := memory.Detect(env)
@@ -83,7 +86,7 @@ func chooseProbe(name string, env []string) (memory.Probe, string, error) {
 	case "rocm-smi":
 		return memory.ROCmSMI(env), name, nil
 	}
-	return nil, "", fmt.Errorf("--vram %s: there are auto, nvidia-smi, amdgpu, amd-smi, rocm-smi and none", name)
+	return nil, "", fmt.Errorf("--vram %s: there are auto, nvidia-smi, amdgpu, amd-smi, rocm-smi, none and sim:FILE", name)
 }
 
 // leak runs it, and shows what was found also where that is an error.

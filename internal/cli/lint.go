@@ -7,7 +7,6 @@ import (
 
 	"github.com/llpatch/llpatch/internal/compat"
 	"github.com/llpatch/llpatch/internal/release"
-	"github.com/llpatch/llpatch/internal/spec"
 )
 
 func (a *app) lintCmd() *cobra.Command {
@@ -39,6 +38,6 @@ func (a *app) lintCmd() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&o.Source, "source", "", "a local repository with upstream's tags and history: prove the ranges and the pins on it")
-	c.Flags().StringVar(&o.Upstream, "upstream", spec.LlamaCpp, "whose history that is")
+	addUpstream(c, &o.Upstream, "whose history that is")
 	return c
 }

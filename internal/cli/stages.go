@@ -15,23 +15,21 @@ import (
 	"github.com/llpatch/llpatch/internal/tag"
 )
 
-func parseTag(s string) (tag.Tag, error) {
-	t, err := tag.Parse(s)
+// begin reads the tag and loads what every command on one needs.
+func (a *app) begin(name string) (tag.Tag, release.Options, error) {
+	t, err := tag.Parse(name)
 	if err != nil {
-		return t, &usageError{err: err}
+		return t, release.Options{}, &usageError{err: err}
 	}
-	return t, nil
+	o, err := a.options()
+	return t, o, err
 }
 
 func (a *app) explainCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "explain TAG TARGET", Short: "Say for every fix why it is in or out", Args: args("TAG", "TARGET"),
 		RunE: func(c *cobra.Command, got []string) error {
-			t, err := parseTag(got[0])
-			if err != nil {
-				return err
-			}
-			o, err := a.options()
+			t, o, err := a.begin(got[0])
 			if err != nil {
 				return err
 			}
@@ -39,18 +37,25 @@ func (a *app) explainCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.print(s, func() string { return explain(s) })
+			e := explained{Series: s}
+			if e.Landed, err = a.landed(c.Context(), o, s); err != nil {
+				return err
+			}
+			return a.print(e, func() string { return explain(e) })
 		},
 	}
 	a.sourceFlags(c)
 	return c
 }
 
-func explain(s *spec.Series) string {
+func explain(s explained) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s (build %d) for %s\n", s.Upstream, s.Tag, s.Build, s.Target)
 	for _, c := range s.In {
 		fmt.Fprintf(&b, "in   %s: %s\n     because %s\n     from %s%s\n", c.Fix, c.Summary, c.Reason, c.Patch, c.Commit)
+		if run, ok := s.Landed[c.Fix]; ok {
+			landedText(&b, run)
+		}
 	}
 	for _, o := range s.Out {
 		fmt.Fprintf(&b, "out  %s: %s\n     because %s\n", o.Fix, o.Summary, o.Reason)
@@ -68,11 +73,7 @@ func (a *app) fetchCmd() *cobra.Command {
 			if history {
 				return a.fetchHistory(c.Context(), upstream)
 			}
-			t, err := parseTag(got[0])
-			if err != nil {
-				return err
-			}
-			o, err := a.options()
+			t, o, err := a.begin(got[0])
 			if err != nil {
 				return err
 			}
@@ -90,7 +91,7 @@ func (a *app) fetchCmd() *cobra.Command {
 			return a.print(v, func() string { return fmt.Sprintf("%s %s\n", tree.Tag, tree.ID()) })
 		},
 	}
-	c.Flags().StringVar(&upstream, "upstream", spec.LlamaCpp, "whose tag it is")
+	addUpstream(c, &upstream, "whose tag it is")
 	c.Flags().BoolVar(&history, "history", false, "instead of a tag, fetch or update the whole history, for status, blame-break and backports; --source is then a git URL or a repository")
 	a.sourceFlags(c)
 	return c
@@ -106,11 +107,7 @@ func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do f
 	c := &cobra.Command{
 		Use: use + " TAG TARGET", Short: short, Args: args("TAG", "TARGET"),
 		RunE: func(c *cobra.Command, got []string) error {
-			t, err := parseTag(got[0])
-			if err != nil {
-				return err
-			}
-			o, err := a.options()
+			t, o, err := a.begin(got[0])
 			if err != nil {
 				return err
 			}
@@ -175,20 +172,6 @@ func (a *app) buildCmd() *cobra.Command {
 			return err
 		}
 		return a.print(b, func() string { return filepath.Join(b.Artifacts.Dir, "bin") + "\n" })
-	})
-}
-
-func (a *app) smokeCmd() *cobra.Command {
-	return a.chainCmd("smoke", "Build a target and run its checks", func(ctx context.Context, c *release.Chain) error {
-		b, err := c.Build(ctx)
-		if err != nil {
-			return err
-		}
-		_, report, err := c.Smoke(ctx, b)
-		if report != nil {
-			err = errors.Join(a.print(report, report.Markdown), err)
-		}
-		return err
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/llpatch/llpatch/internal/compat"
+	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -22,7 +23,7 @@ type historyFlags struct {
 func (f *historyFlags) add(c *cobra.Command) {
 	c.Flags().StringVar(&f.source, "source", "", "a local repository with upstream's tags and history, read where it is (default: the mirror in the cache)")
 	c.Flags().StringVar(&f.patches, "patches", "", "judge the patches of this folder instead of llpatch's: its quilt series, or every *.patch by name")
-	c.Flags().StringVar(&f.upstream, "upstream", spec.LlamaCpp, "whose tags they are")
+	addUpstream(c, &f.upstream, "whose tags they are")
 }
 
 // open opens the history and makes the stack ready.
@@ -58,9 +59,28 @@ func declaredOrFolder(repo *spec.Repo, f historyFlags) (compat.Stack, error) {
 	return s, err
 }
 
+// threeWay returns what the merges of status are made with: the git program and
+// the kept resolutions.
+func (a *app) threeWay() (*compat.ThreeWay, error) {
+	_, records, err := a.declarations()
+	if err != nil {
+		return nil, err
+	}
+	kept, err := patch.LoadResolutions(os.DirFS(records.Dir))
+	if err != nil {
+		return nil, err
+	}
+	git := patch.FindGit(os.Getenv("PATH"))
+	if git == "" {
+		a.log.Warn("no git program: only kept resolutions count as merges")
+	}
+	return &compat.ThreeWay{Git: git, Resolutions: kept}, nil
+}
+
 func (a *app) statusCmd() *cobra.Command {
 	var f historyFlags
 	var page string
+	var threeWay bool
 	c := &cobra.Command{
 		Use: "status [FROM..TO]", Short: "Say which fix fits which tag, over all tags",
 		Example: "  llpatch status --source llama.cpp.git b8000..\n  llpatch status --source llama.cpp.git --patches my-patches --html status.html",
@@ -71,6 +91,11 @@ func (a *app) statusCmd() *cobra.Command {
 				return err
 			}
 			defer func() { err = errors.Join(err, h.Close()) }()
+			if threeWay {
+				if o.ThreeWay, err = a.threeWay(); err != nil {
+					return err
+				}
+			}
 			tags := h.Tags
 			if len(got) == 1 {
 				if tags, err = h.Range(got[0]); err != nil {
@@ -96,6 +121,7 @@ func (a *app) statusCmd() *cobra.Command {
 		},
 	}
 	f.add(c)
+	c.Flags().BoolVar(&threeWay, "three-way", false, "where a patch does not fit, try to merge it over what it was made for, as apply --three-way does; nothing is written")
 	c.Flags().StringVar(&page, "html", "", "write one HTML page with a map of all tags and fixes to this file, too")
 	return c
 }

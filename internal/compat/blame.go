@@ -39,6 +39,8 @@ type Break struct {
 	Changes   int               `json:"changes"`
 	Held      int               `json:"held,omitempty"`
 	Conflicts []*patch.Conflict `json:"conflicts,omitempty"`
+	// Landed says where the changes came from that upstream has at Bad.
+	Landed []Landing `json:"landed,omitempty"`
 	// Moved says where a file went that is missing.
 	Moved string `json:"moved,omitempty"`
 	// Diff is what the commit did to the lines that the first conflict is about.
@@ -75,12 +77,11 @@ func (h *History) Blame(ctx context.Context, o Options, s Stack, fix, from strin
 		}
 		first = tags[0].Build
 	}
-	// What comes later in the stack has no influence.
-	s.Fixes = s.Fixes[:at+1]
 	s, err := h.backports(ctx, o, s)
 	if err != nil {
 		return nil, err
 	}
+	s, at = related(s, at)
 	j := newJudge(h, o, s)
 	cells, err := j.run(ctx, h.Tags)
 	if err != nil {
@@ -92,6 +93,8 @@ func (h *History) Blame(ctx context.Context, o Options, s Stack, fix, from strin
 		return nil, err
 	}
 	defer func() { _ = objects.Release() }() // it was only read from
+	landings := j.newLandings(cells)
+	defer landings.close()
 	search := &search{judge: j, objects: objects, reader: newRowReader(objects, j.asked, len(j.paths)), fix: at}
 	for k := range s.Fixes[at].Variants {
 		lo, _ := s.Fixes[at].Variants[k].Range.Bounds()
@@ -104,6 +107,9 @@ func (h *History) Blame(ctx context.Context, o Options, s Stack, fix, from strin
 			if err != nil {
 				return nil, fmt.Errorf("break of %s between %s and %s: %w", fix, h.Tags[i-1].Name, h.Tags[i].Name, err)
 			}
+			if found.Landed, err = landings.of(ctx, at, k, i); err != nil {
+				return nil, err
+			}
 			b.Breaks = append(b.Breaks, *found)
 			if from != "" {
 				break
@@ -111,6 +117,22 @@ func (h *History) Blame(ctx context.Context, o Options, s Stack, fix, from strin
 		}
 	}
 	return b, nil
+}
+
+// related leaves of a stack the fixes that can have to do with one of them, and
+// returns where that is now. Those behind it do, too: it may have landed below them.
+func related(s Stack, at int) (Stack, int) {
+	for _, part := range newJudge(nil, Options{}, s).parts {
+		if n := slices.Index(part, at); n >= 0 {
+			var fixes []Fix
+			for _, i := range part {
+				fixes = append(fixes, s.Fixes[i])
+			}
+			s.Fixes = fixes
+			return s, n
+		}
+	}
+	return s, at
 }
 
 // search looks for the commit of a break.
@@ -329,6 +351,9 @@ func (b *Blame) Text() string {
 		}
 		if k.Held > 0 {
 			fmt.Fprintf(&out, "  upstream has %d of its %d changes from there on\n", k.Held, k.Changes)
+			for _, l := range Landings(k.Landed, k.Verdict == Landed) {
+				fmt.Fprintf(&out, "    %s\n", l)
+			}
 		}
 		for _, c := range k.Conflicts {
 			fmt.Fprintf(&out, "  %s\n", strings.ReplaceAll(c.Error(), "\n", "\n  "))

@@ -19,7 +19,7 @@ import (
 
 // cacheFormat is part of the cache folder's name; raise it when what is kept
 // there changes its form.
-const cacheFormat = 1
+const cacheFormat = 2
 
 // store keeps rows and outcomes between runs. Everything in it can be worked out
 // again: what cannot be read is left out, and nothing is trusted without its
@@ -192,21 +192,26 @@ func (u *unit) name() string { return "unit-" + u.digest }
 
 // restore takes in what an earlier run judged.
 func (u *unit) restore(s *store) error {
+	return u.load(s, u.name(), u.known)
+}
+
+// load takes kept outcomes into known.
+func (u *unit) load(s *store, name string, known map[string]*outcome) error {
 	var k keptUnit
-	ok, err := s.load(u.name(), &k)
+	ok, err := s.load(name, &k)
 	if err != nil || !ok {
 		return err
 	}
 	if len(k.Keys) != len(k.Outcomes) {
-		return fmt.Errorf("cache of verdicts: %s: %w", u.name(), errDamaged)
+		return fmt.Errorf("cache of verdicts: %s: %w", name, errDamaged)
 	}
 	for i, key := range k.Keys {
 		out := k.Outcomes[i]
-		if out.Verdict.Fits() && len(out.After) != len(u.paths) {
-			return fmt.Errorf("cache of verdicts: %s: %w", u.name(), errDamaged)
+		if out.Verdict.changes() && len(out.After) != len(u.paths) {
+			return fmt.Errorf("cache of verdicts: %s: %w", name, errDamaged)
 		}
 		out.kept = true
-		u.known[key] = out
+		known[key] = out
 	}
 	return nil
 }
@@ -216,16 +221,30 @@ func (u *unit) keep(s *store) error {
 	if !u.fresh {
 		return nil
 	}
+	err := s.saveOutcomes(u.name(), u.known)
+	u.fresh = err != nil
+	return err
+}
+
+// restoreMerges and keepMerges are restore and keep for what was merged.
+func (u *unit) restoreMerges(s *store, m *merging) error { return u.load(s, m.name(u), u.merges) }
+
+func (u *unit) keepMerges(s *store, m *merging) error {
+	if !u.freshMerges {
+		return nil
+	}
+	err := s.saveOutcomes(m.name(u), u.merges)
+	u.freshMerges = err != nil
+	return err
+}
+
+func (s *store) saveOutcomes(name string, known map[string]*outcome) error {
 	var k keptUnit
-	for key, out := range u.known {
-		if out.Verdict != Unknown {
+	for key, out := range known {
+		if out.Verdict != Unknown && !(out.Merge != nil && out.Merge.lacks) {
 			k.Keys = append(k.Keys, key)
 			k.Outcomes = append(k.Outcomes, out)
 		}
 	}
-	if err := s.save(u.name(), k); err != nil {
-		return err
-	}
-	u.fresh = false
-	return nil
+	return s.save(name, k)
 }

@@ -71,7 +71,7 @@ func TestCache(t *testing.T) {
 	if err := os.Rename(lost+".away", lost); err != nil {
 		t.Fatal(err)
 	}
-	if len(files()) != len(s.Fixes)+1 {
+	if len(files()) != len(s.Fixes)+2 {
 		t.Errorf("kept: %v", files())
 	}
 	for name, damage := range map[string]func(data []byte) []byte{
@@ -94,7 +94,7 @@ func TestCache(t *testing.T) {
 		if got != fresh {
 			t.Errorf("%s: a damaged cache changes the answer", name)
 		}
-		if n := strings.Count(log, "damaged"); n != len(s.Fixes)+1 {
+		if n := strings.Count(log, "damaged"); n != len(s.Fixes)+2 {
 			t.Errorf("%s: the log tells of %d damaged files: %s", name, n, log)
 		}
 		if got, log := status(cache, h.Tags); got != fresh || log != "" {

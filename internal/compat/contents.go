@@ -2,11 +2,13 @@ package compat
 
 import (
 	"container/list"
+	"context"
 	"fmt"
 	"sync"
 
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/source"
 )
 
@@ -41,6 +43,8 @@ type content struct {
 type recipe struct {
 	u       *unit
 	entries []entry
+	base    *base // nil: it is no merge
+	merging *merging
 }
 
 func newSharedContents() *sharedContents {
@@ -77,11 +81,11 @@ func (c *contents) get(id plumbing.Hash) ([]byte, error) {
 
 // again makes a blob as its recipe says.
 func (c *contents) again(id plumbing.Hash, r recipe) ([]byte, error) {
-	j, err := r.u.apply(r.entries, c)
+	files, err := r.files(c)
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range j.Files {
+	for _, f := range files {
 		if f != nil && blobID(f.Data) == id {
 			c.put(id, f.Data)
 			return f.Data, nil
@@ -90,19 +94,47 @@ func (c *contents) again(id plumbing.Hash, r recipe) ([]byte, error) {
 	return nil, fmt.Errorf("%s of %s does not make blob %s again: remove the cache folder", r.u.variant.File, r.u.paths, id)
 }
 
+// files returns what the recipe's unit makes of its files.
+func (r recipe) files(c *contents) (map[string]*source.File, error) {
+	if r.base == nil {
+		j, err := r.u.apply(r.entries, c)
+		if err != nil {
+			return nil, err
+		}
+		return j.Files, nil
+	}
+	// Git has agreed when it was made first, so no program runs that would have to be stopped.
+	_, after, _, err := r.u.merge(context.Background(), r.entries, r.base, c, patch.MergeOptions{Resolutions: r.merging.o.Resolutions})
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]*source.File{}
+	for k, e := range r.entries {
+		if is, ok := after.Stat(r.u.paths[k]); !ok || is.Blob == e.ID.String() {
+			continue
+		}
+		f, err := after.Read(r.u.paths[k])
+		if err != nil {
+			return nil, err
+		}
+		out[r.u.paths[k]] = &f
+	}
+	return out, nil
+}
+
 // made keeps what a unit made, and how.
-func (c *contents) made(id plumbing.Hash, data []byte, u *unit, entries []entry) {
-	c.remember(id, u, entries)
+func (c *contents) made(id plumbing.Hash, data []byte, r recipe) {
+	c.remember(id, r)
 	c.put(id, data)
 }
 
 // remember notes how a blob is made, unless the tags have it. What it is made
 // from must be known already, and the first recipe stays: so none leads in a circle.
-func (c *sharedContents) remember(id plumbing.Hash, u *unit, entries []entry) {
+func (c *sharedContents) remember(id plumbing.Hash, r recipe) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, ok := c.from[id]; !ok && !c.base[id] {
-		c.from[id] = recipe{u, entries}
+		c.from[id] = r
 	}
 }
 

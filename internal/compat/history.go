@@ -26,6 +26,8 @@ type Options struct {
 	Workers  int                                  // 0: one a processor
 	Log      *slog.Logger                         // nil: slog.Default
 	Progress func(what string, done, total int64) // may be nil
+	// ThreeWay has Status merge patches that have no place; nil: it does not.
+	ThreeWay *ThreeWay
 }
 
 func (o Options) progress(what string, done, total int) {
@@ -258,6 +260,9 @@ func committed(value string) time.Time {
 	return time.Unix(secs, 0).UTC()
 }
 
+// errNotOnWay is a commit that first parents do not lead to.
+var errNotOnWay = errors.New("it is not on the first-parent way")
+
 // firstParents returns the commits from newest back to oldest along first
 // parents, without oldest itself, newest first.
 func (h *History) firstParents(ctx context.Context, objects *source.Objects, oldest, newest plumbing.Hash) ([]plumbing.Hash, error) {
@@ -271,7 +276,7 @@ func (h *History) firstParents(ctx context.Context, objects *source.Objects, old
 			return nil, err
 		}
 		if len(c.parents) == 0 {
-			return nil, fmt.Errorf("%s: %s is not on the first-parent way to %s", h.Path, oldest, newest)
+			return nil, fmt.Errorf("%s: %s: %w to %s", h.Path, oldest, errNotOnWay, newest)
 		}
 		out = append(out, id)
 		id = c.parents[0]

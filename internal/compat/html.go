@@ -87,7 +87,10 @@ func (r *Report) WriteHTML(file string) (err error) {
 
 func (r *Report) page() *page {
 	p := &page{Report: r, First: r.Tags[0].Name, Last: r.Tags[len(r.Tags)-1].Name}
-	for _, v := range []Verdict{Exact, Offset, Landed, Partly, Conflict, MissingFile, NotNeeded, Unknown} {
+	for _, v := range []Verdict{Exact, Offset, Merged, Landed, Partly, Conflict, MissingFile, NotNeeded, Unknown} {
+		if v == Merged && !r.ThreeWay {
+			continue
+		}
 		p.Kinds = append(p.Kinds, kind{class(v), v})
 	}
 	for _, t := range r.Tags {
@@ -139,7 +142,14 @@ func (r *Run) reason() string {
 	if why := r.why(); why != "" {
 		b.WriteString(": " + why)
 	}
+	if len(r.Landed) > 0 {
+		b.WriteString("\n\n" + strings.Join(Landings(r.Landed, r.Verdict == Landed), "\n"))
+	}
 	if r.Verdict == Landed {
+		return b.String()
+	}
+	if r.Verdict == Merged {
+		b.WriteString("\n\nSome hunk has no place. The merge is clean, and git merge-file or a kept resolution gives the same.\nClean is not right: llpatch apply " + r.From + " TARGET --three-way shows it.")
 		return b.String()
 	}
 	const most = 3

@@ -17,6 +17,7 @@ type cell struct {
 	each    []*outcome // of every variant, in this fix's place of the stack
 	after   string     // an earlier patch of the same files that did not fit either
 	reason  string     // why it is not needed, or not known
+	base    string     // what was merged over, where a merge was tried
 }
 
 // outcome is the chosen variant's, nil where there is none.
@@ -29,16 +30,18 @@ func (c *cell) outcome() *outcome {
 
 // judge is a stack made ready for judging on rows.
 type judge struct {
-	h     *History
-	o     Options
-	stack Stack
-	units [][]*unit // by fix and variant; nil for a variant that is not judged
-	all   []*unit
-	asked *asked
-	paths []string
-	made  map[string]bool // paths that a patch may create
-	parts [][]int         // fixes that share paths, each in the order of the stack
-	files *sharedContents
+	h       *History
+	o       Options
+	stack   Stack
+	units   [][]*unit // by fix and variant; nil for a variant that is not judged
+	all     []*unit
+	asked   *asked
+	paths   []string
+	made    map[string]bool // paths that a patch may create
+	parts   [][]int         // fixes that share paths, each in the order of the stack
+	files   *sharedContents
+	merging *merging // nil: nothing is merged
+	store   *store   // nil: nothing is kept
 }
 
 func newJudge(h *History, o Options, s Stack) *judge {
@@ -154,7 +157,7 @@ func (j *judge) cells(ctx context.Context, rows []row, builds []int) ([][]cell, 
 					if err := ctx.Err(); err != nil {
 						return err
 					}
-					if err := w.row(t.part, rows[i], builds[i], func(fix int) *cell { return &out[fix][i] }); err != nil {
+					if err := w.row(ctx, t.part, rows[i], builds[i], func(fix int) *cell { return &out[fix][i] }); err != nil {
 						return err
 					}
 				}
@@ -175,12 +178,32 @@ type walker struct {
 
 // row judges the fixes of one part on one row, each on the tree as those before
 // it left it.
-func (w *walker) row(part []int, base row, build int, at func(fix int) *cell) error {
+func (w *walker) row(ctx context.Context, part []int, base row, build int, at func(fix int) *cell) error {
+	if err := w.walk(ctx, part, base, build, at, false, nil); err != nil {
+		return err
+	}
+	// What does not fit may lie under a later fix that has landed, too.
+	conflict, hidden := false, false
+	for _, i := range part {
+		v := at(i).verdict
+		hidden = hidden || conflict && v == Landed
+		conflict = conflict || v == Conflict
+	}
+	if hidden || conflict && w.merging != nil {
+		return w.walk(ctx, part, base, build, at, hidden, w.merging)
+	}
+	return nil
+}
+
+// walk is row; under looks below later fixes for one that does not fit, and m
+// merges, where they are set.
+func (w *walker) walk(ctx context.Context, part []int, base row, build int, at func(fix int) *cell, under bool, m *merging) error {
 	w.state = append(w.state[:0], base...)
 	var failed []int // fixes that did not fit
-	for _, i := range part {
+	for n, i := range part {
 		f := &w.stack.Fixes[i]
 		c := at(i)
+		*c = cell{}
 		c.each = make([]*outcome, len(f.Variants))
 		c.chosen, c.reason = f.chosen(build)
 		var chosen *unit
@@ -202,11 +225,25 @@ func (w *walker) row(part []int, base row, build int, at func(fix int) *cell) er
 			continue
 		}
 		got := c.each[c.chosen]
+		if under && got.Verdict == Conflict {
+			var err error
+			if got, err = w.under(chosen, part[n+1:], build, got); err != nil {
+				return err
+			}
+			c.each[c.chosen] = got
+		}
+		if m != nil && got.Verdict == Conflict {
+			var err error
+			if got, c.base, err = w.merge(ctx, chosen, build, got); err != nil {
+				return err
+			}
+			c.each[c.chosen] = got
+		}
 		c.verdict = got.Verdict
 		switch {
 		case got.Verdict == Unknown:
 			c.reason = got.Why
-		case got.Verdict.Fits():
+		case got.Verdict.changes():
 			for k, e := range got.After {
 				w.state[chosen.at[k]] = e
 			}

@@ -22,6 +22,10 @@ type Report struct {
 	// Most is the newest of the tags on which the most fixes do, and MostFit how many.
 	Most    string `json:"newest_where_most_fit"`
 	MostFit int    `json:"most_fit"`
+	// ThreeWay says that patches were merged, and NewestMerged is Newest if those
+	// count that merge.
+	ThreeWay     bool   `json:"three_way,omitempty"`
+	NewestMerged string `json:"newest_where_all_fits_or_merges,omitempty"`
 	// Judged counts the cells, Applied how many patches were really applied for them.
 	Judged  int `json:"cells"`
 	Applied int `json:"applied"`
@@ -50,6 +54,8 @@ type Run struct {
 	Findings []Finding `json:"findings,omitempty"`
 	After    string    `json:"after,omitempty"` // an earlier fix of the same files that does not fit either
 	Reason   string    `json:"reason,omitempty"`
+	Landed   []Landing `json:"landed,omitempty"` // where the changes that upstream has came from
+	Merge    *Merge    `json:"merge,omitempty"`  // what merging it came to, where that was tried
 
 	first, last int // indexes of the tags
 	fix         string
@@ -61,7 +67,8 @@ type Proof struct {
 	Patch    string `json:"patch"`
 	Declared string `json:"declared,omitempty"` // "": every tag
 	Fits     []Span `json:"fits"`               // where its patch really changes the tree, in its fix's place of the stack
-	Fails    []Span `json:"fails,omitempty"`    // declared, and neither fits nor has landed
+	Fails    []Span `json:"fails,omitempty"`    // declared, and neither fits by itself nor has landed
+	Merges   []Span `json:"merges,omitempty"`   // those of Fails where a merge is clean
 	Beyond   []Span `json:"beyond,omitempty"`   // fits, and is not declared
 }
 
@@ -87,20 +94,26 @@ func (h *History) Status(ctx context.Context, o Options, s Stack, tags []Tag) (*
 		return nil, err
 	}
 	j := newJudge(h, o, s)
+	if o.ThreeWay != nil {
+		j.merging = newMerging(o.ThreeWay)
+	}
 	cells, err := j.run(ctx, tags)
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Stack: s.Name, Source: h.Path, Tags: tags, Left: h.Left, Judged: len(tags) * len(s.Fixes)}
+	r := &Report{Stack: s.Name, Source: h.Path, Tags: tags, Left: h.Left, Judged: len(tags) * len(s.Fixes), ThreeWay: o.ThreeWay != nil}
 	for _, u := range j.all {
 		r.Applied += len(u.known)
 	}
-	good := make([]int, len(tags)) // fixes, by tag
+	good, merged := make([]int, len(tags)), make([]int, len(tags)) // fixes, by tag
 	for i := range s.Fixes {
 		st := status(&s.Fixes[i], tags, cells[i])
 		for k, v := range st.verdicts {
 			if v.good() {
 				good[k]++
+			}
+			if v == Merged {
+				merged[k]++
 			}
 		}
 		r.Fixes = append(r.Fixes, st)
@@ -109,46 +122,78 @@ func (h *History) Status(ctx context.Context, o Options, s Stack, tags []Tag) (*
 		if good[i] == len(s.Fixes) {
 			r.Newest = t.Name
 		}
+		if r.ThreeWay && good[i]+merged[i] == len(s.Fixes) {
+			r.NewestMerged = t.Name
+		}
 		if good[i] >= r.MostFit {
 			r.Most, r.MostFit = t.Name, good[i]
 		}
 	}
-	return r, nil
+	return r, j.landed(ctx, r, tags, cells)
 }
 
 // run reads the tags' rows and judges them, with what earlier runs kept.
 func (j *judge) run(ctx context.Context, tags []Tag) ([][]cell, error) {
-	// The cache only saves time: what is wrong with it must not stop the answer.
-	note := func(err error) {
-		if err != nil {
-			j.o.log().Warn("verdicts of earlier runs are not used or not kept", "error", err)
-		}
-	}
 	st, err := openStore(j.o.Cache)
-	note(err)
+	j.note(err)
+	j.store = st
 	for _, u := range j.all {
-		note(u.restore(st))
+		j.note(u.restore(st))
 	}
-	rows, err := j.rows(ctx, st, tags, note)
+	rows, err := j.rows(ctx, tags)
 	if err != nil {
 		return nil, err
 	}
+	if j.merging != nil {
+		j.files.add(rows)
+		if err := j.findBases(ctx); err != nil {
+			return nil, err
+		}
+		for _, u := range j.all {
+			j.note(u.restoreMerges(st, j.merging))
+		}
+	}
+	return j.judged(ctx, rows, tags)
+}
+
+// more judges tags after run, with what that knows.
+func (j *judge) more(ctx context.Context, tags []Tag) ([][]cell, error) {
+	rows, err := j.rows(ctx, tags)
+	if err != nil {
+		return nil, err
+	}
+	return j.judged(ctx, rows, tags)
+}
+
+// judged judges the rows of tags and keeps what was found.
+func (j *judge) judged(ctx context.Context, rows []row, tags []Tag) ([][]cell, error) {
 	cells, err := j.cells(ctx, rows, buildsOf(tags))
 	if err != nil {
 		return nil, err
 	}
 	for _, u := range j.all {
-		note(u.keep(st))
+		j.note(u.keep(j.store))
+		if j.merging != nil {
+			j.note(u.keepMerges(j.store, j.merging))
+		}
 	}
 	return cells, nil
 }
 
+// note tells of trouble with the cache, which only saves time: it must not stop
+// the answer.
+func (j *judge) note(err error) {
+	if err != nil {
+		j.o.log().Warn("verdicts of earlier runs are not used or not kept", "error", err)
+	}
+}
+
 // rows returns the tags' rows, from the store or from the repository.
-func (j *judge) rows(ctx context.Context, st *store, tags []Tag, note func(error)) ([]row, error) {
+func (j *judge) rows(ctx context.Context, tags []Tag) ([]row, error) {
 	name := rowsName(j.paths, j.made)
 	var kept keptRows
-	_, err := st.load(name, &kept)
-	note(err)
+	_, err := j.store.load(name, &kept)
+	j.note(err)
 	rows := make([]row, len(tags))
 	var lack []plumbing.Hash
 	var at []int
@@ -176,7 +221,7 @@ func (j *judge) rows(ctx context.Context, st *store, tags []Tag, note func(error
 	for k, i := range at {
 		rows[i], all[tags[i].object] = fresh[k], fresh[k]
 	}
-	note(st.save(name, keepRows(all)))
+	j.note(j.store.save(name, keepRows(all)))
 	return rows, nil
 }
 
@@ -201,14 +246,14 @@ func status(f *Fix, tags []Tag, cells []cell) Status {
 
 // sameCell reports whether two tags need not be told apart.
 func sameCell(a, b *cell) bool {
-	if a.verdict != b.verdict || a.chosen != b.chosen || a.after != b.after || a.reason != b.reason {
+	if a.verdict != b.verdict || a.chosen != b.chosen || a.after != b.after || a.reason != b.reason || a.base != b.base {
 		return false
 	}
 	x, y := a.outcome(), b.outcome()
 	if x == nil || x == y {
 		return x == y
 	}
-	if x.Offset != y.Offset || x.Held != y.Held || len(x.Findings) != len(y.Findings) {
+	if x.Offset != y.Offset || x.Held != y.Held || len(x.Findings) != len(y.Findings) || !slices.Equal(x.HeldAt, y.HeldAt) || !sameMerge(x.Merge, y.Merge) {
 		return false
 	}
 	for i := range x.Findings {
@@ -218,6 +263,13 @@ func sameCell(a, b *cell) bool {
 		}
 	}
 	return true
+}
+
+func sameMerge(a, b *Merge) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Why == b.Why && slices.Equal(a.Files, b.Files)
 }
 
 func newRun(f *Fix, tags []Tag, i int, c *cell) Run {
@@ -232,6 +284,11 @@ func newRun(f *Fix, tags []Tag, i int, c *cell) Run {
 	v := &f.Variants[c.chosen]
 	r.fix, r.variant = f.ID, v
 	r.Patch, r.Offset, r.Changes, r.Held, r.Findings = v.File, out.Offset, out.Changes, out.Held, out.Findings
+	if out.Merge != nil {
+		m := *out.Merge
+		m.Base = c.base
+		r.Merge = &m
+	}
 	return r
 }
 
@@ -259,54 +316,9 @@ func prove(v *Variant, tags []Tag, at func(i int) *outcome, chosen func(i int) b
 	fits := func(i int) bool { return at(i).Verdict.Fits() }
 	p.Fits = spans(fits)
 	p.Fails = spans(func(i int) bool { return chosen(i) && at(i).Verdict.broken() })
+	p.Merges = spans(func(i int) bool { return chosen(i) && at(i).Verdict == Merged })
 	p.Beyond = spans(func(i int) bool { return !v.declared(tags[i].Build) && fits(i) })
 	return p
-}
-
-// Broken is a stack that does not fit where it is declared to.
-type Broken struct {
-	Stack string
-	Fixes []BrokenFix
-}
-
-// BrokenFix is where a fix does not fit although a range of it says so.
-type BrokenFix struct {
-	Fix  string
-	Runs []Run
-}
-
-// Error lists the fixes, the tags and the reasons.
-func (e *Broken) Error() string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %d %s not fit where declared", e.Stack, len(e.Fixes), plural(len(e.Fixes), "fix does", "fixes do"))
-	for _, f := range e.Fixes {
-		for _, r := range f.Runs {
-			fmt.Fprintf(&b, "\n  %s (%s) on %s: %s", f.Fix, r.Patch, Span{r.From, r.To, r.Tags}, r.why())
-		}
-	}
-	return b.String()
-}
-
-// Broken returns where the fixes do not fit although they are declared to, nil
-// where there is nothing. A foreign stack declares nothing, so nothing is broken.
-func (r *Report) Broken() *Broken {
-	b := &Broken{Stack: r.Stack}
-	for i := range r.Fixes {
-		st := &r.Fixes[i]
-		var runs []Run
-		for _, run := range fold(st.Runs) {
-			if run.Verdict.broken() {
-				runs = append(runs, run)
-			}
-		}
-		if runs != nil && slices.ContainsFunc(st.Variants, func(p Proof) bool { return p.Declared != "" }) {
-			b.Fixes = append(b.Fixes, BrokenFix{st.Fix, runs})
-		}
-	}
-	if b.Fixes == nil {
-		return nil
-	}
-	return b
 }
 
 // fold joins neighbours of the same verdict and patch; of conflicts the first is kept.
@@ -334,6 +346,11 @@ func (r *Run) why() string {
 		s = fmt.Sprintf("up to %d %s off", r.Offset, plural(r.Offset, "line", "lines"))
 	case Landed:
 		s = "upstream has it"
+		if r.Merge != nil {
+			s += ", as a merge over " + r.Merge.Base + " shows"
+		}
+	case Merged:
+		s = fmt.Sprintf("over %s: %s", r.Merge.Base, strings.Join(r.Merge.Files, ", "))
 	case Partly:
 		s = fmt.Sprintf("upstream has %d of its %d changes", r.Held, r.Changes)
 	case Conflict, MissingFile:
@@ -345,6 +362,9 @@ func (r *Run) why() string {
 			if r.Verdict == Conflict && r.Held > 0 {
 				s += fmt.Sprintf("; upstream has %d of its %d changes", r.Held, r.Changes)
 			}
+		}
+		if r.Merge != nil {
+			s += "; " + r.Merge.failed()
 		}
 		if r.After != "" {
 			s += "; mend " + r.After + " first"

@@ -1,6 +1,7 @@
 package compat
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -19,6 +20,9 @@ func (r *Report) Text() string {
 		fmt.Fprintf(&b, "newest tag where all fits: none; the most fit %s: %d of %d\n", r.Most, r.MostFit, len(r.Fixes))
 	} else {
 		fmt.Fprintf(&b, "newest tag where all fits: %s\n", r.Newest)
+	}
+	if r.ThreeWay {
+		fmt.Fprintf(&b, "newest tag where all fits or merges: %s\n", cmp.Or(r.NewestMerged, "none"))
 	}
 	if len(r.Left) > 0 {
 		fmt.Fprintf(&b, "left out, because recipes/tags.lock has no build number of them: %s\n", strings.Join(r.Left, " "))
@@ -54,6 +58,9 @@ func (st *Status) text(b *strings.Builder) {
 		fmt.Fprintf(b, "  %s declared %s, fits %s\n", p.Patch, p.Declared, spanList(p.Fits))
 		if len(p.Fails) > 0 {
 			fmt.Fprintf(b, "    declared, and does not fit: %s\n", spanList(p.Fails))
+		}
+		if len(p.Merges) > 0 {
+			fmt.Fprintf(b, "    of these, merges: %s\n", spanList(p.Merges))
 		}
 		if len(p.Beyond) > 0 {
 			fmt.Fprintf(b, "    fits, and is not declared: %s\n", spanList(p.Beyond))

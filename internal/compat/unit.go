@@ -25,10 +25,14 @@ type unit struct {
 	mu    sync.Mutex
 	known map[string]*outcome // by the entries at paths
 	fresh bool                // known has what the cache folder lacks
+	// merges are the outcomes where a merge was tried, by the entries at paths and at the base.
+	merges      map[string]*outcome
+	freshMerges bool
+	baseless    map[*outcome]*outcome // outcomes of which there is no base, told so
 }
 
 func newUnit(v *Variant) *unit {
-	u := &unit{variant: v, made: map[string]bool{}, known: map[string]*outcome{}}
+	u := &unit{variant: v, made: map[string]bool{}, known: map[string]*outcome{}, merges: map[string]*outcome{}, baseless: map[*outcome]*outcome{}}
 	for i := range v.Patches {
 		u.digest = v.Patches[i].SHA256
 		u.paths = append(u.paths, v.Patches[i].Paths()...)
@@ -45,14 +49,27 @@ func newUnit(v *Variant) *unit {
 func (u *unit) key(r row, buf []byte) []byte {
 	buf = buf[:0]
 	for _, i := range u.at {
-		e := &r[i]
-		buf = append(buf, byte(e.Mode), byte(e.Mode>>8), byte(len(e.Other)), byte(len(e.Other)>>8))
-		if e.Mode != 0 {
-			buf = append(buf, e.ID[:]...)
-			buf = append(buf, e.Other...)
-		}
+		buf = r[i].key(buf)
 	}
 	return buf
+}
+
+func (e *entry) key(buf []byte) []byte {
+	buf = append(buf, byte(e.Mode), byte(e.Mode>>8), byte(len(e.Other)), byte(len(e.Other)>>8))
+	if e.Mode != 0 {
+		buf = append(buf, e.ID[:]...)
+		buf = append(buf, e.Other...)
+	}
+	return buf
+}
+
+// entries copies the entries at the unit's paths.
+func (u *unit) entries(r row) []entry {
+	entries := make([]entry, len(u.at))
+	for k, i := range u.at {
+		entries[k] = r[i]
+	}
+	return entries
 }
 
 // judge returns the verdict on the files at the unit's paths. Two goroutines
@@ -71,14 +88,12 @@ func (u *unit) judge(r row, buf []byte, c *contents) (*outcome, []byte, error) {
 	if got != nil && !kept {
 		return got, buf, nil
 	}
-	entries := make([]entry, len(u.at))
-	for k, i := range u.at {
-		entries[k] = r[i]
-	}
+	entries := u.entries(r)
 	if kept {
+		got.in = entries
 		for k, e := range got.After {
 			if e != entries[k] && e.Mode != 0 {
-				c.remember(e.ID, u, entries)
+				c.remember(e.ID, recipe{u: u, entries: entries})
 			}
 		}
 		return got, buf, nil
@@ -87,6 +102,7 @@ func (u *unit) judge(r row, buf []byte, c *contents) (*outcome, []byte, error) {
 	if err != nil {
 		return nil, buf, err
 	}
+	out.in = entries
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.known[string(buf)] = out
@@ -117,7 +133,7 @@ func (u *unit) work(entries []entry, c *contents) (*outcome, error) {
 		case f != nil:
 			id := blobID(f.Data)
 			out.After[k] = entry{Mode: f.Mode, ID: id}
-			c.made(id, f.Data, u, entries)
+			c.made(id, f.Data, recipe{u: u, entries: entries})
 		}
 	}
 	return out, nil
@@ -125,6 +141,16 @@ func (u *unit) work(entries []entry, c *contents) (*outcome, error) {
 
 // apply applies the unit to the files that the entries name.
 func (u *unit) apply(entries []entry, c *contents) (*patch.Judgement, error) {
+	files, err := u.files(entries, c)
+	if err != nil {
+		return nil, err
+	}
+	return patch.Judge(u.variant.Patches, files)
+}
+
+// files reads the files that the entries name. What stands in the way of one is
+// there without its content.
+func (u *unit) files(entries []entry, c *contents) (map[string]*source.File, error) {
 	files := map[string]*source.File{}
 	for k, e := range entries {
 		if e.Mode == 0 {
@@ -145,7 +171,7 @@ func (u *unit) apply(entries []entry, c *contents) (*patch.Judgement, error) {
 		}
 		files[path] = f
 	}
-	return patch.Judge(u.variant.Patches, files)
+	return files, nil
 }
 
 // blobID returns git's id of a file's content.

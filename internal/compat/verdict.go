@@ -2,6 +2,7 @@ package compat
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/llpatch/llpatch/internal/patch"
@@ -14,6 +15,7 @@ type Verdict string
 const (
 	Exact       Verdict = "exact"         // every hunk stands where the patch says
 	Offset      Verdict = "offset"        // every hunk has one place, some on other lines
+	Merged      Verdict = "merged"        // some hunk has no place, and a clean merge puts it there (Options.ThreeWay)
 	Landed      Verdict = "landed"        // upstream has every change of it
 	Partly      Verdict = "partly landed" // upstream has some of it, the rest has a place and is applied
 	Conflict    Verdict = "conflict"      // some hunk has no place, or more than one
@@ -22,14 +24,18 @@ const (
 	Unknown     Verdict = "unknown"       // the repository lacks a file's content, or it is not a patch file
 )
 
-// Fits reports whether the patch can be applied and changes something.
+// Fits reports whether the patch can be applied as it is, and changes something.
 func (v Verdict) Fits() bool { return v == Exact || v == Offset || v == Partly }
+
+// changes reports whether the patch changes the tree, as it is or merged.
+func (v Verdict) changes() bool { return v.Fits() || v == Merged }
 
 // good reports whether a stack is complete with the patch in this state.
 func (v Verdict) good() bool { return v.Fits() || v == Landed || v == NotNeeded }
 
-// broken reports whether a patch in this state stops a build that needs it.
-func (v Verdict) broken() bool { return v == Conflict || v == MissingFile }
+// broken reports whether a patch in this state stops a build that needs it. A
+// merge does: it is not made unless somebody asks for it.
+func (v Verdict) broken() bool { return v == Conflict || v == MissingFile || v == Merged }
 
 // Finding is why a patch does not fit.
 type Finding struct {
@@ -83,16 +89,19 @@ type outcome struct {
 	Offset   int       // the greatest distance of a hunk from its line
 	Changes  int       // hunks and changes of whole files
 	Held     int       // of them, those that upstream has
+	HeldAt   []int     // of those, the lines of the patch file at which they begin
 	Findings []Finding // where it does not fit
 	Why      string    // Unknown: what is lacking
-	After    []entry   // where it fits: what it leaves at the unit's paths
+	After    []entry   // where it changes the tree: what it leaves at the unit's paths
+	Merge    *Merge    // what a merge came to, where one was tried
 
-	kept bool // it is from the cache folder, and was not met yet in this run
+	in   []entry // what it was judged on; of a merge, nil
+	kept bool    // it is from the cache folder, and was not met yet in this run
 }
 
 // judged turns a judgement into an outcome, without After.
 func judged(j *patch.Judgement) *outcome {
-	out := &outcome{Verdict: Exact, Changes: j.Changes, Held: j.Held}
+	out := &outcome{Verdict: Exact, Changes: j.Changes, Held: j.Held, HeldAt: slices.Sorted(maps.Keys(j.HeldAt))}
 	for _, p := range j.Placements {
 		if p.Kind == patch.Landed {
 			continue

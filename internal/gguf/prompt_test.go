@@ -18,8 +18,13 @@ func TestPrompt(t *testing.T) {
 		}
 	}
 	p := Prompt(65536, 1)
-	if p != Prompt(65536, 1) || p == Prompt(65536, 2) || !strings.HasPrefix(p, Prompt(99, 1)) {
-		t.Error("the text must follow from the seed, and a longer one go on where the shorter ends")
+	for n := 1; n < 3000; n += 7 {
+		if short := Prompt(n, 1); short[:n-1] != p[:n-1] {
+			t.Fatalf("the text of %d tokens is no beginning of the longer one", n)
+		}
+	}
+	if p != Prompt(65536, 1) || p == Prompt(65536, 2) {
+		t.Error("the text must follow from the seed")
 	}
 	// Varied: most words are there, and no line stands twice.
 	words, lines := map[string]bool{}, map[string]bool{}

@@ -66,10 +66,15 @@ func block(seed, i uint64, q *[q8Block]byte) (scale int) {
 	z := seed + (i*(blockWords+1)+1)*golden
 	r := mix(z)
 	const odd = 0x0101010101010101
-	for k := range blockWords {
-		z += golden
-		binary.LittleEndian.PutUint64(q[8*k:], mix(z)|odd)
-	}
+	// No loop: it takes a fifth longer.
+	z1 := z + golden
+	z2 := z1 + golden
+	z3 := z2 + golden
+	z4 := z3 + golden
+	binary.LittleEndian.PutUint64(q[0:], mix(z1)|odd)
+	binary.LittleEndian.PutUint64(q[8:], mix(z2)|odd)
+	binary.LittleEndian.PutUint64(q[16:], mix(z3)|odd)
+	binary.LittleEndian.PutUint64(q[24:], mix(z4)|odd)
 	// The peak: its sign stays, its value becomes 127.
 	p := &q[r>>4&(q8Block-1)]
 	*p = 0x7f + *p>>7<<1

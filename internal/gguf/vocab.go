@@ -85,3 +85,20 @@ func Encode(text string) []int {
 	}
 	return ids
 }
+
+// Decode returns the text of tokens, in which a printable character may also
+// stand as its byte. It is not ok where one of them is special or no token.
+func Decode(ids []int) (text string, ok bool) {
+	out := make([]byte, 0, len(ids))
+	for _, id := range ids {
+		switch {
+		case id >= firstText && id < len(vocabulary):
+			out = append(out, byte(' '+id-firstText))
+		case id >= firstByte && id < firstText:
+			out = append(out, byte(id-firstByte))
+		default:
+			return "", false
+		}
+	}
+	return string(out), true
+}

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"runtime"
 
@@ -69,7 +68,7 @@ func WriteFile(ctx context.Context, path string, m Model, progress Progress) (In
 		return Info{}, fmt.Errorf("write model %s: %w", path, err)
 	}
 	defer func() { _ = f.Cleanup() }() // does nothing once the file is in place
-	info, err := m.Write(ctx, &early{f: f.File}, progress)
+	info, err := m.Write(ctx, f, progress)
 	if err != nil {
 		return Info{}, fmt.Errorf("write model %s: %w", path, err)
 	}
@@ -77,26 +76,6 @@ func WriteFile(ctx context.Context, path string, m Model, progress Progress) (In
 		return Info{}, fmt.Errorf("write model %s: %w", path, err)
 	}
 	return info, nil
-}
-
-// early is a file whose bytes go on to the disk while more come.
-type early struct {
-	f           *os.File
-	done, begun int64
-}
-
-// earlyBytes is how much is begun at once: enough for the disk to work in large
-// pieces, little beside a model.
-const earlyBytes = 16 << 20
-
-func (e *early) Write(b []byte) (int, error) {
-	n, err := e.f.Write(b)
-	e.done += int64(n)
-	if e.done-e.begun >= earlyBytes {
-		begin(e.f, e.begun, e.done-e.begun)
-		e.begun = e.done
-	}
-	return n, err
 }
 
 // Write writes the model to w as GGUF version 3. It holds a few MiB at a time,
@@ -110,13 +89,16 @@ func (m Model) Write(ctx context.Context, w io.Writer, progress Progress) (Info,
 	total := m.size(list)
 
 	workers := runtime.GOMAXPROCS(0)
-	free := make(chan []byte, workers+1)
-	for range workers + 1 {
+	// One for each core, one being written and one being hashed.
+	buffers := workers + 2
+	free := make(chan []byte, buffers)
+	for range buffers {
 		free <- make([]byte, 0, 2*chunkElems)
 	}
 	// A chunk's place in the file is its place in this queue; its bytes come
 	// through its own channel when they are made.
-	queue := make(chan chan []byte, workers+1)
+	queue := make(chan chan []byte, buffers)
+	written := make(chan []byte, buffers)
 
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
@@ -141,9 +123,8 @@ func (m Model) Write(ctx context.Context, w io.Writer, progress Progress) (Info,
 
 	info := Info{Tensors: len(list)}
 	g.Go(func() error {
-		sum := sha256.New()
+		defer close(written)
 		write := func(b []byte) error {
-			sum.Write(b)
 			n, err := w.Write(b)
 			info.Bytes += int64(n)
 			if err == nil && n < len(b) {
@@ -165,17 +146,27 @@ func (m Model) Write(ctx context.Context, w io.Writer, progress Progress) (Info,
 			if err := write(buf); err != nil {
 				return err
 			}
-			free <- buf
+			written <- buf // never full, as above
 			if err := context.Cause(ctx); err != nil {
 				return err
 			}
 		}
-		info.SHA256 = hex.EncodeToString(sum.Sum(nil))
+		return nil
+	})
+	// While the next chunk is written: on few cores, the writer has the most to do.
+	sum := sha256.New()
+	sum.Write(head)
+	g.Go(func() error {
+		for buf := range written {
+			sum.Write(buf)
+			free <- buf
+		}
 		return nil
 	})
 	if err := g.Wait(); err != nil {
 		return Info{}, err
 	}
+	info.SHA256 = hex.EncodeToString(sum.Sum(nil))
 	return info, nil
 }
 

@@ -3,147 +3,47 @@
 package leak
 
 import (
-	"encoding/json"
-	"flag"
-	"fmt"
-	"net"
-	"net/http"
 	"os"
-	"os/signal"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/llpatch/llpatch/internal/run"
 )
 
-// The servers that the tests run are this test binary again, told by HELPER what
-// to be: real HTTP, real memory.
+// programs holds what the tests build.
+var programs string
+
 func TestMain(m *testing.M) {
 	run.Supervise()
-	if h := os.Getenv("HELPER"); h != "" {
-		os.Exit(serve(h))
-	}
-	flag.Parse()
-	os.Exit(m.Run())
-}
-
-// touch takes memory that is really there.
-func touch(n int) {
-	b, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+	dir, err := os.MkdirTemp("", "leak-test")
 	if err != nil {
 		panic(err)
 	}
-	for i := 0; i < n; i += 4096 {
-		b[i] = 1
-	}
+	programs = dir
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
 }
 
-// serve is a llama-server as far as its interface goes. What it does to memory is
-// told by the kind.
-func serve(kind string) int {
-	switch kind {
-	case "silent, exits":
-		return 0
-	case "crashes":
-		fmt.Println("error: failed to load model")
-		return 1
-	case "silent, hangs":
-		time.Sleep(time.Minute)
-	case "grows by itself":
-		for range 60 {
-			touch(256 << 10)
-			time.Sleep(20 * time.Millisecond)
-		}
-		return 0
-	}
-	if kind == "hangs in shutdown" {
-		signal.Ignore(syscall.SIGTERM)
-	}
-	if kind == "prompt cache" {
-		fmt.Println("srv  load_model: prompt cache is enabled, size limit: 8192 MiB")
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+// build builds the tests' server once. It is a program of its own, without the
+// race detector, whose own records grow with every request.
+var build = sync.OnceValues(func() (string, error) {
+	name := filepath.Join(programs, "llama-server")
+	c := exec.Command("go", "build", "-o", name, "testdata/server/main.go")
+	out, err := c.CombinedOutput()
 	if err != nil {
-		return 1
+		err = &exec.Error{Name: string(out), Err: err}
 	}
-	var mu sync.Mutex
-	var slot []int     // the cached prompt
-	context, n := 0, 0 // the largest context so far, requests
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"status":"ok"}`) })
-	mux.HandleFunc("GET /props", func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, `{"default_generation_settings":{"n_ctx":4096}}`)
-	})
-	mux.HandleFunc("POST /completion", func(w http.ResponseWriter, r *http.Request) {
-		var req struct {
-			Prompt []int `json:"prompt"`
-			Cache  bool  `json:"cache_prompt"`
-			Slot   *int  `json:"id_slot"`
-		}
-		if json.NewDecoder(r.Body).Decode(&req) != nil {
-			http.Error(w, "bad", http.StatusBadRequest)
-			return
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		n++
-		common := 0
-		for req.Cache && common < min(len(slot), len(req.Prompt)) && slot[common] == req.Prompt[common] {
-			common++
-		}
-		slot = req.Prompt
-		fresh := len(req.Prompt) - common
-		switch kind {
-		case "leaks by token":
-			touch(fresh * 16 << 10)
-		case "needs by token":
-			if len(req.Prompt) > context {
-				touch((len(req.Prompt) - context) * 16 << 10)
-				context = len(req.Prompt)
-			}
-		case "leaks by request", "prompt cache":
-			touch(256 << 10)
-		case "answers 500":
-			if n > 5 {
-				http.Error(w, `{"error":"no slot"}`, http.StatusInternalServerError)
-				return
-			}
-		case "cuts":
-			fmt.Fprint(w, "data: {\"content\":\"a\",\"stop\":false}\n\n")
-			return
-		case "dies":
-			if n > 20 {
-				fmt.Println("CUDA error: out of memory")
-				os.Exit(1)
-			}
-			touch(4 << 20)
-		}
-		time.Sleep(8 * time.Millisecond)
-		fmt.Fprintf(w, "data: {\"prompt_progress\":{\"total\":%d,\"cache\":%d,\"processed\":%d}}\n\n", len(req.Prompt), common, len(req.Prompt))
-		fmt.Fprintf(w, "data: {\"content\":\"a\",\"stop\":true,\"timings\":{\"prompt_n\":%d,\"predicted_n\":1}}\n\n", fresh)
-	})
-	fmt.Println("listening on", l.Addr())
-	_ = (&http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}).Serve(l)
-	return 0
-}
+	return name, err
+})
 
-// server gives the test binary llama-server's name.
 func serverPath(t *testing.T) string {
 	t.Helper()
-	name := filepath.Join(t.TempDir(), "llama-server")
-	if err := os.Symlink("/proc/self/exe", name); err != nil {
-		t.Fatal(err)
-	}
-	exe, err := os.Executable()
+	name, err := build()
 	if err != nil {
-		t.Fatal(err)
-	}
-	_ = os.Remove(name)
-	if err := os.Symlink(exe, name); err != nil {
 		t.Fatal(err)
 	}
 	return name
@@ -158,7 +58,7 @@ func noProcess(t *testing.T, mark string) {
 	}
 	for _, d := range dirs {
 		b, err := os.ReadFile(d)
-		if err == nil && strings.Contains(string(b), mark) && !strings.Contains(d, fmt.Sprint(os.Getpid())) {
+		if err == nil && strings.HasSuffix(string(b), "\x00"+mark+"\x00") {
 			t.Errorf("%s is left: %q", d, b)
 		}
 	}

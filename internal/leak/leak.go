@@ -189,7 +189,6 @@ type program struct {
 	log   string
 	began time.Time
 	srv   *server // nil where it is none
-	stops []syscall.Signal
 }
 
 // patience is the time that a server gets for each SIGTERM: an idle one needs 3 to 8 ms,

@@ -83,7 +83,7 @@ func TestTrouble(t *testing.T) {
 		{"flat", "prefill", "does not fit the slot, which holds 4096", 0},
 		{"flat", "exit 3", "the workload failed at run 1", 0},
 	} {
-		t.Run(c.kind, func(t *testing.T) {
+		t.Run(c.kind+" "+c.workload, func(t *testing.T) {
 			t.Parallel()
 			o := options(t, c.kind)
 			o.Workload = c.workload
@@ -131,12 +131,11 @@ func TestHangsInShutdown(t *testing.T) {
 }
 
 func TestAnyProgram(t *testing.T) {
-	exe, err := os.Executable()
-	if err != nil {
+	o := options(t, "grows by itself")
+	o.Argv = []string{filepath.Join(t.TempDir(), "any"), t.Name()}
+	if err := os.Symlink(serverPath(t), o.Argv[0]); err != nil {
 		t.Fatal(err)
 	}
-	o := options(t, "grows by itself")
-	o.Argv = []string{exe, t.Name()}
 	res, err := Run(t.Context(), o)
 	var grew *Grew
 	if !errors.As(err, &grew) {
@@ -201,6 +200,69 @@ func TestPage(t *testing.T) {
 	}
 	if dir := os.Getenv("PAGE_DIR"); dir != "" {
 		if err := os.WriteFile(filepath.Join(dir, "page.html"), []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// What is said of VRAM that grows by 34 KiB a token, as issue 687 of ik_llama.cpp
+// measured it, on a card of 24 GiB.
+func TestConclusionOfVRAM(t *testing.T) {
+	grown := func(until int64) *Result {
+		r := &Result{Argv: []string{"llama-server", "-ctk", "q8_0"}, Workload: "prefill", WorkTo: 1e9}
+		r.Series = memory.Series{Name: "llama-server", Device: memory.Device{Total: 24 << 30, Baseline: 1 << 30, Source: "nvidia-smi", Cards: 1}}
+		for i := range int64(600) {
+			x := i * 32
+			v := 20<<30 + min(x, until)*34<<10
+			a := int64(700 << 20)
+			r.Series.Points = append(r.Series.Points, memory.Point{Seconds: float64(i), Tokens: x, VRAM: &v, Anon: &a})
+		}
+		o := Options{Argv: r.Argv}
+		r.judge(o)
+		r.conclude(o)
+		return r
+	}
+	leak, need := grown(1<<40), grown(9600)
+	if leak.Class != Unknown || need.Class != Need {
+		t.Errorf("%s, %s\n%s\n%s", leak.Class, need.Class, leak.Text(), need.Text())
+	}
+	// 23 GiB are free and 20 taken: 3 GiB of 34 KiB are 92,521 tokens.
+	for _, want := range []string{"VRAM grows by 34.0 KiB a token", "runs out after 9252", "--with memcheck", "-ctk f16 -ctv f16", "131072 tokens: 24.2 GiB of VRAM"} {
+		if !strings.Contains(leak.Text(), want) {
+			t.Errorf("no %q in\n%s", want, leak.Text())
+		}
+	}
+	for _, want := range []string{"not again", "by 34.0 KiB a token", "runs out after 9252", "-ctk f16"} {
+		if !strings.Contains(need.Text(), want) {
+			t.Errorf("no %q in\n%s", want, need.Text())
+		}
+	}
+	// The device's tool decides: lost, or a cache.
+	for _, c := range []struct {
+		f    Finding
+		want Class
+	}{
+		{Finding{Tool: "memcheck", Lost: 100, LostN: 12, Requests: 12, Places: []Place{{Bytes: 100, Blocks: 12, Stack: []string{"cudaMalloc"}}}}, Explicit},
+		{Finding{Tool: "memcheck", Requests: 12}, Cache},
+		{Finding{Tool: "memcheck", Lost: 100, LostN: 1, Requests: 12, Places: []Place{{Bytes: 100, Blocks: 1}}}, Unknown},
+		{Finding{Tool: "valgrind", Requests: 12}, Unknown}, // it does not see the device
+	} {
+		r := grown(1 << 40)
+		r.Class, r.Evidence, r.Next, r.Forecast = "", nil, nil, nil
+		r.Tools = []Finding{c.f}
+		r.conclude(Options{Argv: r.Argv})
+		if r.Class != c.want {
+			t.Errorf("%+v: %s, want %s", c.f, r.Class, c.want)
+		}
+	}
+	if dir := os.Getenv("PAGE_DIR"); dir != "" {
+		var b strings.Builder
+		leak.Series.Name = "stock"
+		need.Series.Name = "patched"
+		if err := leak.HTML(&b, need.Series); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "vram.html"), []byte(b.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -77,7 +77,7 @@ func amdTool(name string, args, env []string, parse func([]byte) (Reading, error
 	return Poll(name, func(ctx context.Context, _ []int) (Reading, error) {
 		out, err := run.Output(ctx, run.Cmd{Argv: append([]string{name}, args...), Env: env, Grace: -1})
 		if errors.Is(err, run.ErrNotFound) {
-			return Reading{}, fmt.Errorf("it is not installed (package %s): %w", name, err)
+			return Reading{}, fmt.Errorf("it is not installed; install %s", name)
 		}
 		if err != nil {
 			return Reading{}, err

@@ -158,11 +158,9 @@ func (c *chart) scale() {
 	if c.x1 <= c.x0 {
 		c.x1 = c.x0 + 1
 	}
-	unit := 1.0
+	unit := float64(1 << 20)
 	if c.y1 >= 4<<30 {
 		unit = 1 << 30
-	} else {
-		unit = 1 << 20
 	}
 	c.stepY = unit * nice((c.y1-c.y0)/unit/5)
 	c.y0 = c.stepY * math.Floor(c.y0/c.stepY)

@@ -53,6 +53,7 @@ func place(points []Point, idle []Reading, readings []reading, source string, no
 	default:
 		d.Source += ", the card less its idle figure"
 	}
+	subtractHost(points, readings)
 	for _, r := range readings {
 		switch {
 		case !perProcess:
@@ -65,6 +66,24 @@ func place(points []Point, idle []Reading, readings []reading, source string, no
 		}
 	}
 	return d, notes
+}
+
+// subtractHost takes the device's own records out of the host's figures: they grow
+// with every allocation that is followed, and are no memory of the program.
+func subtractHost(points []Point, readings []reading) {
+	var host int64
+	next := 0
+	for i := range points {
+		for next < len(readings) && readings[next].point <= i {
+			host = readings[next].Host
+			next++
+		}
+		for _, v := range []*int64{points[i].RSS, points[i].Anon, points[i].PSS} {
+			if v != nil {
+				*v = max(0, *v-host)
+			}
+		}
+	}
 }
 
 // meddlers are the other programs whose device memory changed while the program

@@ -32,7 +32,7 @@ esac
 `
 }
 
-// series watches a program that holds 8 MiB for a second.
+// hold watches a program that holds 8 MiB for a while.
 func hold(t *testing.T, p Probe) Series {
 	t.Helper()
 	s, err := Start(t.Context(), Options{Every: MinEvery, Probe: p, Source: "test"})
@@ -41,7 +41,7 @@ func hold(t *testing.T, p Probe) Series {
 	}
 	pid, _ := start(t, "hold 8")
 	s.Attach(pid)
-	time.Sleep(700 * time.Millisecond)
+	time.Sleep(1500 * time.Millisecond)
 	return s.Stop()
 }
 
@@ -50,7 +50,7 @@ func noted(s Series, what string) bool {
 }
 
 func TestNvidiaCardLessIdle(t *testing.T) {
-	up := "300 300 300 " + strings.Repeat("300 ", 10) + strings.Repeat("1300 ", 300)
+	up := strings.Repeat("300 ", 75) + strings.Repeat("1300 ", 300)
 	s := hold(t, NvidiaSMI(tool(t, "nvidia-smi", nvidia200(up, "true"))))
 	peak, ok := s.Peak(VRAM)
 	if !ok || peak != 1000<<20 || s.Device.Baseline != 300<<20 || s.Device.Total != 12288<<20 {
@@ -121,11 +121,11 @@ func TestNvidiaTrouble(t *testing.T) {
 func TestNvidiaOtherProgram(t *testing.T) {
 	other, stop := start(t, "hold 1")
 	defer stop()
-	up := strings.Repeat("300 ", 15) + strings.Repeat("2300 ", 300)
+	up := strings.Repeat("300 ", 75) + strings.Repeat("2300 ", 300)
 	apps := fmt.Sprintf(`while :; do echo "GPU-1, %d, 900"; sleep 0.05; done`, other)
 
 	t.Run("no figures of our own", func(t *testing.T) {
-		s := hold(t, NvidiaSMI(tool(t, "nvidia-smi", nvidia200(up, "sleep 0.5; "+apps))))
+		s := hold(t, NvidiaSMI(tool(t, "nvidia-smi", nvidia200(up, "sleep 1.6; "+apps))))
 		if !s.Device.Shared || !noted(s, fmt.Sprint(other)) {
 			t.Errorf("device %+v, notes %q", s.Device, s.Notes)
 		}
@@ -142,13 +142,13 @@ func TestNvidiaOtherProgram(t *testing.T) {
 		_ = s.Stop()
 		// The program's pid must be in what nvidia-smi prints, so it is started first.
 		pid, _ := start(t, "hold 8")
-		script := nvidia200(up, fmt.Sprintf(`sleep 0.4; while :; do echo "GPU-1, %d, 900"; echo "GPU-1, %d, 150"; sleep 0.05; done`, other, pid))
+		script := nvidia200(up, fmt.Sprintf(`sleep 1.6; while :; do echo "GPU-1, %d, 900"; echo "GPU-1, %d, 150"; sleep 0.05; done`, other, pid))
 		s, err = Start(t.Context(), Options{Every: MinEvery, Source: "test", Probe: NvidiaSMI(tool(t, "nvidia-smi", script))})
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.Attach(pid)
-		time.Sleep(1200 * time.Millisecond)
+		time.Sleep(2 * time.Second)
 		series := s.Stop()
 		if peak, ok := series.Peak(VRAM); !ok || peak != 150<<20 || series.Device.Shared {
 			t.Errorf("peak %d MiB (%v), device %+v, notes %q", peak>>20, ok, series.Device, series.Notes)

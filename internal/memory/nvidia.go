@@ -39,7 +39,7 @@ func nvidiaSMI(env []string, limit time.Duration) Probe {
 		}
 		cards, err := run.Start(ctx, query("--query-gpu=index,uuid,memory.used,memory.total", every, n.card))
 		if errors.Is(err, run.ErrNotFound) {
-			return fmt.Errorf("nvidia-smi is not installed (it comes with NVIDIA's driver): %w", err)
+			return errors.New("nvidia-smi is not installed (it comes with NVIDIA's driver)")
 		}
 		if err != nil {
 			return err
@@ -49,6 +49,9 @@ func nvidiaSMI(env []string, limit time.Duration) Probe {
 		// are what there is.
 		running.Go(func() {
 			if err := run.Run(ctx, query("--query-compute-apps=gpu_uuid,pid,used_memory", appsEvery(every), n.app)); err != nil && ctx.Err() == nil {
+				n.mu.Lock()
+				n.listed = true
+				n.mu.Unlock()
 				n.note("nvidia-smi does not list the programs on the card: another one using it would not be noticed")
 			}
 		})
@@ -75,6 +78,8 @@ type nvidia struct {
 	notes   []string
 	garbage string // the first line that could not be read
 	good    int
+	since   time.Time // of the first row
+	listed  bool      // the programs on the cards are known, or will not be
 }
 
 type card struct {
@@ -164,6 +169,14 @@ func (n *nvidia) card(line string) {
 }
 
 func (n *nvidia) emit() {
+	// The first reading is the idle one, and must have the programs that are there
+	// before: nvidia-smi prints nothing where there are none.
+	if n.since.IsZero() {
+		n.since = time.Now()
+	}
+	if !n.listed && time.Since(n.since) < appsEvery(n.every) {
+		return
+	}
 	r := Reading{Cards: len(n.round), Notes: n.notes}
 	for _, c := range n.round {
 		r.Used += c.used
@@ -198,6 +211,7 @@ func (n *nvidia) app(line string) {
 	a.seen = time.Now()
 	n.mu.Lock()
 	n.apps[uuid+" "+strconv.Itoa(a.pid)] = a
+	n.listed = true
 	n.mu.Unlock()
 }
 

@@ -14,6 +14,7 @@ type Reading struct {
 	Cards  int      // how many
 	Own    int64    // taken by the watched processes, where HasOwn
 	HasOwn bool     // the tool gives figures per process, and has some of ours
+	Host   int64    // host memory that the device itself takes in the program: a simulated one's records
 	Others []Holder // other programs on the cards, as far as they can be seen
 	Notes  []string // what the tool could not tell; each is kept once
 }

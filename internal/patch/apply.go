@@ -37,6 +37,9 @@ type Placement struct {
 	Got    int  `json:"got,omitempty"`
 	Offset int  `json:"offset,omitempty"` // Got - Want
 	Kind   Kind `json:"kind"`
+	// PatchLine is the line of the patch file at which the hunk begins, or what is
+	// about the whole file.
+	PatchLine int `json:"patch_line"`
 }
 
 // Touched is a file before and after one patch, by git blob id. An id is empty
@@ -67,7 +70,7 @@ type Result struct {
 // they are.
 func Apply(base *source.Tree, series []Patch) (*Result, error) {
 	s := &state{base: base, changes: map[string]*source.File{}, ids: map[string]string{}}
-	txns, err := s.apply(series, (*txn).commit)
+	txns, err := s.apply(series, len(series), (*txn).commit)
 	if err != nil {
 		return nil, err
 	}
@@ -92,18 +95,19 @@ func Apply(base *source.Tree, series []Patch) (*Result, error) {
 	return &res, nil
 }
 
-// apply works the patches out one after the other; settle puts the files of one
+// apply works the first n patches out one after the other; settle puts the files of one
 // that fits into the state, unless it finds a conflict. It returns what became of
-// each patch; one that does not fit has conflicts and left no files.
-func (s *state) apply(series []Patch, settle func(*txn)) ([]*txn, error) {
-	txns := make([]*txn, len(series))
+// each patch; one that does not fit has conflicts and left no files. The patches
+// behind them are only looked at for what may lie over one of them.
+func (s *state) apply(series []Patch, n int, settle func(*txn)) ([]*txn, error) {
+	txns := make([]*txn, n)
 	if len(series) > 1 && s.holdsAll(series) {
-		for i := range series {
+		for i := range txns {
 			txns[i] = s.allLanded(&series[i])
 		}
 		return txns, nil
 	}
-	for i := range series {
+	for i := range txns {
 		if txns[i] != nil {
 			continue // landed, together with an earlier one
 		}
@@ -120,7 +124,9 @@ func (s *state) apply(series []Patch, settle func(*txn)) ([]*txn, error) {
 			return nil, err
 		}
 		for k, t := range buried {
-			txns[k] = t
+			if k < n {
+				txns[k] = t
+			}
 		}
 		if buried == nil {
 			s.failed = append(s.failed, failed{name: series[i].Fix + "/" + series[i].Name, paths: series[i].Paths()})

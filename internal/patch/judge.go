@@ -21,8 +21,7 @@ type Judgement struct {
 	// Changes counts the hunks and the changes of whole files, Held those that the
 	// files hold already, and Rest the others that have a place.
 	Changes, Held, Rest int
-	// HeldAt has the lines of the patch file at which a held hunk or change begins,
-	// where there are conflicts.
+	// HeldAt has the lines of the patch file at which a held hunk or change begins.
 	HeldAt map[int]bool
 }
 
@@ -32,12 +31,20 @@ type Judgement struct {
 // it lacks: a file where a folder is needed, a name that differs in case only.
 // Neither files nor its contents are changed.
 func Judge(unit []Patch, files map[string]*source.File) (*Judgement, error) {
+	return JudgeUnder(unit, nil, files)
+}
+
+// JudgeUnder is Judge for a patch file over which later ones of a series may lie:
+// where the files hold it together with some of those, it has landed, although
+// what it makes stands there no more. Nothing is done of the later ones.
+func JudgeUnder(unit, later []Patch, files map[string]*source.File) (*Judgement, error) {
 	s := &state{base: new(source.Tree), changes: maps.Clone(files), ids: map[string]string{}, texts: map[*byte]*text{}}
 	if s.changes == nil {
 		s.changes = map[string]*source.File{}
 	}
 	j := &Judgement{Files: map[string]*source.File{}, HeldAt: map[int]bool{}}
-	txns, err := s.apply(unit, func(t *txn) { t.settle(j.Files) })
+	series := slices.Concat(unit, later)
+	txns, err := s.apply(series, len(unit), func(t *txn) { t.settle(j.Files) })
 	if err != nil {
 		return nil, err
 	}
@@ -51,12 +58,17 @@ func Judge(unit []Patch, files map[string]*source.File) (*Judgement, error) {
 			continue
 		}
 		j.Held += t.held()
+		for n := range t.placements {
+			if t.placements[n].Kind == Landed {
+				j.HeldAt[t.placements[n].PatchLine] = true
+			}
+		}
 		rest += p.count()
 		j.Placements = append(j.Placements, t.placements...)
 	}
 	if len(j.Conflicts) > 0 {
 		j.Files, j.Placements = nil, nil
-		j.Held, j.Rest = len(j.HeldAt), rest
+		j.Held, j.Rest = min(len(j.HeldAt), j.Changes), rest
 	} else {
 		j.Rest = j.Changes - j.Held
 	}
@@ -76,6 +88,25 @@ func Preimage(unit []Patch, patchLine int) (before, after []string) {
 		}
 	}
 	return nil, nil
+}
+
+// At returns the file and the number of the hunk (1-based; 0: the whole file)
+// that begin at a line of the patch file; "" where none does.
+func At(unit []Patch, patchLine int) (path string, hunk int) {
+	for i := range unit {
+		for k := range unit[i].changes {
+			c := &unit[i].changes[k]
+			if c.line == patchLine {
+				return c.target(), 0
+			}
+			for n := range c.hunks {
+				if c.hunks[n].line == patchLine {
+					return c.target(), n + 1
+				}
+			}
+		}
+	}
+	return "", 0
 }
 
 // Creates returns the paths that the patch makes, sorted: whether it fits

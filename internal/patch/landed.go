@@ -219,7 +219,7 @@ func (t *txn) made(c *change, src *source.File, mode source.Mode) (bool, error) 
 	t.placed(c, Landed)
 	if c.kind == copied {
 		for i := range c.hunks {
-			t.placements = append(t.placements, Placement{Fix: t.p.Fix, Patch: t.p.Name, Path: c.new, Hunk: i + 1, Kind: Landed})
+			t.placements = append(t.placements, Placement{Fix: t.p.Fix, Patch: t.p.Name, Path: c.new, Hunk: i + 1, Kind: Landed, PatchLine: c.hunks[i].line})
 		}
 	}
 	return true, nil

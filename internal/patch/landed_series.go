@@ -72,7 +72,8 @@ func (s *state) allLanded(p *Patch) *txn {
 // buried looks for what a patch that does not fit made, below what later ones of
 // the series made of it: they are taken back, the last first, and applied again.
 // If that gives the tree as it is, all of them have landed, and what became of
-// each is returned by its index. Otherwise it returns nil.
+// each is returned by its index. Otherwise it returns nil. Patches between them
+// that the tree does not have are left aside.
 func (s *state) buried(series []Patch, i int) (map[int]*txn, error) {
 	group := []int{i}
 	paths := series[i].Paths()
@@ -89,6 +90,12 @@ func (s *state) buried(series []Patch, i int) (map[int]*txn, error) {
 		}
 		group = append(group, k)
 		paths = append(paths, more...)
+		// One that cannot be taken back from the tree as it is changes nothing.
+		if top, err := s.top(&series[k]); err != nil {
+			return nil, err
+		} else if !top {
+			continue
+		}
 		if got, err := s.unwind(series, group); err != nil || got != nil {
 			return got, err
 		}
@@ -108,34 +115,57 @@ func (p *Patch) repeats() bool {
 	return false
 }
 
-// unwind is buried for the patches of one group.
+// trial returns a copy of the state, to try things on.
+func (s *state) trial() *state {
+	return &state{base: s.base, changes: maps.Clone(s.changes), ids: map[string]string{}, texts: s.texts}
+}
+
+// step applies a patch of which nothing may have landed; nil where it does not fit.
+func (s *state) step(p *Patch) (*txn, error) {
+	t := s.begin(p)
+	t.strict = true
+	for k := range p.changes {
+		if err := t.apply(&p.changes[k]); err != nil {
+			return nil, err
+		}
+	}
+	if len(t.conflicts) == 0 {
+		t.commit()
+	}
+	if len(t.conflicts) > 0 {
+		return nil, nil
+	}
+	return t, nil
+}
+
+// top reports whether a patch can be taken back from the tree as it is.
+func (s *state) top(p *Patch) (bool, error) {
+	back, ok := p.reverse()
+	if !ok {
+		return false, nil
+	}
+	t, err := s.trial().step(back)
+	return t != nil, err
+}
+
+// unwind is buried for the patches of one group, of which the first is looked for.
 func (s *state) unwind(series []Patch, group []int) (map[int]*txn, error) {
-	trial := &state{base: s.base, changes: maps.Clone(s.changes), ids: map[string]string{}, texts: s.texts}
+	trial := s.trial()
 	out := map[int]*txn{}
-	step := func(p *Patch) (*txn, error) {
-		t := trial.begin(p)
-		t.strict = true
-		for k := range p.changes {
-			if err := t.apply(&p.changes[k]); err != nil {
+	for _, k := range slices.Backward(group) {
+		back, ok := series[k].reverse()
+		var t *txn
+		if ok {
+			var err error
+			if t, err = trial.step(back); err != nil {
 				return nil, err
 			}
 		}
-		if len(t.conflicts) == 0 {
-			t.commit()
-		}
-		if len(t.conflicts) > 0 {
-			return nil, nil
-		}
-		return t, nil
-	}
-	for _, k := range slices.Backward(group) {
-		back, ok := series[k].reverse()
-		if !ok {
-			return nil, nil
-		}
-		t, err := step(back)
-		if err != nil || t == nil {
-			return nil, err
+		if t == nil {
+			if k == group[0] {
+				return nil, nil
+			}
+			continue
 		}
 		for n := range t.placements {
 			t.placements[n].Kind, t.placements[n].Patch = Landed, series[k].Name
@@ -145,11 +175,14 @@ func (s *state) unwind(series []Patch, group []int) (map[int]*txn, error) {
 		out[k] = t
 	}
 	for _, k := range group {
-		if t, err := step(&series[k]); err != nil || t == nil {
+		if out[k] == nil {
+			continue
+		}
+		if t, err := trial.step(&series[k]); err != nil || t == nil {
 			return nil, err
 		}
 	}
-	for _, k := range group {
+	for k := range out {
 		for _, path := range series[k].Paths() {
 			was, err := s.read(path)
 			if err != nil {

@@ -55,7 +55,7 @@ func (t *txn) conflict(c *change, kind Cause, format string, args ...any) *Confl
 }
 
 func (t *txn) placed(c *change, kind Kind) {
-	t.placements = append(t.placements, Placement{Fix: t.p.Fix, Patch: t.p.Name, Path: c.target(), Kind: kind})
+	t.placements = append(t.placements, Placement{Fix: t.p.Fix, Patch: t.p.Name, Path: c.target(), Kind: kind, PatchLine: c.line})
 }
 
 // apply works out one change. The error is one of reading the tree.
@@ -278,7 +278,7 @@ func (t *txn) hunks(c *change, spots []spot) {
 		}
 		t.placements = append(t.placements, Placement{
 			Fix: t.p.Fix, Patch: t.p.Name, Path: c.new, Hunk: i + 1,
-			Want: s.want + 1, Got: s.at + 1, Offset: s.at - s.want, Kind: kind,
+			Want: s.want + 1, Got: s.at + 1, Offset: s.at - s.want, Kind: kind, PatchLine: c.hunks[i].line,
 		})
 	}
 }

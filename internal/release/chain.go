@@ -9,7 +9,6 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/rogpeppe/go-internal/lockedfile"
@@ -37,14 +36,6 @@ type Options struct {
 	Progress func(what string, done, total int64) // may be nil; total 0: unknown
 	ThreeWay *ThreeWay                            // merge where a patch does not fit; nil: do not
 	Place    Place                                // where smoke checks run
-}
-
-// Place says where smoke checks run that do not say it themselves, and what
-// there is besides the host.
-type Place struct {
-	Device string   `json:"device,omitempty"` // spec.Host (also where it is empty), spec.Sim or spec.Card
-	SimEnv []string `json:"sim,omitempty"`    // leads programs to the simulated device; nil: it was not made
-	Card   string   `json:"card,omitempty"`   // the graphics card and its driver; empty: none
 }
 
 // Chain takes one tag to one target. Every stage makes those before it; what
@@ -378,45 +369,4 @@ func (c *Chain) tampered(plan build.Plan, art build.Artifacts) bool {
 // until the last of them is gone, also after llpatch was killed.
 func (c *Chain) hold() []*os.File {
 	return []*os.File{c.lock.File}
-}
-
-// Script returns what a plan's script needs to make the source by itself: the
-// first git source that is declared for the upstream, or the one that was
-// given, and the patches.
-func (c *Chain) Script() (build.Script, error) {
-	s := build.Script{Tree: c.Tree.ID(), Ref: "refs/tags/" + c.Tree.Tag.String()}
-	if c.Tree.Tag.Kind() == tag.Commit {
-		s.Ref = c.Tree.Tag.String()
-	}
-	for _, src := range c.Repo.Sources {
-		if src.Kind == "git" && src.Upstream == c.Recipe.Upstream {
-			s.URL = src.URL
-			break
-		}
-	}
-	if c.Source != "" {
-		// A bundle or a tarball cannot be fetched from by a tag's name: the script then asks for a source.
-		s.URL = ""
-		if st, err := os.Stat(c.Source); err == nil && st.IsDir() {
-			if s.URL, err = filepath.Abs(c.Source); err != nil {
-				return s, err
-			}
-		} else if strings.Contains(c.Source, "://") && strings.HasSuffix(c.Source, ".git") {
-			s.URL = c.Source
-		}
-	}
-	for _, in := range c.Series.In {
-		if held, all := c.held(in.Fix); held > 0 {
-			return s, &spec.Error{
-				File: path.Join("patches", in.Fix, "fix.toml"),
-				Msg:  fmt.Sprintf("upstream has %d of the %d changes of %s on %s: git apply refuses the file; write a variant for this tag", held, all, patchName(in), c.Tree.Tag),
-			}
-		}
-		data, err := c.patchBytes(in)
-		if err != nil {
-			return s, err
-		}
-		s.Patches = append(s.Patches, build.ScriptPatch{Name: patchName(in), Data: data})
-	}
-	return s, nil
 }

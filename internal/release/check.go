@@ -58,6 +58,14 @@ func digest(values ...any) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
+// Place says where smoke checks run that do not say it themselves, and what
+// there is besides the host.
+type Place struct {
+	Device string   `json:"device,omitempty"` // spec.Host (also where it is empty), spec.Sim or spec.Card
+	SimEnv []string `json:"sim,omitempty"`    // leads programs to the simulated device; nil: it was not made
+	Card   string   `json:"card,omitempty"`   // the graphics card and its driver; empty: none
+}
+
 // smokeRecord is a report and what it was about.
 type smokeRecord struct {
 	Key    string        `json:"key"`

@@ -163,8 +163,8 @@ func (r *LintReport) fix(repo *spec.Repo, f spec.Fix) {
 			at("reports", "report %q is not the address of a page", report)
 		}
 	}
-	if f.Proof != "build" && !slices.Contains(smoke.Names(), f.Proof) {
-		at("proof", "proof is %q, which is no smoke check; it must be \"build\" or one of %s", f.Proof, strings.Join(smoke.Names(), ", "))
+	if f.Proof != "build" && !slices.Contains(smoke.Proofs(), f.Proof) {
+		at("proof", "proof is %q, which is no check that shows a fault; it must be \"build\" or one of %s", f.Proof, strings.Join(smoke.Proofs(), ", "))
 	}
 }
 

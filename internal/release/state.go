@@ -173,15 +173,23 @@ func (r Records) change(ctx context.Context, name string, edit func() ([]byte, e
 
 // Pin records a tag in recipes/tags.lock.
 func (r Records) Pin(ctx context.Context, repo *spec.Repo, upstream string, t tag.Tag, p spec.Pin) error {
-	setPin(repo.Lock, upstream, t.String(), p)
-	return r.change(ctx, spec.LockFile, func() ([]byte, error) {
+	err := r.change(ctx, spec.LockFile, func() ([]byte, error) {
 		lock, err := r.tags()
 		if err != nil {
 			return nil, err
 		}
 		setPin(lock, upstream, t.String(), p)
-		return lock.Encode()
+		data, err := lock.Encode()
+		if err != nil {
+			return nil, err
+		}
+		_, err = spec.ParseLock(spec.LockFile, data) // else no command would work any more
+		return data, err
 	})
+	if err == nil {
+		setPin(repo.Lock, upstream, t.String(), p)
+	}
+	return err
 }
 
 // Level returns the n of -llp<n> for a patched tree and a plan, and records it
@@ -191,6 +199,7 @@ func (r Records) Level(ctx context.Context, repo *spec.Repo, s *spec.Series, tre
 	if known {
 		return n, nil
 	}
+	var old bool
 	err := r.change(ctx, spec.LevelsFile, func() ([]byte, error) {
 		levels, err := r.levels()
 		if err != nil {
@@ -200,7 +209,6 @@ func (r Records) Level(ctx context.Context, repo *spec.Repo, s *spec.Series, tre
 		if have := repo.Levels[s.Upstream][s.Tag][s.Target]; len(levels[s.Upstream][s.Tag][s.Target]) < len(have) {
 			levels.Set(s.Upstream, s.Tag, s.Target, slices.Clone(have))
 		}
-		var old bool
 		if n, old = levels.Find(s.Upstream, s.Tag, s.Target, tree, plan); old {
 			repo.Levels.Set(s.Upstream, s.Tag, s.Target, levels[s.Upstream][s.Tag][s.Target])
 			return levels.Encode()
@@ -215,6 +223,9 @@ func (r Records) Level(ctx context.Context, repo *spec.Repo, s *spec.Series, tre
 	})
 	if err != nil {
 		return 0, err
+	}
+	if old { // another llpatch was quicker
+		return n, nil
 	}
 	r.Log.Info("new level recorded", "tag", s.Tag, "target", s.Target, "level", n, "in", filepath.Join(r.Dir, spec.LevelsFile))
 	return n, nil

@@ -63,7 +63,12 @@ func Start(ctx context.Context, c Cmd) (*Process, error) {
 	}
 	name := c.Argv[0]
 	if strings.ContainsRune(name, filepath.Separator) && !filepath.IsAbs(name) {
-		name = filepath.Join(c.Dir, name)
+		// Absolute, or ./program would become a name to look for on the PATH.
+		abs, err := filepath.Abs(filepath.Join(c.Dir, name))
+		if err != nil {
+			return fail(err)
+		}
+		name = abs
 	}
 	path, err := LookPath(name, lookEnv(c.Env, "PATH"))
 	if err != nil {

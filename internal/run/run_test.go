@@ -264,3 +264,19 @@ func BenchmarkRun(b *testing.B) {
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// A program named by a path stays one where no folder is given.
+func TestPathWithoutDir(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.Symlink(self(t), "here"); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"", "."} {
+		c := cmd(t, "echo", "a")
+		c.Argv[0], c.Dir = "./here", dir
+		out, err := run.Output(t.Context(), c)
+		if err != nil || string(out) != "a\n" {
+			t.Errorf("in %q: %q, %v", dir, out, err)
+		}
+	}
+}

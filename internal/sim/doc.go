@@ -11,8 +11,8 @@
 // since the start, and fields NAME=VALUE, each without blanks, in any order and
 // with more to come. In a path, bytes beyond printable ASCII, blanks and % are
 // written as %XX. Stacks and modules are written once, before the first event
-// that has their number; a frame is MODULE+OFFSET in hexadecimal, the return
-// address's distance from where the module's file begins; module 0 is none.
+// that has their number; a frame is MODULE+OFFSET in hexadecimal, the
+// call's distance from where the module's file is mapped; module 0 is none.
 //
 //	sim          version= pid= and the settings; the first line
 //	module       n= path=
@@ -39,7 +39,7 @@
 // mapped memory. Kinds of fault: replay (a graph over memory freed since it was
 // captured), launch, copy, blas (a call that names freed memory), capture (the
 // same while capturing), bounds (a range that leaves its allocation), free (of
-// what is not allocated).
+// what is not allocated), handle (a destroyed stream, event, graph, …).
 //
 // # The state page
 //

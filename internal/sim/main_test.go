@@ -1,4 +1,4 @@
-package sim_test
+package sim
 
 import (
 	"os"
@@ -9,5 +9,9 @@ import (
 
 func TestMain(m *testing.M) {
 	run.Supervise()
-	os.Exit(m.Run())
+	code := m.Run()
+	if theRuntime.out != "" {
+		_ = os.RemoveAll(theRuntime.out)
+	}
+	os.Exit(code)
 }

@@ -78,6 +78,17 @@ func (n names) versions() string {
 // kernel launch does next to nothing.
 const optimize = "-O0"
 
+// cudaFlags compile the host side of a CUDA file, with kernel launches in the
+// form in which the simulation sees each argument (c/launch.h). clang puts the
+// runtime's own header first, which launch.h, in the folder src, needs. sm_86
+// chooses no code on the host side, but clang wants one.
+func cudaFlags(t tools, headers, src string) []string {
+	return []string{
+		t.clang, "-x", "cuda", "--cuda-host-only", "--cuda-path=" + headers, "-nocudalib", "--cuda-gpu-arch=sm_86",
+		"-Xclang", "-target-sdk-version=9.0", "-include", src + "/launch.h",
+	}
+}
+
 // ninjaFile writes the rules. Everything is relative to out, where Ninja runs.
 func ninjaFile(t tools, o Options, p plan, n names, sources []string) []byte {
 	var s script
@@ -90,13 +101,8 @@ func ninjaFile(t tools, o Options, p plan, n names, sources []string) []byte {
 	}
 	s.rule("C", words(c)+" -MMD -MF $out.d -c $in -o $out", "deps = gcc", "depfile = $out.d")
 
-	// The runtime's own header is put first by clang, then launch.h, which needs it.
-	cuda := []string{
-		t.clang, "-x", "cuda", "--cuda-host-only", "--cuda-path=" + o.Headers, "-nocudalib", "--cuda-gpu-arch=sm_86",
-		"-Xclang", "-target-sdk-version=9.0", "-include", "src/launch.h",
-		"-std=gnu++17", optimize, "-fPIC", "-DNDEBUG", "-w", "-D_GNU_SOURCE", "-D_XOPEN_SOURCE=600",
-		"-DGGML_BACKEND_DL", "-DGGML_BACKEND_SHARED", "-DGGML_BACKEND_BUILD", "-DGGML_SHARED",
-	}
+	cuda := append(cudaFlags(t, o.Headers, "src"), "-std=gnu++17", optimize, "-fPIC", "-DNDEBUG", "-w", "-D_GNU_SOURCE", "-D_XOPEN_SOURCE=600",
+		"-DGGML_BACKEND_DL", "-DGGML_BACKEND_SHARED", "-DGGML_BACKEND_BUILD", "-DGGML_SHARED")
 	for _, d := range p.definitions {
 		cuda = append(cuda, "-D"+d)
 	}

@@ -100,5 +100,5 @@ func readList(file string) []string {
 	if err != nil {
 		return nil
 	}
-	return strings.Fields(string(data))
+	return strings.FieldsFunc(string(data), func(r rune) bool { return r == '\n' })
 }

@@ -13,7 +13,7 @@ import (
 // Frame is one place in a call stack.
 type Frame struct {
 	Module string // path of the program or library; empty: unknown
-	Offset uint64 // of the return address in the module's file, before relocation
+	Offset uint64 // of the call, from where the module's file is mapped
 }
 
 // Event is one line of a trace. A field that the event has not is zero.

@@ -96,10 +96,14 @@ func (s *session) model(ctx context.Context, typ gguf.Type, context int) (string
 	if path := s.models[m]; path != "" {
 		return path, nil
 	}
-	path := filepath.Join(s.o.Work, "model-"+strings.ToLower(typ.String())+".gguf")
+	name := "model-" + strings.ToLower(typ.String())
 	if context > s.o.Model.Context {
-		path = filepath.Join(s.o.Work, fmt.Sprintf("model-%s-%d.gguf", strings.ToLower(typ.String()), context))
+		name += fmt.Sprintf("-%d", context)
 	}
+	if m.Layers != DefaultModel.Layers {
+		name += fmt.Sprintf("-%d-layers", m.Layers)
+	}
+	path := filepath.Join(s.o.Work, name+".gguf")
 	info, err := gguf.WriteFile(ctx, path, m, s.o.Progress)
 	if err != nil {
 		return "", err

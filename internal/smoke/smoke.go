@@ -113,6 +113,9 @@ var checks = map[string]func(*args) step{
 	"bench":            benchCheck,
 	"cli":              cliCheck,
 	"quantize":         quantizeCheck,
+	"prefill-vram":     prefillVRAMCheck,
+	"graph-replay":     graphReplayCheck,
+	"graph-cache":      graphCacheCheck,
 	"tool-results":     resultsCheck,
 	"tool-backend-ops": backendOpsCheck,
 	"tool-perplexity":  perplexityCheck,
@@ -223,6 +226,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 // run runs one check and turns what came of it into a verdict.
 func (s *session) run(ctx context.Context, c spec.Check, do step) Result {
 	start := time.Now()
+	// A check may change the model and the probe for itself.
+	defer func(o Options) { s.o = o }(s.o)
 	s.current, s.side = c, s.patched()
 	res := Result{Name: c.Name, Place: s.o.placeOf(c), Verdict: Passed}
 	if verdict, why := s.o.canRun(c); why != "" {

@@ -18,6 +18,9 @@ import (
 // as well: an index that stayed behind must not claim another folder.
 const ownMarker = ".llpatch-checkout"
 
+// ErrNotOwn says that a folder is nobody's to replace.
+var ErrNotOwn = errors.New("give a folder of its own")
+
 // canonical is the one name under which a folder has its index, whether it is
 // there yet or not. It refuses folders that are nobody's to replace as a whole.
 func canonical(dir string) (string, error) {
@@ -29,11 +32,11 @@ func canonical(dir string) (string, error) {
 		return "", err
 	}
 	if filepath.Dir(dir) == dir {
-		return "", errors.New("it is the root of the file system; give a folder of its own")
+		return "", fmt.Errorf("it is the root of the file system; %w", ErrNotOwn)
 	}
 	if home, err := os.UserHomeDir(); err == nil {
 		if home, err = realPath(home); err == nil && home == dir {
-			return "", errors.New("it is your home folder; give a folder of its own")
+			return "", fmt.Errorf("it is your home folder; %w", ErrNotOwn)
 		}
 	}
 	return dir, nil

@@ -127,13 +127,12 @@ func (f *fetcher) fetch(ctx context.Context, t tag.Tag) (*Tree, error) {
 	if w.locked {
 		return tree, nil
 	}
+	if f.Record != nil {
+		if err := f.Record(f.upstream, t, tree.Pin); err != nil {
+			return nil, errors.Join(fmt.Errorf("record %s in recipes/tags.lock: %w", t, err), tree.Close())
+		}
+	}
 	f.Log.Warn("tag is not in recipes/tags.lock", "tag", t, "tree", tree.Pin.Tree, "commit", tree.Pin.Commit, "source", tree.Source, "recorded", f.Record != nil)
-	if f.Record == nil {
-		return tree, nil
-	}
-	if err := f.Record(f.upstream, t, tree.Pin); err != nil {
-		return nil, fmt.Errorf("record %s in recipes/tags.lock: %w", t, err)
-	}
 	return tree, nil
 }
 

@@ -76,6 +76,7 @@ static const struct {
 	ERROR(cudaErrorMemoryAllocation, "out of memory"),
 	ERROR(cudaErrorInitializationError, "initialization error"),
 	ERROR(cudaErrorInvalidConfiguration, "invalid configuration argument"),
+	ERROR(cudaErrorInvalidPitchValue, "invalid pitch argument"),
 	ERROR(cudaErrorInvalidDevice, "invalid device ordinal"),
 	ERROR(cudaErrorInvalidResourceHandle, "invalid resource handle"),
 	ERROR(cudaErrorIllegalState, "the operation cannot be performed in the present state"),

@@ -20,8 +20,10 @@ void fault(const char *kind, const char *format, ...)
 		say("fault %s: %s", kind, text);
 	if (config.on_fault == FAULT_ERROR)
 		sticky = cudaErrorIllegalAddress;
-	if (config.on_fault == FAULT_ABORT)
+	if (config.on_fault == FAULT_ABORT) {
+		state_end();
 		abort();
+	}
 }
 
 cudaError_t refuse(const char *call)

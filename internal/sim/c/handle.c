@@ -9,6 +9,8 @@ struct slot {
 static struct slot *slots;
 static uint64_t n_slots, cap_slots, n_ever;
 
+static const char *const kinds[] = {"", "stream", "event", "graph", "exec", "memory", "cublas"};
+
 static uint64_t home(uint64_t key)
 {
 	return key * 0x9e3779b97f4a7c15u >> 20 & (cap_slots - 1);
@@ -51,15 +53,29 @@ void *handle_new(enum handle kind, void *object)
 	return (void *)key;
 }
 
+// named finds a handle's slot. One that was destroyed is a fault, because a real
+// runtime reads freed memory then.
+static struct slot *named(enum handle kind, const void *handle)
+{
+	uint64_t key = (uintptr_t)handle;
+	if (key >> 44 != kind)
+		return NULL;
+	struct slot *s = look(key);
+	uint64_t number = key >> 4 & (((uint64_t)1 << 40) - 1);
+	if (!s && number && number <= n_ever)
+		fault("handle", "call=%s here=%u", kinds[kind], stack_here());
+	return s;
+}
+
 void *handle_get(enum handle kind, const void *handle)
 {
-	struct slot *s = (uintptr_t)handle >> 44 == kind ? look((uintptr_t)handle) : NULL;
+	struct slot *s = named(kind, handle);
 	return s ? s->object : NULL;
 }
 
 void *handle_take(enum handle kind, const void *handle)
 {
-	struct slot *s = (uintptr_t)handle >> 44 == kind ? look((uintptr_t)handle) : NULL;
+	struct slot *s = named(kind, handle);
 	if (!s)
 		return NULL;
 	void *object = s->object;

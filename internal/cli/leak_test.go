@@ -1,0 +1,128 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llpatch/llpatch/internal/gguf"
+)
+
+// Killed with no chance to clean up, llpatch leak leaves neither the program nor
+// what that started, nor its tools.
+func TestLeakKilled(t *testing.T) {
+	self, err := exec.LookPath("llpatch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	smi := filepath.Join(dir, "nvidia-smi")
+	if err := os.WriteFile(smi, []byte("#!/bin/sh\ncase $1 in *query-gpu*) while :; do echo '0, GPU-1, 5, 100'; sleep 0.05; done ;; esac\nsleep 77\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), self, "leak", "--", "sh", "-c", "trap '' TERM; setsid sleep 78 & sleep 79; true")
+	c.Dir = dir
+	c.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+	var out bytes.Buffer
+	c.Stdout, c.Stderr = &out, &out
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, func() bool {
+		all := workingIn(t, dir)
+		return slices.Contains(all, "sleep 77 ") && slices.Contains(all, "sleep 78 ") && slices.Contains(all, "sleep 79 ")
+	}, "the program did not start")
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait()
+	await(t, func() bool { return len(workingIn(t, dir)) == 0 }, "processes are left")
+}
+
+func await(t *testing.T, ok func() bool, what string) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal(what)
+		}
+	}
+}
+
+// workingIn lists the command lines of the processes whose working folder is dir.
+func workingIn(t *testing.T, dir string) (list []string) {
+	t.Helper()
+	procs, err := filepath.Glob("/proc/[0-9]*/cwd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range procs {
+		if to, err := os.Readlink(p); err == nil && to == dir {
+			line, err := os.ReadFile(filepath.Join(filepath.Dir(p), "cmdline"))
+			if err == nil {
+				list = append(list, strings.ReplaceAll(string(line), "\x00", " "))
+			}
+		}
+	}
+	return list
+}
+
+// The forecast of a real file, whole and cut short.
+func TestVRAM(t *testing.T) {
+	self, err := exec.LookPath("llpatch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "m.gguf")
+	m := gguf.Model{Layers: 2, Embd: 256, Heads: 4, KVHeads: 4, FF: 512, Context: 32768, Type: gguf.F16, Seed: 1}
+	if _, err := gguf.WriteFile(context.Background(), file, m, nil); err != nil {
+		t.Fatal(err)
+	}
+	vram := func(args ...string) string {
+		out, err := exec.CommandContext(t.Context(), self, append([]string{"vram", file}, args...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return string(out)
+	}
+	// 2 layers of 2 x 256 elements: 2,048 bytes in f16, 1,088 in q8_0; the scratch
+	// of q8_0 is 2 x 256 x 2 bytes a token.
+	for want, args := range map[string][]string{
+		"KV cache +64.0 +2048 B":          {"--ctx", "32768"},
+		"attention scratch +32.0 +1024 B": {"--ctx", "32768", "--kv-type", "q8_0"},
+		"14.5 times the need":             {"--ctx", "32768", "--kv-type", "q8_0", "--no-vmm"},
+		"it does not start":               {"--card", "300"},
+		"runs out at about token":         {"--kv-type", "q8_0", "--no-vmm", "--card", "900"},
+	} {
+		if out := vram(args...); !matches(out, want) {
+			t.Errorf("%v: no %q in\n%s", args, want, out)
+		}
+	}
+	if out := vram("--json"); !strings.Contains(out, `"trust": "formula"`) {
+		t.Errorf("%s", out)
+	}
+	whole, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, whole[:len(whole)/2], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out := vram(); !strings.Contains(out, "a broken download") {
+		t.Errorf("%s", out)
+	}
+	if err := os.WriteFile(file, whole[:5000], 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), self, "vram", file).CombinedOutput(); err == nil || !strings.Contains(string(out), "ends inside its header") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
+
+func matches(text, pattern string) bool { return regexp.MustCompile(pattern).MatchString(text) }

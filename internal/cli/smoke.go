@@ -1,0 +1,72 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/llpatch/llpatch/internal/release"
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+func (a *app) smokeCmd() *cobra.Command {
+	device := spec.Host
+	var headers, clang string
+	c := a.chainCmd("smoke", "Build a target and run its checks, or its fixes' proofs on the simulated device", func(ctx context.Context, c *release.Chain) error {
+		switch device {
+		case spec.Host:
+		case spec.Sim:
+			return a.prove(ctx, c, release.Simulation{Headers: headers, Clang: clang})
+		default:
+			return &usageError{err: fmt.Errorf("--device %s is not known; there are %s and %s", device, spec.Host, spec.Sim)}
+		}
+		b, err := c.Build(ctx)
+		if err != nil {
+			return err
+		}
+		_, report, err := c.Smoke(ctx, b)
+		if report != nil {
+			err = errors.Join(a.print(report, report.Markdown), err)
+		}
+		return err
+	})
+	c.Long = `Build a target and run its recipe's checks on the real programs.
+
+With --device sim the host code of ggml-cuda is compiled twice, from the stock
+tree and from the patched one, for a simulated CUDA device, and each fix of the
+series has to show its proof: the stock build has the fault that the fix is for,
+and the patched one has not. That tells of memory and graphs, and nothing of
+values or speed.`
+	c.Example = "  llpatch smoke b8833 linux-cpu\n  llpatch smoke b8390 linux-cpu --device sim --cuda-headers DIR"
+	c.Flags().StringVar(&device, "device", device, "where the checks run: host, or sim for the proofs on the simulated device")
+	c.Flags().StringVar(&headers, "cuda-headers", "", "NVIDIA's headers for --device sim, as scripts/cuda-headers makes them (default $CUDA_HEADERS)")
+	c.Flags().StringVar(&clang, "clang", "", "clang++ for --device sim (default: the newest on the PATH)")
+	return c
+}
+
+// prove runs the proofs and prints one line for each.
+func (a *app) prove(ctx context.Context, c *release.Chain, s release.Simulation) error {
+	if s.Headers == "" {
+		s.Headers = os.Getenv("CUDA_HEADERS")
+	}
+	if s.Headers == "" {
+		return &usageError{err: errors.New("--device sim needs NVIDIA's CUDA headers: name their folder with --cuda-headers; scripts/cuda-headers DIR fetches them")}
+	}
+	var err error
+	if s.Headers, err = filepath.Abs(s.Headers); err != nil {
+		return err
+	}
+	b, err := c.Build(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := c.Prove(ctx, b, s)
+	if p != nil {
+		err = errors.Join(a.print(p, p.Text), err)
+	}
+	return err
+}

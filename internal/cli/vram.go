@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/llpatch/llpatch/internal/gguf"
+	"github.com/llpatch/llpatch/internal/memory"
+)
+
+func (a *app) vramCmd() *cobra.Command {
+	var o memory.NeedOptions
+	var kv, value, flash string
+	var card int64
+	c := &cobra.Command{
+		Use: "vram MODEL", Short: "Forecast the device memory that a model needs",
+		Long: `Computes from the model's own numbers what it needs of one card at a context, part
+by part, and how far to trust each part.
+
+  llpatch vram model.gguf --ctx 32768 --kv-type q8_0 --no-vmm --card 12288`,
+		Args: args("MODEL"),
+		RunE: func(c *cobra.Command, argv []string) error {
+			help := c.CommandPath() + " --help"
+			usage := func(err error) error { return &usageError{err: err, help: help} }
+			var err error
+			if o.KeyType, err = memory.ParseCacheType(kv); err != nil {
+				return usage(fmt.Errorf("--kv-type: %w", err))
+			}
+			o.ValueType = o.KeyType
+			if value != "" {
+				if o.ValueType, err = memory.ParseCacheType(value); err != nil {
+					return usage(fmt.Errorf("--kv-type-v: %w", err))
+				}
+			}
+			switch flash {
+			case "on", "auto":
+			case "off":
+				o.NoFlash = true
+			default:
+				return usage(fmt.Errorf("--flash-attn %s: it is on, off or auto", flash))
+			}
+			if card < 0 || card > 1<<30 {
+				return usage(errors.New("--card is the card's memory in MiB"))
+			}
+			o.Card = card << 20
+			h, err := gguf.ReadFile(argv[0])
+			if err != nil {
+				return &usageError{err: err}
+			}
+			if o.Ctx == 0 {
+				o.Ctx = h.Context
+			}
+			n, err := memory.Forecast(&h, o)
+			if err != nil {
+				return usage(fmt.Errorf("%s: %w", argv[0], err))
+			}
+			return a.print(n, func() string { return vramText(&h, o, n) })
+		},
+	}
+	f := c.Flags()
+	f.IntVarP(&o.Ctx, "ctx", "c", 0, "context in tokens, over all slots (default: what the model was trained for)")
+	f.StringVar(&kv, "kv-type", "f16", "type of the KV cache, as of -ctk and -ctv")
+	f.StringVar(&value, "kv-type-v", "", "type of V, where it is another")
+	f.IntVar(&o.UBatch, "ub", 512, "tokens of a ubatch")
+	f.IntVar(&o.GPULayers, "ngl", -1, "layers on the card; -1: all")
+	f.IntVar(&o.Parallel, "parallel", 1, "slots")
+	f.StringVar(&flash, "flash-attn", "auto", "on, off or auto (taken as on)")
+	f.BoolVar(&o.Legacy, "no-vmm", false, "a build with GGML_CUDA_NO_VMM, or a system such as Windows 7: the legacy pool")
+	f.BoolVar(&o.IK, "ik", false, "ik_llama.cpp with -mla 3 -fa")
+	f.Int64Var(&card, "card", 0, "the card's free memory in MiB: tells what fits")
+	return c
+}
+
+func vramText(h *gguf.Header, o memory.NeedOptions, n memory.Need) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s, %d layers, %d tokens of context\n", h.Arch, h.Name, h.Layers, o.Ctx)
+	rows := [][]string{{"PART", "MIB", "PER TOKEN", "TAKEN", "TRUST", "WHY"}}
+	per := func(v float64) string {
+		if v == 0 {
+			return "-"
+		}
+		return fmt.Sprintf("%.0f B", v)
+	}
+	for _, p := range n.Parts {
+		rows = append(rows, []string{p.Name, mibText(p.Bytes), per(p.PerToken), p.When, string(p.Trust), p.Why})
+	}
+	rows = append(rows, []string{"total", mibText(n.Total), per(n.PerToken), mibText(n.AtStart) + " at start", "", ""})
+	b.WriteString(table(rows...))
+	if o.Card > 0 {
+		fits := "it fits"
+		switch {
+		case n.Fits:
+		case n.RunsOut > 0:
+			fits = fmt.Sprintf("it starts, and runs out at about token %d of a prompt", n.RunsOut)
+		default:
+			fits = "it does not start"
+		}
+		fmt.Fprintf(&b, "card of %d MiB: %s; the largest context that fits is %d tokens\n", o.Card>>20, fits, n.Largest)
+	}
+	for _, note := range n.Notes {
+		fmt.Fprintf(&b, "note: %s\n", note)
+	}
+	return b.String()
+}
+
+func mibText(b int64) string { return fmt.Sprintf("%.1f", float64(b)/(1<<20)) }

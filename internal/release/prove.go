@@ -1,0 +1,136 @@
+package release
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/llpatch/llpatch/internal/atomicfile"
+	"github.com/llpatch/llpatch/internal/sim"
+	"github.com/llpatch/llpatch/internal/smoke"
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// Simulation says how the simulated device's libraries are made.
+type Simulation struct {
+	Headers string // folder with NVIDIA's headers, as scripts/cuda-headers makes it
+	Clang   string // clang++; empty: the newest on the PATH
+}
+
+// Proofs are what the proofs of one target's fixes came to.
+type Proofs struct {
+	Tag    string         `json:"tag"`
+	Target string         `json:"target"`
+	Place  string         `json:"place"`
+	Proofs []*smoke.Proof `json:"proofs"`
+	// Without are the fixes of the series that have no proof on the device, by
+	// what they name as their proof.
+	Without map[string]string `json:"without,omitempty"`
+}
+
+// simulated is the part of a tree that the simulated device's backend is made
+// of: only this may differ between the two builds of a proof, since both use
+// the same programs.
+const simulated = "ggml/src/ggml-cuda/"
+
+// Prove runs the proof of every fix of the series on the simulated device:
+// ggml-cuda's host code of the stock tree and of the patched one, each with the
+// same built programs. The fixes whose proof is not one of smoke.Proofs are
+// told in the result. A proof that does not hold is an error that wraps
+// *smoke.Failed or *smoke.NotRun, after all of them have run.
+func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, error) {
+	p := &Proofs{Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Place: "simulated device", Without: map[string]string{}}
+	var run []smoke.ProofOptions
+	for _, in := range c.Series.In {
+		i := slices.IndexFunc(c.Repo.Fixes, func(f spec.Fix) bool { return f.ID == in.Fix })
+		if i < 0 {
+			return nil, fmt.Errorf("proof of %s: its fix.toml is gone", in.Fix)
+		}
+		proof := c.Repo.Fixes[i].Proof
+		check, fault, known := smoke.ProofCheck(proof)
+		if !known {
+			p.Without[in.Fix] = proof
+			continue
+		}
+		run = append(run, smoke.ProofOptions{Fix: in.Fix, Check: check, Fault: fault})
+	}
+	if len(run) == 0 {
+		return p, nil
+	}
+	for _, t := range c.Patched.Touched {
+		if !strings.HasPrefix(t.Path, simulated) {
+			return nil, fmt.Errorf("proof: the series changes %s, outside %s, so its programs are not those of the stock tree: such a series cannot be proven on the simulated device", t.Path, simulated)
+		}
+	}
+	if _, err := c.Stage(b); err != nil {
+		return nil, err
+	}
+	dir, err := c.absolute()
+	if err != nil {
+		return nil, err
+	}
+	stockSrc := filepath.Join(dir, "sim", "stock-src")
+	if _, err := c.Tree.CheckoutOwn(ctx, stockSrc, c.excluded()); err != nil {
+		return nil, err
+	}
+	sides := map[string]smoke.Programs{}
+	for _, name := range []string{"stock", "patched"} {
+		src := stockSrc
+		if name == "patched" {
+			src = filepath.Join(dir, "src")
+		}
+		lib, err := sim.Build(ctx, sim.Options{
+			Src: src, Out: filepath.Join(dir, "sim", name), Headers: s.Headers, Clang: s.Clang, NoVMM: true,
+			Jobs: b.Plan.Jobs, Logger: c.Log, Log: c.file("logs/sim-" + name + ".log"), Progress: c.Progress,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("simulated device, %s: %w", name, err)
+		}
+		c.Log.Info("built ggml-cuda for the simulated device", "tree", name, "objects", lib.Objects, "compiled", lib.Compiled)
+		sides[name] = smoke.Programs{Bin: c.stageDir(), Env: lib.Env()}
+	}
+	var errs []error
+	for _, o := range run {
+		o.Options = smoke.Options{
+			Tag: p.Tag, Target: p.Target, Commit: c.Tree.Pin.Commit, Tree: c.Patched.Tree.ID(),
+			Work: c.file(path.Join("sim", o.Fix)), Device: o.Check.Device, Log: c.Log, Progress: c.Progress, Hold: c.hold(),
+		}
+		o.Unpatched, o.Patched = sides["stock"], sides["patched"]
+		proof, err := smoke.Prove(ctx, o)
+		if ctx.Err() != nil {
+			return p, context.Cause(ctx)
+		}
+		if proof != nil {
+			p.Proofs = append(p.Proofs, proof)
+		}
+		errs = append(errs, err)
+	}
+	if err := writeJSON(c.file("proofs.json"), p); err != nil {
+		return p, err
+	}
+	return p, errors.Join(append(errs, atomicfile.WriteFile(c.file("proofs.md"), []byte(p.Text()), 0o644))...)
+}
+
+// Text is one line a proof: fix, tag, unpatched, patched.
+func (p *Proofs) Text() string {
+	var b strings.Builder
+	for _, one := range p.Proofs {
+		un, pa := "-", "-"
+		if one.Unpatched != nil {
+			un = fmt.Sprintf("%s (%s)", one.Unpatched.Checks[0].Verdict, one.Unpatched.Checks[0].Detail)
+		}
+		if one.Patched != nil {
+			pa = fmt.Sprintf("%s (%s)", one.Patched.Checks[0].Verdict, one.Patched.Checks[0].Detail)
+		}
+		fmt.Fprintf(&b, "%s: %s %s on the %s: unpatched %s; patched %s\n", one.Verdict, one.Fix, p.Tag, p.Place, un, pa)
+	}
+	for _, id := range slices.Sorted(maps.Keys(p.Without)) {
+		fmt.Fprintf(&b, "no proof on the %s: %s %s, its proof is %q\n", p.Place, id, p.Tag, p.Without[id])
+	}
+	return b.String()
+}

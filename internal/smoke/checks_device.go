@@ -1,0 +1,212 @@
+package smoke
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/llpatch/llpatch/internal/gguf"
+	"github.com/llpatch/llpatch/internal/memory"
+	"github.com/llpatch/llpatch/internal/sim"
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// device is the simulated device that a check asks for, and the accounts that
+// it keeps.
+type device struct {
+	sim.Device
+	state, trace string // files
+}
+
+// deviceArgs reads what a check may say of its device.
+func deviceArgs(a *args) sim.Device {
+	return sim.Device{
+		VRAMMiB: int64(a.number("vram", 12288, 16)), CC: a.text("cc", "8.6"), VMM: a.flag("vmm", false),
+		DelayFrees: a.number("delay-frees", 0, 0), FailAlloc: int64(a.number("fail-alloc", 0, 0)),
+		Count: a.number("count", 0, 0),
+	}
+}
+
+// opened gives the current check a simulated device of its own, whose accounts
+// are kept below the work folder.
+func (s *session) opened(d sim.Device) (*device, error) {
+	if s.o.deviceOf(s.current) != spec.Sim {
+		return nil, errors.New(`this check reads the simulated device's accounts: give it device = "sim"`)
+	}
+	base := filepath.Join(s.o.Work, fmt.Sprintf("device-%s-%d", s.current.Name, len(s.report.Servers)+1))
+	dev := &device{Device: d, state: base + ".state", trace: base + ".trace"}
+	env := map[string]string{}
+	for _, kv := range d.Env(dev.trace, dev.state) {
+		k, v, _ := strings.Cut(kv, "=")
+		env[k] = v
+	}
+	maps.Copy(env, s.current.Env) // a recipe's own word counts
+	s.current.Env = env
+	s.o.Probe, s.o.ProbeName = memory.Simulated(dev.state), "simulated device"
+	return dev, nil
+}
+
+// onDevice runs work on a server that has the device to itself. Whatever the
+// work comes to, a fault of the device's is the check's.
+func onDevice(d sim.Device, cfg func(context.Context, *session) (config, error), work func(context.Context, *server, *device) (outcome, error)) step {
+	return func(ctx context.Context, s *session) (outcome, error) {
+		dev, err := s.opened(d)
+		if err != nil {
+			return outcome{}, err
+		}
+		c, err := cfg(ctx, s)
+		if err != nil {
+			return outcome{}, err
+		}
+		srv, err := s.need(ctx, c)
+		if err != nil {
+			return outcome{}, err
+		}
+		defer s.stop(context.WithoutCancel(ctx)) // the next check wants another device
+		out, err := work(ctx, srv, dev)
+		if ctx.Err() != nil {
+			return out, context.Cause(ctx)
+		}
+		st, stErr := sim.ReadState(dev.state)
+		if stErr != nil {
+			return out, errors.Join(err, stErr)
+		}
+		if out.figures == nil {
+			out.figures = map[string]any{}
+		}
+		const mib = 1 << 20
+		maps.Copy(out.figures, map[string]any{
+			"vram_peak_mib": float64(st.VRAMPeak*10/mib) / 10, "allocs": st.Allocs, "frees": st.Frees,
+			"graphs_peak": st.GraphInstancesPeak, "graph_launches": st.GraphLaunches, "device_faults": st.Faults,
+		})
+		switch {
+		case st.StaleReplays > 0:
+			return out, srv.namedFault(FaultGraphReplay, "%d of %d graph launches use memory that was freed since the graph was captured; trace: %s",
+				st.StaleReplays, st.GraphLaunches, dev.trace)
+		case st.Faults > 0:
+			return out, srv.fault("the device saw %d faults, the first: %s; trace: %s", st.Faults, dev.firstFault(), dev.trace)
+		}
+		return out, err
+	}
+}
+
+// prefillVRAMCheck: the device memory that a prefill with a quantised KV cache
+// takes beyond what was there when the server was ready stays near what the
+// attention needs for its f16 copy of the cache: 2 bytes for each element of K
+// and V of one layer, which is reused by the next (docs/memory.md).
+func prefillVRAMCheck(a *args) step {
+	tokens, ubatch := a.number("tokens", 20480, 256), a.number("ubatch", 512, 1)
+	kv, factor := a.text("kv", "q8_0"), a.fraction("factor", 2)
+	within := a.duration("within", 5*time.Minute)
+	cfg := sized(a.config(), 1, tokens+64, "-ctk", kv, "-ctv", kv, "-fa", "on", "-b", strconv.Itoa(max(ubatch, 32)), "-ub", strconv.Itoa(ubatch))
+	return onDevice(deviceArgs(a), cfg, func(ctx context.Context, srv *server, dev *device) (outcome, error) {
+		before, err := sim.ReadState(dev.state)
+		if err != nil {
+			return outcome{}, err
+		}
+		if _, _, err := srv.prefill(ctx, tokens, within); err != nil {
+			return outcome{}, err
+		}
+		after, err := sim.ReadState(dev.state)
+		if err != nil {
+			return outcome{}, err
+		}
+		m := srv.s.o.Model
+		need := 4 * int64((tokens+255)/256*256) * int64(m.KVHeads) * int64(headDim(m))
+		grown, limit := after.VRAMPeak-before.VRAMUsed, int64(factor*float64(need))+prefillSlack
+		const mib = 1 << 20
+		what := fmt.Sprintf("a prefill of %d tokens took %.1f MiB more, and needs %.1f MiB (%d allocations, %d frees)",
+			tokens, float64(grown)/mib, float64(need)/mib, after.Allocs-before.Allocs, after.Frees-before.Frees)
+		out := outcome{detail: what, figures: map[string]any{"grown_mib": float64(grown) / mib, "need_mib": float64(need) / mib}}
+		if grown > limit {
+			return out, srv.namedFault(FaultVRAMGrowth, "%s; %.1f MiB would be no fault", what, float64(limit)/mib)
+		}
+		return out, nil
+	})
+}
+
+// prefillSlack is for what a prefill takes besides: activations in q8_1, parts
+// of attention's result. On the models used here that is some 10 MiB.
+const prefillSlack = 16 << 20
+
+func headDim(m gguf.Model) int {
+	if m.HeadDim != 0 {
+		return m.HeadDim
+	}
+	return m.Embd / m.Heads
+}
+
+// graphReplayCheck: slots that answer while others read long prompts in small
+// ubatches, so that graphs are captured while the pool changes. No graph may be
+// launched over memory that was freed since its capture.
+func graphReplayCheck(a *args) step {
+	slots, ubatch := a.number("slots", 3, 1), a.number("ubatch", 64, 1)
+	room, length := a.number("context", 4096, 256), a.duration("for", 10*time.Second)
+	n, kv := a.number("n_predict", 32, 2), a.text("kv", "q8_0")
+	cfg := sized(a.config(), slots, room, "-ctk", kv, "-ctv", kv, "-fa", "on", "-b", strconv.Itoa(max(ubatch, 64)), "-ub", strconv.Itoa(ubatch))
+	return onDevice(deviceArgs(a), cfg, func(ctx context.Context, srv *server, dev *device) (outcome, error) {
+		began := time.Now()
+		for i := 1; time.Since(began) < length || i < 3; i++ {
+			// Slots fill up from a short text, which takes many answers, and from
+			// a long one, which takes many ubatches.
+			if err := srv.converse(ctx, slots, conversation{answer: n, room: room, until: time.Now().Add(length / 4)}); err != nil {
+				return outcome{}, err
+			}
+			if _, _, err := srv.prefill(ctx, room*3/4, time.Minute); err != nil {
+				return outcome{}, err
+			}
+		}
+		st, err := sim.ReadState(dev.state)
+		if err != nil {
+			return outcome{}, err
+		}
+		if st.GraphLaunches == 0 {
+			return outcome{}, errors.New("no graph was launched, so nothing was shown")
+		}
+		return outcome{detail: fmt.Sprintf("%d graph launches, none over freed memory, %d requests", st.GraphLaunches, srv.requests.Load())}, nil
+	})
+}
+
+// graphCacheCheck: with every other layer on the processor each computation takes
+// many graphs, and prompts, read in small ubatches, take others than answers do.
+// A context keeps no more of them than GGML_CUDA_GRAPH_CACHE_MAX says.
+func graphCacheCheck(a *args) step {
+	limit, layers, rounds := a.number("max", 24, 1), a.number("layers", 8, 2), a.number("rounds", 8, 1)
+	const ubatch = 64
+	tokens := a.number("tokens", 8*ubatch, 4*ubatch)
+	base := sized(a.config(), 1, tokens+64, "-b", strconv.Itoa(ubatch), "-ub", strconv.Itoa(ubatch), "-ot", `blk\.[0-9]*[13579]\.=CPU`)
+	cfg := func(ctx context.Context, s *session) (config, error) {
+		s.o.Model.Layers = layers
+		env := maps.Clone(s.current.Env)
+		env["GGML_CUDA_GRAPH_CACHE_MAX"] = strconv.Itoa(limit)
+		s.current.Env = env
+		return base(ctx, s)
+	}
+	return onDevice(deviceArgs(a), cfg, func(ctx context.Context, srv *server, dev *device) (outcome, error) {
+		for range rounds {
+			if _, _, err := srv.prefill(ctx, tokens, time.Minute); err != nil {
+				return outcome{}, err
+			}
+			if _, err := srv.complete(ctx, "An answer.", 16); err != nil {
+				return outcome{}, err
+			}
+		}
+		st, err := sim.ReadState(dev.state)
+		if err != nil {
+			return outcome{}, err
+		}
+		what := fmt.Sprintf("%d graphs at once with a limit of %d, %d made, %d launches", st.GraphInstancesPeak, limit, st.Instantiations, st.GraphLaunches)
+		switch {
+		case st.Instantiations <= uint64(limit):
+			return outcome{}, fmt.Errorf("only %d graphs were made, so a limit of %d showed nothing", st.Instantiations, limit)
+		case st.GraphInstancesPeak > uint64(limit):
+			return outcome{}, srv.namedFault(FaultGraphCache, "%s", what)
+		}
+		return outcome{detail: what}, nil
+	})
+}
