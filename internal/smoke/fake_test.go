@@ -8,10 +8,12 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -39,8 +41,37 @@ func TestMain(m *testing.M) {
 		fmt.Println("ready")
 		time.Sleep(time.Minute)
 	default:
-		os.Exit(m.Run())
+		code := m.Run()
+		if plain.dir != "" {
+			_ = os.RemoveAll(plain.dir) // a leftover in the temporary folder
+		}
+		os.Exit(code)
 	}
+}
+
+// plain is this test program without the race detector.
+var plain struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// fakeProgram is what stands in for the programs of a build: this test program,
+// or under -race one that is not instrumented.
+func fakeProgram() (string, error) {
+	if !raced {
+		return os.Executable()
+	}
+	plain.once.Do(func() {
+		if plain.dir, plain.err = os.MkdirTemp("", "llpatch-smoke-"); plain.err != nil {
+			return
+		}
+		out, err := exec.CommandContext(context.Background(), "go", "test", "-c", "-o", filepath.Join(plain.dir, "fake"), ".").CombinedOutput()
+		if err != nil {
+			plain.err = fmt.Errorf("go test -c: %w: %s", err, out)
+		}
+	})
+	return filepath.Join(plain.dir, "fake"), plain.err
 }
 
 // fakeMode is how the programs of a folder misbehave: as its file says, so that
@@ -73,7 +104,7 @@ func atoi(s string) int {
 // fakeBuild returns a folder with the programs.
 func fakeBuild(tb testing.TB) string {
 	tb.Helper()
-	self, err := os.Executable()
+	self, err := fakeProgram()
 	if err != nil {
 		tb.Fatal(err)
 	}
