@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/llpatch/llpatch/internal/gguf"
 )
 
@@ -64,13 +62,6 @@ func countStart() int {
 		panic(err)
 	}
 	return len(b)
-}
-
-// leak takes memory for good, and touches it.
-func leak(bytes int) {
-	if _, err := unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_POPULATE); err != nil {
-		panic(err)
-	}
 }
 
 func (f *fake) leak() {
