@@ -1,6 +1,7 @@
 package smoke
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/llpatch/llpatch/internal/gguf"
+	"github.com/llpatch/llpatch/internal/spec"
 )
 
 // fakeRequest is what the fake server reads.
@@ -208,4 +210,14 @@ func fakeTool(name, mode string) {
 	default:
 		fmt.Println("Final estimate: PPL = 3054.6589 +/- 12.3")
 	}
+}
+
+// smokeRunner stands in for llpatch in the middle of a parallel check.
+func smokeRunner() {
+	_, err := Run(context.Background(), Options{
+		Bin: filepath.Dir(os.Args[0]), Work: os.Args[1], Env: []string{"FAKE=" + os.Getenv("FAKE"), "GORACE=atexit_sleep_ms=0"},
+		Model:  gguf.Model{Layers: 1, Embd: 32, Heads: 2, KVHeads: 1, FF: 32, Context: 512, Seed: 1},
+		Checks: []spec.Check{{Name: "parallel", Args: map[string]any{"for": "1m", "slots": 3}}},
+	})
+	fmt.Println(err)
 }
