@@ -97,6 +97,7 @@ func TestReal(t *testing.T) {
 		t.Error("BUILD_INFO.json names a folder of the build machine")
 	}
 	loadModels(t, elsewhere)
+	brokenKernel(t, built.Artifacts.Dir)
 }
 
 func readJSON(t *testing.T, name string, v any) []byte {

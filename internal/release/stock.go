@@ -24,9 +24,16 @@ func (c *Chain) stock(ctx context.Context, b *Built, checks []spec.Check) (dir, 
 		return "", "the series is empty", nil
 	}
 	options := build.RunOptions{Log: c.file("logs/stock.log"), Logger: c.Log, Progress: c.Progress, Hold: c.hold()}
-	read, err := build.Reads(ctx, b.Plan, options, slices.Sorted(maps.Keys(c.touched())))
+	touched := slices.Sorted(maps.Keys(c.touched()))
+	read, err := build.Reads(ctx, b.Plan, options, touched)
 	if err != nil {
 		return "", "", fmt.Errorf("stock build: %w", err)
+	}
+	for _, name := range touched {
+		// What the series removes, only the stock build can have read.
+		if _, there := c.Patched.Tree.Stat(name); !there {
+			read = append(read, name)
+		}
 	}
 	if len(read) == 0 {
 		return "", "this target compiles no file that the series touches", nil

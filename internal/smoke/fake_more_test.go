@@ -1,6 +1,7 @@
 package smoke
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,9 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/llpatch/llpatch/internal/gguf"
+	"github.com/llpatch/llpatch/internal/spec"
 )
 
 // fakeRequest is what the fake server reads.
@@ -64,13 +64,6 @@ func countStart() int {
 		panic(err)
 	}
 	return len(b)
-}
-
-// leak takes memory for good, and touches it.
-func leak(bytes int) {
-	if _, err := unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE|unix.MAP_POPULATE); err != nil {
-		panic(err)
-	}
 }
 
 func (f *fake) leak() {
@@ -217,4 +210,14 @@ func fakeTool(name, mode string) {
 	default:
 		fmt.Println("Final estimate: PPL = 3054.6589 +/- 12.3")
 	}
+}
+
+// smokeRunner stands in for llpatch in the middle of a parallel check.
+func smokeRunner() {
+	_, err := Run(context.Background(), Options{
+		Bin: filepath.Dir(os.Args[0]), Work: os.Args[1], Env: []string{"FAKE=" + os.Getenv("FAKE"), "GORACE=atexit_sleep_ms=0"},
+		Model:  gguf.Model{Layers: 1, Embd: 32, Heads: 2, KVHeads: 1, FF: 32, Context: 512, Seed: 1},
+		Checks: []spec.Check{{Name: "parallel", Args: map[string]any{"for": "1m", "slots": 3}}},
+	})
+	fmt.Println(err)
 }

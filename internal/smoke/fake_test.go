@@ -5,15 +5,15 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
-	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -41,8 +41,37 @@ func TestMain(m *testing.M) {
 		fmt.Println("ready")
 		time.Sleep(time.Minute)
 	default:
-		os.Exit(m.Run())
+		code := m.Run()
+		if plain.dir != "" {
+			_ = os.RemoveAll(plain.dir) // a leftover in the temporary folder
+		}
+		os.Exit(code)
 	}
+}
+
+// plain is this test program without the race detector.
+var plain struct {
+	once sync.Once
+	dir  string
+	err  error
+}
+
+// fakeProgram is what stands in for the programs of a build: this test program,
+// or under -race one that is not instrumented.
+func fakeProgram() (string, error) {
+	if !raced {
+		return os.Executable()
+	}
+	plain.once.Do(func() {
+		if plain.dir, plain.err = os.MkdirTemp("", "llpatch-smoke-"); plain.err != nil {
+			return
+		}
+		out, err := exec.CommandContext(context.Background(), "go", "test", "-c", "-o", filepath.Join(plain.dir, "fake"), ".").CombinedOutput()
+		if err != nil {
+			plain.err = fmt.Errorf("go test -c: %w: %s", err, out)
+		}
+	})
+	return filepath.Join(plain.dir, "fake"), plain.err
 }
 
 // fakeMode is how the programs of a folder misbehave: as its file says, so that
@@ -75,7 +104,7 @@ func atoi(s string) int {
 // fakeBuild returns a folder with the programs.
 func fakeBuild(tb testing.TB) string {
 	tb.Helper()
-	self, err := os.Executable()
+	self, err := fakeProgram()
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -307,160 +336,4 @@ func decode(tokens []int, mode string) string {
 		}
 	}
 	return string(b)
-}
-
-func (f *fake) complete(w http.ResponseWriter, r *http.Request, in *fakeRequest) {
-	nth := f.completions.Add(1)
-	n, stream := in.N, in.Stream
-	text := strings.Repeat("lorem ipsum ", n/12+1)[:n]
-	evaluated := in.evaluated
-	f.leak()
-	if in.Grammar == "" {
-		f.greedy(w, in)
-		return
-	}
-	switch f.mode {
-	case "answers by start":
-		text = strings.Repeat(string(rune('a'+f.starts)), n)
-	case "dies after a while":
-		if nth > 20 {
-			fmt.Fprintln(os.Stderr, "GGML_ASSERT(slots) failed")
-			os.Exit(134)
-		}
-	case "changes its mind":
-		if nth > 30 {
-			text = strings.Repeat("y", n)
-		}
-	case "miscounts a long prompt":
-		evaluated += evaluated / 300
-	case "500":
-		w.WriteHeader(http.StatusInternalServerError)
-		fmt.Fprint(w, `{"error":{"code":500,"message":"invalid UTF-8"}}`)
-		return
-	case "garbage":
-		fmt.Fprint(w, "\x00\x01 no json")
-		return
-	case "cut":
-		w.Header().Set("Content-Length", "1000")
-		fmt.Fprint(w, `{"content":"lor`)
-		return
-	case "dies":
-		fmt.Fprintln(os.Stderr, "GGML_ASSERT(x) failed")
-		os.Exit(134)
-	case "hangs in a completion":
-		<-r.Context().Done()
-		return
-	case "two answers":
-		if nth == 2 {
-			text = strings.Repeat("x", n)
-		}
-	case "out of grammar":
-		text = "L" + text[1:]
-	case "too short":
-		text, n = text[:n-1], n-1
-	case "miscounts the prompt":
-		evaluated--
-	case "streams another":
-		if stream {
-			text = strings.Repeat("z", n)
-		}
-	}
-	final := map[string]any{
-		"content": "", "tokens": []int{}, "stop": true, "tokens_predicted": n, "tokens_evaluated": evaluated,
-		"timings": map[string]any{"prompt_n": evaluated},
-	}
-	if !stream {
-		final["content"], final["tokens"] = text, gguf.Encode(text)
-		b, err := json.Marshal(final)
-		if err != nil {
-			panic(err)
-		}
-		if _, err := w.Write(b); err != nil {
-			return
-		}
-		return
-	}
-	f.streamed.Store(true)
-	out := http.NewResponseController(w)
-	event := func(v any) bool {
-		b, err := json.Marshal(v)
-		if err != nil {
-			panic(err)
-		}
-		_, err = fmt.Fprintf(w, "data: %s\n\n", b)
-		return err == nil && out.Flush() == nil
-	}
-	if in.Progress && f.mode != "no progress" {
-		for at := 0; at < in.evaluated; at = min(at+64, in.evaluated) {
-			told, total := at+min(64, in.evaluated-at), in.evaluated
-			switch {
-			case f.mode == "goes back" && at >= 128:
-				told = 64
-			case f.mode == "other total":
-				total++
-			case f.mode == "keeps tokens":
-				leak(64 * 4096)
-			}
-			if !event(map[string]any{"content": "", "tokens": []int{}, "stop": false, "prompt_progress": map[string]int{"total": total, "processed": told}}) {
-				return
-			}
-			if f.mode == "half of its progress" && at > 500 {
-				_, _ = io.WriteString(w, `data: {"content":"","prompt_pro`)
-				return
-			}
-			time.Sleep(8 * time.Millisecond)
-		}
-	}
-	for i := range n {
-		if i == 3 {
-			switch f.mode {
-			case "half a chunk":
-				_, _ = io.WriteString(w, `data: {"content":"l","to`)
-				_ = out.Flush()
-				panic(http.ErrAbortHandler)
-			case "clean half a chunk":
-				_, _ = io.WriteString(w, `data: {"content":"l","to`)
-				return
-			case "no final chunk":
-				return
-			case "error chunk":
-				event(map[string]any{"error": map[string]any{"code": 500}})
-				return
-			case "no event":
-				_, _ = io.WriteString(w, "hello\n\n")
-			}
-		}
-		if !event(map[string]any{"content": text[i : i+1], "tokens": gguf.Encode(text[i : i+1]), "stop": false}) {
-			return
-		}
-		if n > 1000 {
-			time.Sleep(time.Millisecond)
-		}
-	}
-	event(final)
-	if f.mode == "goes on" {
-		event(final)
-	}
-}
-
-func fakeBench(mode string) {
-	row := func(p, n int, speed float64) {
-		fmt.Printf(`{"build_number":8390,"build_commit":"b10e98a-llp1","n_prompt":%d,"n_gen":%d,"avg_ts":%g}`+"\n", p, n, speed)
-	}
-	switch mode {
-	case "bench fails":
-		fmt.Fprintln(os.Stderr, "failed to create context")
-		os.Exit(1)
-	case "bench garbage":
-		fmt.Println("| model | t/s |")
-	case "bench stands":
-		row(64, 0, 0)
-	case "bench stops":
-		row(64, 0, 1000)
-	case "bench hangs":
-		time.Sleep(time.Minute)
-	default:
-		row(64, 0, 1000)
-		row(0, 16, 100)
-	}
 }

@@ -9,8 +9,11 @@ import (
 )
 
 // hold takes memory outside of Go's heap, which is larger under -race.
-func hold(mib int) {
-	b, err := unix.Mmap(-1, 0, mib<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+func hold(mib int) { leak(mib << 20) }
+
+// leak is hold for bytes.
+func leak(bytes int) {
+	b, err := unix.Mmap(-1, 0, bytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
 		panic(err)
 	}

@@ -5,8 +5,11 @@ import "golang.org/x/sys/windows"
 var held [][]byte
 
 // hold takes memory and keeps it.
-func hold(mib int) {
-	b := make([]byte, mib<<20)
+func hold(mib int) { leak(mib << 20) }
+
+// leak is hold for bytes.
+func leak(bytes int) {
+	b := make([]byte, bytes)
 	for i := 0; i < len(b); i += 4096 {
 		b[i] = 1
 	}

@@ -1,10 +1,13 @@
 package smoke
 
 import (
+	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 
+	"github.com/llpatch/llpatch/internal/memory"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -30,32 +33,39 @@ func TestPlaces(t *testing.T) {
 		"a card":      {func(o *Options) { o.Card = "RTX 3060, 474.11" }, []spec.Check{version, on("card", version)}, []string{"host", "card"}, []Verdict{Passed, Passed}, Passed},
 		"for a card":  {func(o *Options) { o.Device = spec.Card }, []spec.Check{version}, []string{"card"}, []Verdict{Passed}, Passed},
 		"no simulation": {
-			nil, []spec.Check{version, on("sim", version)},
+			nil,
+			[]spec.Check{version, on("sim", version)},
 			[]string{"host", "simulated device"},
-			[]Verdict{Passed, NotJudged}, NotJudged,
+			[]Verdict{Passed, NotJudged},
+			NotJudged,
 		},
 		"a simulation": {
 			func(o *Options) { o.SimEnv = []string{"FAKE=other version"} },
 			[]spec.Check{version, on("sim", version)},
 			[]string{"host", "simulated device"},
-			[]Verdict{Passed, Wrong}, Wrong,
+			[]Verdict{Passed, Wrong},
+			Wrong,
 		},
 		"for a simulation that is not there": {
-			func(o *Options) { o.Device = spec.Sim }, []spec.Check{version},
+			func(o *Options) { o.Device = spec.Sim },
+			[]spec.Check{version},
 			[]string{"simulated device"},
-			[]Verdict{NotJudged}, NotJudged,
+			[]Verdict{NotJudged},
+			NotJudged,
 		},
 		"a card that is not used": {
 			func(o *Options) { o.Card = "RTX 3060"; o.Env = append(o.Env, "FAKE=no device") },
 			[]spec.Check{check("health"), on("card", check("health"))},
 			[]string{"host", "card"},
-			[]Verdict{Passed, NotJudged}, NotJudged,
+			[]Verdict{Passed, NotJudged},
+			NotJudged,
 		},
 		"for a simulation": {
 			func(o *Options) { o.Device, o.Env = spec.Sim, append(o.Env, "LLPATCH_SIM_CC=8.6") },
 			[]spec.Check{version, on("host", version), check("same-tokens"), check("tool-perplexity")},
 			[]string{"simulated device", "host", "simulated device", "simulated device"},
-			[]Verdict{Passed, NotJudged, NotJudged, NotJudged}, NotJudged,
+			[]Verdict{Passed, NotJudged, NotJudged, NotJudged},
+			NotJudged,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -108,5 +118,37 @@ func TestLayers(t *testing.T) {
 		if argv := strings.Join(r.Servers[i].Argv, " "); !strings.Contains(argv, want+" ") {
 			t.Errorf("server %d lacks %s: %s", i+1, want, argv)
 		}
+	}
+}
+
+// Device memory is judged where a check runs on a device, and only there.
+func TestVRAMGrowth(t *testing.T) {
+	t.Parallel()
+	var looks atomic.Int64
+	probe := memory.Poll("card", func(_ context.Context, watched []int) (memory.Reading, error) {
+		r := memory.Reading{Used: 100 << 20, Total: 12 << 30, Cards: 1}
+		if len(watched) > 0 {
+			r.Used += looks.Add(1) << 20
+		}
+		return r, nil
+	})
+	long := check("request-loop", "requests", int64(200))
+	o := options(t, "takes its time", long, on("card", long))
+	o.Card, o.Probe, o.ProbeName = "RTX 3060", probe, "a card"
+	r, err := Run(t.Context(), o)
+	var failed *Failed
+	if !errors.As(err, &failed) {
+		t.Fatalf("got %v", err)
+	}
+	host, card := r.Checks[0], r.Checks[1]
+	if host.Verdict != Passed || card.Verdict != Wrong || card.Fault != FaultVRAMGrowth || !strings.Contains(card.Detail, "VRAM grows by") {
+		t.Errorf("host: %s: %s\ncard: %s: %s (%s)", host.Verdict, host.Detail, card.Verdict, card.Detail, card.Fault)
+	}
+	if s := r.Servers[card.Growth.Server]; s.PeakVRAMKiB < 10<<10 || r.Servers[host.Growth.Server].PeakVRAMKiB != 0 {
+		t.Errorf("peak VRAM %d KiB", s.PeakVRAMKiB)
+	}
+	page, err := r.HTML()
+	if err != nil || strings.Count(string(page), "<svg") != 3 {
+		t.Errorf("%d charts, %v", strings.Count(string(page), "<svg"), err)
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	parser "github.com/gpustack/gguf-parser-go"
-	"golang.org/x/sys/unix"
 
 	"github.com/llpatch/llpatch/internal/gguf"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -35,16 +34,6 @@ func realOptions(t *testing.T) Options {
 		}
 	}
 	return o
-}
-
-// childSeconds is the processor time of all programs that have ended.
-func childSeconds(t *testing.T) float64 {
-	t.Helper()
-	var u unix.Rusage
-	if err := unix.Getrusage(unix.RUSAGE_CHILDREN, &u); err != nil {
-		t.Fatal(err)
-	}
-	return float64(u.Utime.Sec+u.Stime.Sec) + float64(u.Utime.Usec+u.Stime.Usec)/1e6
 }
 
 // tools are upstream's that a recipe need not build.

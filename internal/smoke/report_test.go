@@ -1,14 +1,18 @@
 package smoke
 
 import (
+	"encoding/xml"
 	"errors"
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/net/html"
 
 	"github.com/llpatch/llpatch/internal/gguf"
 	"github.com/llpatch/llpatch/internal/memory"
@@ -163,5 +167,64 @@ func TestJudge(t *testing.T) {
 		if tc.why != nil && !errors.Is(err, why) {
 			t.Errorf("%s: %v does not wrap the cause", name, err)
 		}
+	}
+}
+
+// What a program printed means nothing in any form of the report.
+func TestReportEscapes(t *testing.T) {
+	evil := "<script>alert(1)</script> \"' ]]> & \x00\x1b[31m\xff | `x` ![a](http://b) @you\n# big"
+	r := &Report{
+		Tag: evil, Target: evil, Place: "host", Series: []string{evil}, Card: evil, Started: time.Unix(0, 0),
+		Machine: Machine{OS: "linux", Arch: "amd64", CPU: evil},
+		Checks: []Result{
+			{Name: evil, Place: "host", Verdict: Wrong, Fault: evil, Detail: evil, Tail: []string{evil, "```"}, Log: evil, Figures: map[string]any{evil: evil}},
+			{Name: "loop", Place: "host", Verdict: NotJudged, Detail: evil, Growth: &Growth{Unit: memory.Request, StockNote: evil, Server: 7}},
+			{Name: "loop", Place: evil, Verdict: Absent, Detail: evil},
+		},
+		Servers: []ServerRun{{Check: evil, Build: evil, End: evil, Memory: leaking(evil, 1)}},
+	}
+	r.Checks = append(r.Checks, Result{Name: "chart", Place: "host", Verdict: Passed, Growth: &Growth{Unit: memory.Request, StockNote: evil}})
+	files, err := r.Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	doc, err := html.Parse(strings.NewReader(string(files["smoke.html"])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	charts := 0
+	for n := range doc.Descendants() {
+		if n.Type != html.ElementNode {
+			continue
+		}
+		charts += strings.Count(n.Data, "svg")
+		if slices.Contains([]string{"script", "img", "iframe", "link", "object"}, n.Data) {
+			t.Errorf("the page has a <%s>", n.Data)
+		}
+		for _, a := range n.Attr {
+			if strings.HasPrefix(a.Key, "on") || a.Key == "src" || a.Key == "href" && !strings.HasPrefix(a.Val, "#") {
+				t.Errorf("the page has <%s %s=%q>", n.Data, a.Key, a.Val)
+			}
+		}
+	}
+	if charts != 1 {
+		t.Errorf("the page has %d charts", charts)
+	}
+	md := string(files["smoke.md"])
+	for _, bad := range []string{"<script", "![a](", "@you"} {
+		// A fence is the place where everything is shown as it is.
+		if before, _, _ := strings.Cut(md, "````"); strings.Contains(before, bad) {
+			t.Errorf("the Markdown has %q", bad)
+		}
+	}
+	var suites junitSuites
+	if err := xml.Unmarshal(files["smoke.junit.xml"], &suites); err != nil {
+		t.Fatalf("%v\n%s", err, files["smoke.junit.xml"])
+	}
+	if got := suites.Suite.Cases; len(got) != 4 || got[0].Failure == nil || got[1].Error == nil || got[2].Skipped == nil || got[3].SystemOut != "" {
+		t.Errorf("cases %+v", got)
+	}
+	if suites.Tests != 4 || suites.Failures != 1 || suites.Errors != 1 || suites.Suite.Skipped != 1 {
+		t.Errorf("counts %+v", suites)
 	}
 }

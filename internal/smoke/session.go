@@ -19,6 +19,7 @@ import (
 type session struct {
 	o       Options
 	report  *Report
+	base    gguf.Model // Options.Model as it was given: a check may change it for itself
 	current spec.Check
 	side    side                  // whose programs run
 	server  *server               // nil: none is running
@@ -59,7 +60,7 @@ func newSession(o Options, r *Report) (*session, error) {
 		}
 	}
 	s := &session{
-		o: o, report: r,
+		o: o, report: r, base: o.Model,
 		helps: map[string]string{}, models: map[gguf.Model]string{}, broken: map[string]string{},
 	}
 	s.side = s.patched()
@@ -100,7 +101,7 @@ func (s *session) model(ctx context.Context, typ gguf.Type, context int) (string
 	if context > s.o.Model.Context {
 		name += fmt.Sprintf("-%d", context)
 	}
-	if m.Layers != DefaultModel.Layers {
+	if m.Layers != s.base.Layers {
 		name += fmt.Sprintf("-%d-layers", m.Layers)
 	}
 	path := filepath.Join(s.o.Work, name+".gguf")

@@ -325,7 +325,7 @@ func TestValidate(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got  %v\nwant %s", err, tc.want)
 			}
-			if _, err := Run(t.Context(), Options{Checks: []spec.Check{tc.check}}); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := Run(t.Context(), Options{Work: t.TempDir(), Checks: []spec.Check{tc.check}}); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("Run: %v", err)
 			}
 		})
