@@ -49,7 +49,7 @@ if (CUDAToolkit_FOUND)
     enable_language(CUDA)
     file(GLOB GGML_SOURCES_CUDA "*.cu")
     if (GGML_CUDA_FA)
-        list(APPEND GGML_SOURCES_CUDA ${CMAKE_CURRENT_SOURCE_DIR}/more/fa.cu)
+        list(APPEND GGML_SOURCES_CUDA more/fa.cu ${CMAKE_CURRENT_SOURCE_DIR}/more/fb.cu)
     endif()
     ggml_add_backend_library(ggml-cuda ${GGML_SOURCES_CUDA})
     add_compile_definitions(LIMIT=${GGML_CUDA_LIMIT} TEXT="a,b c")
@@ -68,6 +68,7 @@ extern "C" int one(int *p) { k<<<LENGTH, LIMIT>>>(p, 1); return cudaGetLastError
 extern "C" int two(int *p) { if (!p) ggml_abort(); return cudaMemcpyToArray(nullptr, 0, 0, p, 4, cudaMemcpyHostToDevice); }
 `,
 	"ggml/src/ggml-cuda/more/fa.cu":     "#ifndef NO_VMM\n#error NO_VMM\n#endif\n",
+	"ggml/src/ggml-cuda/more/fb.cu":     "",
 	"ggml/src/ggml-cuda/more/unused.cu": "#error it is not on the list\n",
 }
 
@@ -86,7 +87,7 @@ func TestBuild(t *testing.T) {
 		return lib
 	}
 	lib := build()
-	if lib.Objects != 3 || lib.Compiled < 4 || !slices.Equal(lib.Refused, []string{"cudaMemcpyToArray"}) {
+	if lib.Objects != 4 || lib.Compiled < 4 || !slices.Equal(lib.Refused, []string{"cudaMemcpyToArray"}) {
 		t.Errorf("%+v", lib)
 	}
 	if last == 0 || last != total {

@@ -76,9 +76,15 @@ func ask(ctx context.Context, t tools, src, out string, cudart int, noVMM bool) 
 	}
 	var p plan
 	for _, f := range readList(filepath.Join(dir, "build", "sources.txt")) {
-		if rel, err := filepath.Rel(filepath.Join(ggml, "src", "ggml-cuda"), f); err == nil && filepath.Ext(rel) == ".cu" {
-			p.sources = append(p.sources, rel)
+		if filepath.Ext(f) != ".cu" {
+			continue
 		}
+		if filepath.IsAbs(f) {
+			if f, err = filepath.Rel(filepath.Join(ggml, "src", "ggml-cuda"), f); err != nil {
+				return plan{}, err
+			}
+		}
+		p.sources = append(p.sources, f)
 	}
 	p.definitions = readList(filepath.Join(dir, "build", "definitions.txt"))
 	if len(p.sources) == 0 {

@@ -144,6 +144,10 @@ struct stream {
 cudaError_t stream_for(cudaStream_t handle, struct stream **out); // also checks the legacy stream's rules
 cudaError_t unsafe_call(void);  // calls that a capture of this thread or a global one forbids
 cudaError_t device_wide_sync(void);
+cudaError_t break_capture(struct capture *c, cudaError_t why); // returns why
+struct capture *active(uint64_t id);                           // NULL: it has ended
+void join(struct capture *c, struct stream *s);
+void set_front(uint32_t **front, uint32_t *n, const uint32_t *from, uint32_t n_from);
 cudaError_t capture_node(struct stream *s, struct node n, const uint64_t *pointers, uint32_t n_pointers);
 
 // copy.c

@@ -1,19 +1,10 @@
-// Streams, events and stream capture. Work is done at the time of the call, so a
+// Streams and stream capture. Work is done at the time of the call, so a
 // stream has nothing to wait for; what is followed is who captures what. The
 // rules are those of the CUDA Runtime API manual (Stream Management) and of the
 // Programming Guide ("Prohibited and Unhandled Operations").
 #include "sim.h"
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-struct event {
-	bool timed, recorded;
-	double at; // seconds
-	uint64_t capture; // the capture that it was last recorded in; 0: none
-	uint32_t *front;
-	uint32_t n_front;
-};
 
 static struct stream legacy = {.legacy = true, .blocking = true};
 static _Thread_local struct stream per_thread = {.per_thread = true, .blocking = true};
@@ -32,7 +23,7 @@ static uint64_t this_thread(void)
 	return thread_number;
 }
 
-static cudaError_t break_capture(struct capture *c, cudaError_t why)
+cudaError_t break_capture(struct capture *c, cudaError_t why)
 {
 	if (!c->broken) {
 		c->broken = why;
@@ -94,7 +85,7 @@ cudaError_t device_wide_sync(void)
 	return e;
 }
 
-static void set_front(uint32_t **front, uint32_t *n, const uint32_t *from, uint32_t n_from)
+void set_front(uint32_t **front, uint32_t *n, const uint32_t *from, uint32_t n_from)
 {
 	uint32_t *copy = n_from ? memcpy(own_alloc(NULL, 0, n_from * sizeof *copy), from, n_from * sizeof *copy) : NULL;
 	own_free(*front, *n * sizeof **front);
@@ -119,7 +110,7 @@ cudaError_t capture_node(struct stream *s, struct node n, const uint64_t *pointe
 	return cudaSuccess;
 }
 
-static void join(struct capture *c, struct stream *s)
+void join(struct capture *c, struct stream *s)
 {
 	c->members = own_alloc(c->members, c->n_members * sizeof *c->members, (c->n_members + 1) * sizeof *c->members);
 	c->members[c->n_members++] = s;
@@ -156,7 +147,7 @@ static void end(struct capture *c)
 	own_free(c, sizeof *c);
 }
 
-static struct capture *active(uint64_t id)
+struct capture *active(uint64_t id)
 {
 	for (uint32_t i = 0; id && i < n_captures; i++)
 		if (captures[i]->id == id)
@@ -330,146 +321,6 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
 	return wait_for(stream);
-}
-
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
-{
-	cudaError_t e = begin();
-	if (!e && flags & ~(unsigned)(cudaEventBlockingSync | cudaEventDisableTiming | cudaEventInterprocess))
-		e = cudaErrorInvalidValue;
-	if (!e) {
-		struct event *v = own_alloc(NULL, 0, sizeof *v);
-		*v = (struct event){.timed = !(flags & cudaEventDisableTiming)};
-		*event = handle_new(H_EVENT, v);
-	}
-	return finish(e);
-}
-
-cudaError_t cudaEventCreate(cudaEvent_t *event)
-{
-	return cudaEventCreateWithFlags(event, 0);
-}
-
-cudaError_t cudaEventDestroy(cudaEvent_t event)
-{
-	cudaError_t e = begin();
-	if (e)
-		return finish(e);
-	struct event *v = handle_take(H_EVENT, event);
-	if (!v)
-		return finish(cudaErrorInvalidResourceHandle);
-	set_front(&v->front, &v->n_front, NULL, 0);
-	own_free(v, sizeof *v);
-	return finish(cudaSuccess);
-}
-
-cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
-{
-	struct stream *s;
-	cudaError_t e = begin();
-	if (!e)
-		e = stream_for(stream, &s);
-	if (e)
-		return finish(e);
-	struct event *v = handle_get(H_EVENT, event);
-	if (!v)
-		return finish(cudaErrorInvalidResourceHandle);
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	v->recorded = true;
-	v->at = t.tv_sec + t.tv_nsec / 1e9;
-	v->capture = s->capture ? s->capture->id : 0;
-	set_front(&v->front, &v->n_front, s->front, s->n_front);
-	return finish(cudaSuccess);
-}
-
-// captured_event tells of an event whose work has not run, because it was only captured.
-static cudaError_t captured_event(const struct event *v)
-{
-	struct capture *c = active(v->capture);
-	if (c)
-		break_capture(c, cudaErrorCapturedEvent);
-	return v->capture ? cudaErrorCapturedEvent : cudaSuccess;
-}
-
-static cudaError_t wait_for_event(cudaEvent_t event)
-{
-	cudaError_t e = begin();
-	if (e)
-		return finish(e);
-	struct event *v = handle_get(H_EVENT, event);
-	return finish(v ? captured_event(v) : cudaErrorInvalidResourceHandle);
-}
-
-cudaError_t cudaEventSynchronize(cudaEvent_t event)
-{
-	return wait_for_event(event);
-}
-
-cudaError_t cudaEventQuery(cudaEvent_t event)
-{
-	return wait_for_event(event);
-}
-
-cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
-{
-	cudaError_t e = begin();
-	if (e)
-		return finish(e);
-	struct event *a = handle_get(H_EVENT, from), *b = handle_get(H_EVENT, to);
-	if (!a || !b || !a->timed || !b->timed || !a->recorded || !b->recorded)
-		return finish(cudaErrorInvalidResourceHandle);
-	if ((e = captured_event(a)) || (e = captured_event(b)))
-		return finish(e);
-	*ms = (float)((b->at - a->at) * 1e3);
-	return finish(cudaSuccess);
-}
-
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags)
-{
-	(void)flags;
-	struct stream *s;
-	cudaError_t e = begin();
-	if (!e)
-		e = stream_for(stream, &s);
-	if (e)
-		return finish(e);
-	struct event *v = handle_get(H_EVENT, event);
-	if (!v)
-		return finish(cudaErrorInvalidResourceHandle);
-	if (!v->capture) // what ran already is nothing to wait for, but a capture must not depend on it
-		return finish(s->capture && v->recorded ? break_capture(s->capture, cudaErrorStreamCaptureIsolation) : cudaSuccess);
-	struct capture *c = active(v->capture);
-	if (!c)
-		return finish(cudaErrorCapturedEvent);
-	if (c->broken)
-		return finish(cudaErrorStreamCaptureInvalidated);
-	if (s->legacy)
-		return finish(break_capture(c, cudaErrorStreamCaptureImplicit));
-	if (s->capture && s->capture != c) {
-		break_capture(c, cudaErrorStreamCaptureMerge);
-		return finish(break_capture(s->capture, cudaErrorStreamCaptureMerge));
-	}
-	if (s->per_thread)
-		return finish(break_capture(c, refuse("cudaStreamWaitEvent/per-thread")));
-	if (!s->capture)
-		join(c, s);
-	// The stream's next node follows its own last ones and the event's.
-	uint32_t n = s->n_front + v->n_front;
-	uint32_t *both = own_alloc(NULL, 0, n * sizeof *both + 1);
-	memcpy(both, s->front, s->n_front * sizeof *both);
-	memcpy(both + s->n_front, v->front, v->n_front * sizeof *both);
-	uint32_t kept = s->n_front;
-	for (uint32_t i = s->n_front; i < n; i++) {
-		bool there = false;
-		for (uint32_t k = 0; k < s->n_front; k++)
-			there = there || both[k] == both[i];
-		if (!there)
-			both[kept++] = both[i];
-	}
-	set_front(&s->front, &s->n_front, both, kept);
-	own_free(both, n * sizeof *both + 1);
-	return finish(cudaSuccess);
 }
 
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t fn, void *data)
