@@ -1,6 +1,7 @@
 # Every command of the project; `make help` lists them. CI calls only these.
 SHELL := /bin/sh
 TAG   ?= b8833
+PROOF_TAGS ?= b8390 b9842
 FUZZTIME ?= 30s
 FUZZLONG ?= $(FUZZTIME)
 
@@ -42,6 +43,12 @@ syntax: ## compile every CUDA file that a fix touches, host side, on the npm bun
 .PHONY: leaks
 leaks: ## the memory verdicts' figures: 20 real programs that leak, 200 that do not (7 minutes)
 	go test ./internal/memory -count 1 -run TestReal -v -timeout 40m -args -leaks 20 -flats 200
+
+.PHONY: proof
+proof: ## the fixes' proofs on the simulated device, on the npm trees of PROOF_TAGS
+	sh scripts/setup build syntax
+	$(MAKE) --no-print-directory build
+	sh scripts/proof $(PROOF_TAGS)
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (30s), the four main ones for FUZZLONG (FUZZTIME)
