@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -297,7 +298,10 @@ func (p *program) shutDown(ctx context.Context, notes *[]string) {
 // signalProgram signals the program itself, which is below the tool that runs it.
 func (p *program) signalProgram(sig syscall.Signal) {
 	if pid, ok := p.inner(); ok {
-		_ = syscall.Kill(pid, sig)
+		// FindProcess never fails on Unix, and Windows knows no signals but kill.
+		if inner, err := os.FindProcess(pid); err == nil {
+			_ = inner.Signal(sig)
+		}
 		return
 	}
 	_ = p.Signal(sig)
