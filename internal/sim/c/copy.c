@@ -130,14 +130,12 @@ static struct node copy_node(void *dst, size_t dst_pitch, const void *src, size_
 						     .dst_pitch = dst_pitch, .src_pitch = src_pitch}};
 }
 
-// synchronous calls wait, which a capture of this thread forbids.
+// A synchronous call is work of the legacy stream, and as such forbidden while a
+// blocking stream captures. It is not one of the unsafe calls that a capture's mode
+// forbids: a card lets cudaMemcpy be, whatever the mode (docs/sim.md).
 static cudaError_t synchronous(struct node n)
 {
-	cudaError_t e = begin();
-	if (!e)
-		e = unsafe_call();
-	finish(e);
-	return e ? e : do_or_capture(0, n);
+	return do_or_capture(0, n);
 }
 
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n, enum cudaMemcpyKind kind, cudaStream_t stream)

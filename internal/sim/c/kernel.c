@@ -47,7 +47,9 @@ cudaError_t launch_fits(const void *func, dim3 grid, dim3 block, size_t shared)
 	uint64_t threads = (uint64_t)block.x * block.y * block.z;
 	if (!grid.x || !grid.y || !grid.z || !threads || threads > 1024 || block.z > 64 || grid.x > INT32_MAX || grid.y > 65535 ||
 	    grid.z > 65535)
-		return cudaErrorInvalidConfiguration;
+		// CUDA 13.0 says so of a grid or block that is too large; which version before it
+		// was the last with an error of its own was not tried.
+		return config.runtime >= 13000 ? cudaErrorInvalidValue : cudaErrorInvalidConfiguration;
 	return shared > allowance(func) ? cudaErrorInvalidValue : cudaSuccess;
 }
 

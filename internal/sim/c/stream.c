@@ -214,8 +214,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 	if (c->origin != s)
 		return finish(break_capture(c, cudaErrorStreamCaptureUnmatched));
 	if (c->mode != cudaStreamCaptureModeRelaxed && c->thread != this_thread())
-		return finish(cudaErrorStreamCaptureWrongThread);
-	if (c->broken)
+		e = cudaErrorStreamCaptureWrongThread; // and the capture is over, as on a card
+	else if (c->broken)
 		e = cudaErrorStreamCaptureInvalidated;
 	else if (!joined(c))
 		e = cudaErrorStreamCaptureUnjoined;
