@@ -52,7 +52,7 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 			return nil, fmt.Errorf("proof of %s: its fix.toml is gone", in.Fix)
 		}
 		proof := c.Repo.Fixes[i].Proof
-		check, fault, known := smoke.ProofCheck(proof)
+		check, fault, known := smoke.ProofCheck(proof, c.Tree.Pin.Build)
 		if !known {
 			p.Without[in.Fix] = proof
 			continue

@@ -95,15 +95,21 @@ func onDevice(d sim.Device, cfg func(context.Context, *session) (config, error),
 	}
 }
 
-// prefillVRAMCheck: the device memory that a prefill with a quantised KV cache
-// takes beyond what was there when the server was ready stays near what the
-// attention needs for its f16 copy of the cache: 2 bytes for each element of K
-// and V of one layer, which is reused by the next (docs/memory.md).
+// prefillVRAMCheck: the device memory that a prefill takes beyond what was there
+// when the server was ready stays near what attention needs for one layer, whose
+// scratch the next reuses (docs/memory.md): with flash attention its f16 copy of
+// a quantised cache, 2 bytes for each element of K and V; without, its f16 copy of
+// the softmax, 2 bytes for each head, token of the ubatch and cell of the cache.
 func prefillVRAMCheck(a *args) step {
 	tokens, ubatch := a.number("tokens", 20480, 256), a.number("ubatch", 512, 1)
-	kv, factor := a.text("kv", "q8_0"), a.fraction("factor", 2)
+	flash, factor := a.flag("flash", true), a.fraction("factor", 2)
+	kv, fa := "q8_0", "on"
+	if !flash {
+		kv, fa = "f16", "off"
+	}
+	kv = a.text("kv", kv)
 	within := a.duration("within", 5*time.Minute)
-	cfg := sized(a.config(), 1, tokens+64, "-ctk", kv, "-ctv", kv, "-fa", "on", "-b", strconv.Itoa(max(ubatch, 32)), "-ub", strconv.Itoa(ubatch))
+	cfg := sized(a.config(), 1, tokens+64, "-ctk", kv, "-ctv", kv, "-fa", fa, "-b", strconv.Itoa(max(ubatch, 32)), "-ub", strconv.Itoa(ubatch))
 	return onDevice(deviceArgs(a), cfg, func(ctx context.Context, srv *server, dev *device) (outcome, error) {
 		before, err := sim.ReadState(dev.state)
 		if err != nil {
@@ -117,7 +123,11 @@ func prefillVRAMCheck(a *args) step {
 			return outcome{}, err
 		}
 		m := srv.s.o.Model
-		need := 4 * int64((tokens+255)/256*256) * int64(m.KVHeads) * int64(headDim(m))
+		cells := int64((tokens + 255) / 256 * 256)
+		need := 4 * cells * int64(m.KVHeads) * int64(headDim(m))
+		if !flash {
+			need = 2 * cells * int64(m.Heads) * int64(ubatch)
+		}
 		grown, limit := after.VRAMPeak-before.VRAMUsed, int64(factor*float64(need))+prefillSlack
 		const mib = 1 << 20
 		what := fmt.Sprintf("a prefill of %d tokens took %.1f MiB more, and needs %.1f MiB (%d allocations, %d frees)",

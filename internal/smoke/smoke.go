@@ -116,6 +116,7 @@ var checks = map[string]func(*args) step{
 	"prefill-vram":     prefillVRAMCheck,
 	"graph-replay":     graphReplayCheck,
 	"graph-cache":      graphCacheCheck,
+	"managed-fallback": managedFallbackCheck,
 	"tool-results":     resultsCheck,
 	"tool-backend-ops": backendOpsCheck,
 	"tool-perplexity":  perplexityCheck,
