@@ -114,4 +114,3 @@ func serve(kind string) int {
 	_ = (&http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}).Serve(l)
 	return 0
 }
-
