@@ -134,7 +134,7 @@ func family(kind string) int {
 		signal.Ignore(syscall.SIGTERM)
 		time.Sleep(time.Minute)
 	}
-	time.Sleep(100 * time.Millisecond) // let the children say who they are
+	_, _ = io.Copy(io.Discard, os.Stdin) // its end says that all have said who they are
 	return 0
 }
 

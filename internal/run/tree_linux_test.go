@@ -3,6 +3,7 @@ package run_test
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -140,14 +141,13 @@ func TestStopWithAnEndedContext(t *testing.T) {
 func TestNothingIsLeftBehind(t *testing.T) {
 	for _, kind := range []string{"sleep", "stubborn"} {
 		t.Run(kind, func(t *testing.T) {
-			out := &output{}
+			in, end := io.Pipe()
 			c := cmd(t, "family", kind)
-			c.Stdout, c.Grace = out, 100*time.Millisecond
-			if err := run.Run(t.Context(), c); err != nil {
+			c.Stdin, c.Grace = in, 100*time.Millisecond
+			out, p := startAndRead(t, c, 3)
+			end.Close()
+			if err := p.Wait(); err != nil {
 				t.Fatal(err)
-			}
-			if n := len(out.pids()); n != 3 {
-				t.Errorf("%d processes spoke, want 3: %q", n, out)
 			}
 			wantGone(t, out.pids())
 		})
