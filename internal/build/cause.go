@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/llpatch/llpatch/internal/run"
 )
 
 // tailLines is how much of a failed command's output an error shows.
@@ -162,5 +164,16 @@ func (p Plan) failed(step string, c cause) *Failed {
 		}
 	}
 	f.Fixes = p.Touched[f.File]
+	return f
+}
+
+// Explain turns the end of another command that compiled p.Source, in p.Dir, and
+// all that it wrote into a *Failed.
+func (p Plan) Explain(step string, output []byte, e *run.Error) *Failed {
+	f := p.failed(step, findCause(strings.Split(string(output), "\n")))
+	if e.Signal == "killed" {
+		f.Kind, f.Cause = KindMemory, step+" was killed"
+	}
+	f.Log, f.Err = e.Log, e
 	return f
 }

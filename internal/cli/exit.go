@@ -102,11 +102,11 @@ func classify(err error) (code int, hint string) {
 	if _, ok := is[*smoke.Failed](err); ok {
 		return exitSmoke, ""
 	}
-	if _, ok := is[*smoke.NotRun](err); ok {
-		return exitNotRun, ""
-	}
 	if m, ok := is[*sim.MissingTool](err); ok {
 		return exitNotRun, m.Fix
+	}
+	if _, ok := is[*smoke.NotRun](err); ok {
+		return exitNotRun, ""
 	}
 	if _, ok := is[*leak.Grew](err); ok {
 		return exitSmoke, ""

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
+	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/sim"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -42,10 +45,11 @@ const simulated = "ggml/src/ggml-cuda/"
 // ggml-cuda's host code of the stock tree and of the patched one, each with the
 // same built programs. The fixes whose proof is not one of smoke.Proofs are
 // told in the result. A proof that does not hold is an error that wraps
-// *smoke.Failed or *smoke.NotRun, after all of them have run.
+// *smoke.Failed or *smoke.NotRun, after all of them have run. A tree that the
+// simulated device's compiler refuses is a *build.Failed.
 func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, error) {
 	p := &Proofs{Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Place: "simulated device", Without: map[string]string{}}
-	var run []smoke.ProofOptions
+	var todo []smoke.ProofOptions
 	for _, in := range c.Series.In {
 		i := slices.IndexFunc(c.Repo.Fixes, func(f spec.Fix) bool { return f.ID == in.Fix })
 		if i < 0 {
@@ -57,14 +61,14 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 			p.Without[in.Fix] = proof
 			continue
 		}
-		run = append(run, smoke.ProofOptions{Fix: in.Fix, Check: check, Fault: fault})
+		todo = append(todo, smoke.ProofOptions{Fix: in.Fix, Check: check, Fault: fault})
 	}
-	if len(run) == 0 {
+	if len(todo) == 0 {
 		return p, nil
 	}
 	for _, t := range c.Patched.Touched {
 		if !strings.HasPrefix(t.Path, simulated) {
-			return nil, fmt.Errorf("proof: the series changes %s, outside %s, so its programs are not those of the stock tree: such a series cannot be proven on the simulated device", t.Path, simulated)
+			return nil, c.unproven(fmt.Errorf("the series changes %s, outside %s, so its programs are not those of the stock tree: such a series cannot be proven on the simulated device", t.Path, simulated))
 		}
 	}
 	if _, err := c.Stage(b); err != nil {
@@ -84,18 +88,25 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 		if name == "patched" {
 			src = filepath.Join(dir, "src")
 		}
-		lib, err := sim.Build(ctx, sim.Options{
-			Src: src, Out: filepath.Join(dir, "sim", name), Headers: s.Headers, Clang: s.Clang, NoVMM: true,
-			Jobs: b.Plan.Jobs, Logger: c.Log, Log: c.file("logs/sim-" + name + ".log"), Progress: c.Progress,
-		})
+		plan := b.Plan
+		plan.Source, plan.Dir = src, filepath.Join(dir, "sim", name)
+		if name == "stock" {
+			plan.Touched = nil
+		}
+		lib, err := c.simulate(ctx, plan, s, c.file("logs/sim-"+name+".log"))
 		if err != nil {
-			return nil, fmt.Errorf("simulated device, %s: %w", name, err)
+			err = fmt.Errorf("simulated device, %s: %w", name, err)
+			var refused *build.Failed
+			if ctx.Err() == nil && !errors.As(err, &refused) {
+				err = c.unproven(err)
+			}
+			return nil, err
 		}
 		c.Log.Info("built ggml-cuda for the simulated device", "tree", name, "objects", lib.Objects, "compiled", lib.Compiled)
 		sides[name] = smoke.Programs{Bin: c.stageDir(), Env: lib.Env()}
 	}
 	var errs []error
-	for _, o := range run {
+	for _, o := range todo {
 		o.Options = smoke.Options{
 			Tag: p.Tag, Target: p.Target, Commit: c.Tree.Pin.Commit, Tree: c.Patched.Tree.ID(),
 			Work: c.file(path.Join("sim", o.Fix)), Device: o.Check.Device, Log: c.Log, Progress: c.Progress, Hold: c.hold(),
@@ -114,6 +125,33 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 		return p, err
 	}
 	return p, errors.Join(append(errs, atomicfile.WriteFile(c.file("proofs.md"), []byte(p.Text()), 0o644))...)
+}
+
+// unproven says that no proof could run, and why.
+func (c *Chain) unproven(err error) error {
+	return &smoke.NotRun{Report: &smoke.Report{Tag: c.Tree.Tag.String(), Target: c.Recipe.Name}, Err: err}
+}
+
+// simulate compiles the simulated device and ggml-cuda of plan.Source in
+// plan.Dir. What the compiler refuses is a *build.Failed, as in any build.
+func (c *Chain) simulate(ctx context.Context, plan build.Plan, s Simulation, log string) (*sim.Library, error) {
+	var before int64 // the log goes on from earlier runs
+	if info, err := os.Stat(log); err == nil {
+		before = info.Size()
+	}
+	lib, err := sim.Build(ctx, sim.Options{
+		Src: plan.Source, Out: plan.Dir, Headers: s.Headers, Clang: s.Clang, NoVMM: true,
+		Jobs: plan.Jobs, Logger: c.Log, Log: log, Progress: c.Progress,
+	})
+	var e *run.Error
+	if ctx.Err() != nil || !errors.As(err, &e) || e.Log == "" || e.Exit <= 0 && e.Signal == "" {
+		return lib, err
+	}
+	output, readErr := os.ReadFile(log)
+	if readErr != nil || int64(len(output)) < before {
+		return nil, err
+	}
+	return nil, plan.Explain("simulated device", output[before:], e)
 }
 
 // Text is one line a proof: fix, tag, unpatched, patched.

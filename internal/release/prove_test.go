@@ -1,0 +1,45 @@
+package release_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llpatch/llpatch/internal/release"
+	"github.com/llpatch/llpatch/internal/smoke"
+)
+
+func TestProofsText(t *testing.T) {
+	t.Parallel()
+	report := func(v smoke.Verdict, detail string) *smoke.Report {
+		return &smoke.Report{Checks: []smoke.Result{{Verdict: v, Detail: detail}}}
+	}
+	p := &release.Proofs{
+		Tag: "b8390", Target: "linux-cpu", Place: "simulated device",
+		Proofs: []*smoke.Proof{
+			{Fix: "holds", Verdict: smoke.Passed, Unpatched: report(smoke.Wrong, "120.0 MiB more"), Patched: report(smoke.Passed, "20.0 MiB more")},
+			{Fix: "no-cure", Verdict: smoke.Wrong, Unpatched: report(smoke.Wrong, "40 graphs"), Patched: report(smoke.Wrong, "41 graphs")},
+			{Fix: "not-shown", Verdict: smoke.NotJudged, Unpatched: report(smoke.Passed, "12 graphs")},
+			{Fix: "nothing-ran", Verdict: smoke.NotJudged},
+		},
+		Without: map[string]string{"z-fix": "build", "a-fix": "parallel"},
+	}
+	golden := filepath.Join("testdata", "proofs.md")
+	if *update {
+		if err := os.WriteFile(golden, []byte(p.Text()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), p.Text()); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	if got := new(release.Proofs).Text(); got != "" {
+		t.Errorf("no proofs: %q", got)
+	}
+}
