@@ -16,12 +16,12 @@ import (
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
-// device is the simulated device that a check asks for, and the accounts that
-// it keeps.
+// device is where a check's simulated device keeps its accounts.
 type device struct {
-	sim.Device
 	state, trace string // files
 }
+
+const mib = 1 << 20
 
 // deviceArgs reads what a check may say of its device.
 func deviceArgs(a *args) sim.Device {
@@ -39,7 +39,7 @@ func (s *session) opened(d sim.Device) (*device, error) {
 		return nil, errors.New(`this check reads the simulated device's accounts: give it device = "sim"`)
 	}
 	base := filepath.Join(s.o.Work, fmt.Sprintf("device-%s-%d", s.current.Name, len(s.report.Servers)+1))
-	dev := &device{Device: d, state: base + ".state", trace: base + ".trace"}
+	dev := &device{state: base + ".state", trace: base + ".trace"}
 	env := map[string]string{}
 	for _, kv := range d.Env(dev.trace, dev.state) {
 		k, v, _ := strings.Cut(kv, "=")
@@ -79,7 +79,6 @@ func onDevice(d sim.Device, cfg func(context.Context, *session) (config, error),
 		if out.figures == nil {
 			out.figures = map[string]any{}
 		}
-		const mib = 1 << 20
 		maps.Copy(out.figures, map[string]any{
 			"vram_peak_mib": float64(st.VRAMPeak*10/mib) / 10, "allocs": st.Allocs, "frees": st.Frees,
 			"graphs_peak": st.GraphInstancesPeak, "graph_launches": st.GraphLaunches, "device_faults": st.Faults,
@@ -129,7 +128,6 @@ func prefillVRAMCheck(a *args) step {
 			need = 2 * cells * int64(m.Heads) * int64(ubatch)
 		}
 		grown, limit := after.VRAMPeak-before.VRAMUsed, int64(factor*float64(need))+prefillSlack
-		const mib = 1 << 20
 		what := fmt.Sprintf("a prefill of %d tokens took %.1f MiB more, and needs %.1f MiB (%d allocations, %d frees)",
 			tokens, float64(grown)/mib, float64(need)/mib, after.Allocs-before.Allocs, after.Frees-before.Frees)
 		out := outcome{detail: what, figures: map[string]any{"grown_mib": float64(grown) / mib, "need_mib": float64(need) / mib}}

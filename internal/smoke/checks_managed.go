@@ -57,7 +57,6 @@ func managedFallbackCheck(a *args) step {
 		if err != nil {
 			return outcome{}, err
 		}
-		const mib = 1 << 20
 		switch {
 		case st.Faults > 0:
 			return outcome{}, srv.fault("the device saw %d faults, the first: %s; trace: %s", st.Faults, dev.firstFault(), filepath.Base(dev.trace))
