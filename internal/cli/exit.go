@@ -10,6 +10,7 @@ import (
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/compat"
+	"github.com/llpatch/llpatch/internal/evidence"
 	"github.com/llpatch/llpatch/internal/gguf"
 	"github.com/llpatch/llpatch/internal/leak"
 	"github.com/llpatch/llpatch/internal/patch"
@@ -112,6 +113,12 @@ func classify(err error) (code int, hint string) {
 		return exitSmoke, ""
 	}
 	if _, ok := is[*leak.NotRun](err); ok {
+		return exitNotRun, ""
+	}
+	if _, ok := is[*evidence.Missing](err); ok {
+		return exitSmoke, ""
+	}
+	if _, ok := is[*evidence.NotRun](err); ok {
 		return exitNotRun, ""
 	}
 	if u, ok := is[*source.Unavailable](err); ok {
