@@ -35,7 +35,9 @@ type app struct {
 	stdout   io.Writer
 	stderr   io.Writer
 	progress *progress
-	log      *slog.Logger
+
+	interrupted string // hint of a command that does not go on where it stopped
+	log         *slog.Logger
 }
 
 // Run runs one command line and returns its exit code: 0 ok, 1 unexpected, 2

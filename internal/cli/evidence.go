@@ -33,6 +33,9 @@ reached; 6: one was missed; 7: something could not be run or told.`,
 			if o.Out == "" {
 				return usage(errors.New("-o FILE.json is missing: the file for the record"))
 			}
+			if _, err := os.Lstat(o.Out); err == nil {
+				return usage(fmt.Errorf("%s is there already, and no record is overwritten: name another file", o.Out))
+			}
 			if o.Every < memory.MinEvery || o.Every > memory.MaxEvery {
 				return usage(fmt.Errorf("--every %v: it must be %v to %v", o.Every, memory.MinEvery, memory.MaxEvery))
 			}
@@ -101,6 +104,7 @@ func (a *app) evidence(c *cobra.Command, o evidence.Options, plan string) error 
 	if o.Work, err = filepath.Abs(work); err != nil {
 		return err
 	}
+	a.interrupted = fmt.Sprintf("%s has the runs that ended; --only NAME, with another file, does the rest", o.Out)
 	res, rerr := evidence.Record(c.Context(), o)
 	if res == nil {
 		return rerr

@@ -38,6 +38,9 @@ func (a *app) report(ctx context.Context, err error) int {
 	code, hint := classify(err)
 	if ctx.Err() != nil {
 		code, hint = exitInterrupted, "run the same command again: it goes on where it stopped"
+		if a.interrupted != "" {
+			hint = a.interrupted
+		}
 		err = errInterrupted
 	}
 	_, _ = fmt.Fprintf(a.stderr, "llpatch: error: %s\n", strings.TrimRight(err.Error(), "\n"))

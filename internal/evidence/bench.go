@@ -41,14 +41,17 @@ func parseBench(out []byte) ([]Test, error) {
 // answers alone.
 func speeds(tests []Test) (pp, tg *float64) {
 	speed := func(of func(Test) int) *float64 {
-		n, secs := 0, 0.0
+		n, secs, counted, only := 0, 0.0, 0, 0.0
 		for _, t := range tests {
 			if k := of(t); k > 0 {
-				n, secs = n+k, secs+float64(k)/t.TPS
+				n, secs, counted, only = n+k, secs+float64(k)/t.TPS, counted+1, t.TPS
 			}
 		}
-		if n == 0 {
+		switch counted {
+		case 0:
 			return nil
+		case 1:
+			return &only // as it was printed
 		}
 		v := float64(n) / secs
 		return &v

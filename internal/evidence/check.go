@@ -159,8 +159,12 @@ func (c *checker) server(at string, s *Server) {
 		key         string
 		value, most int
 	}{
-		{"first", s.First, maxRequests}, {"clients", s.Clients, 1000}, {"requests", s.Requests, maxRequests},
-		{"predict", s.Predict, maxTokens}, {"prefills", s.Prefills.Count, maxRequests}, {"prefills", s.Prefills.Tokens, maxTokens},
+		{"first", s.First, maxRequests},
+		{"clients", s.Clients, 1000},
+		{"requests", s.Requests, maxRequests},
+		{"predict", s.Predict, maxTokens},
+		{"prefills", s.Prefills.Count, maxRequests},
+		{"prefills", s.Prefills.Tokens, maxTokens},
 	} {
 		if n.value < 0 || n.value > n.most {
 			c.fail(at+"."+n.key, "%s is %d; it must be at most %d", n.key, n.value, n.most)

@@ -128,6 +128,16 @@ func TestBenchFaults(t *testing.T) {
 	}
 }
 
+func TestSpeeds(t *testing.T) {
+	pp, tg := speeds([]Test{{Prompt: 512, TPS: 99}, {Gen: 16, TPS: 50}, {Gen: 48, TPS: 25}, {Prompt: 8, Gen: 8, TPS: 1}})
+	if pp == nil || *pp != 99 || tg == nil || math.Abs(*tg-64/(16.0/50+48.0/25)) > 1e-9 {
+		t.Errorf("%v %v", *pp, *tg)
+	}
+	if pp, tg := speeds(nil); pp != nil || tg != nil {
+		t.Errorf("%v %v", pp, tg)
+	}
+}
+
 func FuzzBench(f *testing.F) {
 	f.Add([]byte(`[{"n_prompt":512,"n_gen":0,"avg_ts":10.5,"samples_ts":[1]}]`))
 	f.Fuzz(func(t *testing.T, b []byte) {
