@@ -20,8 +20,8 @@ const module = "github.com/llpatch/llpatch"
 // layers is the order of the packages: each may import only those below it.
 // It is docs/design.md's list.
 var layers = []string{
-	"cli", "doctor", "fork", "release", "smoke", "leak", "memory", "gguf", "sim", "binary",
-	"build", "compat", "patch", "source", "spec", "env", "run", "tag", "atomicfile",
+	"cli", "doctor", "fork", "release", "smoke", "evidence", "leak", "llamaserver", "memory", "gguf", "sim",
+	"binary", "build", "compat", "patch", "source", "spec", "env", "run", "tag", "atomicfile",
 }
 
 // owners says which packages may import what (tests may import anything).

@@ -35,7 +35,9 @@ type app struct {
 	stdout   io.Writer
 	stderr   io.Writer
 	progress *progress
-	log      *slog.Logger
+
+	interrupted string // hint of a command that does not go on where it stopped
+	log         *slog.Logger
 }
 
 // Run runs one command line and returns its exit code: 0 ok, 1 unexpected, 2
@@ -89,7 +91,7 @@ target, builds it, proves on the real programs that it works, and bundles it.
 	root.AddCommand(
 		a.targetsCmd(), a.explainCmd(), a.fetchCmd(), a.applyCmd(), a.planCmd(),
 		a.buildCmd(), a.smokeCmd(), a.bundleCmd(), a.releaseCmd(), a.inspectCmd(),
-		a.statusCmd(), a.blameBreakCmd(), a.seriesCmd(), a.lintCmd(), a.modelCmd(), a.leakCmd(),
+		a.statusCmd(), a.blameBreakCmd(), a.seriesCmd(), a.lintCmd(), a.modelCmd(), a.leakCmd(), a.evidenceCmd(),
 		a.vramCmd(), a.versionCmd(),
 	)
 	return root

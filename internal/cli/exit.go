@@ -10,6 +10,7 @@ import (
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/compat"
+	"github.com/llpatch/llpatch/internal/evidence"
 	"github.com/llpatch/llpatch/internal/gguf"
 	"github.com/llpatch/llpatch/internal/leak"
 	"github.com/llpatch/llpatch/internal/patch"
@@ -37,6 +38,9 @@ func (a *app) report(ctx context.Context, err error) int {
 	code, hint := classify(err)
 	if ctx.Err() != nil {
 		code, hint = exitInterrupted, "run the same command again: it goes on where it stopped"
+		if a.interrupted != "" {
+			hint = a.interrupted
+		}
 		err = errInterrupted
 	}
 	_, _ = fmt.Fprintf(a.stderr, "llpatch: error: %s\n", strings.TrimRight(err.Error(), "\n"))
@@ -112,6 +116,12 @@ func classify(err error) (code int, hint string) {
 		return exitSmoke, ""
 	}
 	if _, ok := is[*leak.NotRun](err); ok {
+		return exitNotRun, ""
+	}
+	if _, ok := is[*evidence.Missing](err); ok {
+		return exitSmoke, ""
+	}
+	if _, ok := is[*evidence.NotRun](err); ok {
 		return exitNotRun, ""
 	}
 	if u, ok := is[*source.Unavailable](err); ok {

@@ -30,6 +30,7 @@ func TestGivenBuild(t *testing.T) {
 		t.Skip("no -llama-bin=DIR: only TestReal loads the models, in the build that it makes")
 	}
 	loadModels(t, *llamaBin)
+	recordEvidence(t, *llamaBin)
 }
 
 // loadModels has llama-bench and llama-server load a model of every shape and

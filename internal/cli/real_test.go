@@ -97,6 +97,7 @@ func TestReal(t *testing.T) {
 		t.Error("BUILD_INFO.json names a folder of the build machine")
 	}
 	loadModels(t, elsewhere)
+	recordEvidence(t, elsewhere)
 	brokenKernel(t, built.Artifacts.Dir)
 	if os.Getenv("CUDA_HEADERS") == "" {
 		t.Log("NOT RUN: the proofs on the simulated device, for want of CUDA_HEADERS (scripts/cuda-headers makes that folder)")

@@ -1,38 +1,22 @@
 package leak
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/llpatch/llpatch/internal/llamaserver"
 	"github.com/llpatch/llpatch/internal/memory"
 )
 
 // server is where a program serves HTTP.
-type server struct {
-	url    string
-	key    string // of --api-key
-	client *http.Client
-}
-
-func newServer(addr string, argv []string) *server {
-	dial := &net.Dialer{Timeout: 2 * time.Second}
-	return &server{
-		url: "http://" + addr, key: option(argv, "--api-key"),
-		// A connection of its own for every request: none stays open when the
-		// server is to stop.
-		client: &http.Client{Transport: &http.Transport{DialContext: dial.DialContext, DisableKeepAlives: true}},
-	}
-}
+type server struct{ *llamaserver.Client }
 
 // option returns the value of an option in a command line, or "".
 func option(argv []string, names ...string) string {
@@ -58,18 +42,12 @@ func (p *program) await(ctx context.Context, limit time.Duration) (*server, erro
 	last := "it listens on no port"
 	for {
 		for _, addr := range p.addresses() {
-			s := newServer(addr, p.o.Argv)
-			status, body, err := s.call(ctx, http.MethodGet, "/health", nil)
-			switch {
-			case err != nil:
-				last = err.Error()
-			case status == http.StatusOK && bytes.Contains(body, []byte("ok")):
-				return s, nil
-			case status == http.StatusServiceUnavailable:
-				last = "it still answers 503"
-			default:
-				last = fmt.Sprintf("GET /health gave %d with %s", status, clip(body))
+			c := llamaserver.New(addr, option(p.o.Argv, "--api-key"))
+			err := c.Health(ctx, answerLimit)
+			if err == nil {
+				return &server{c}, nil
 			}
+			last = err.Error()
 		}
 		select {
 		case <-p.Done():
@@ -118,49 +96,12 @@ func (p *program) addresses() []string {
 	return list
 }
 
-const (
-	maxAnswer   = 64 << 20
-	answerLimit = 10 * time.Minute // a long prefill on a slow machine
-)
-
-// call sends a request and reads the whole answer.
-func (s *server) call(ctx context.Context, method, path string, body any) (int, []byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, answerLimit)
-	defer cancel()
-	res, err := s.request(ctx, method, path, body)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer res.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
-	return res.StatusCode, b, err
-}
-
-func (s *server) request(ctx context.Context, method, path string, body any) (*http.Response, error) {
-	var data io.Reader
-	if body != nil {
-		b, err := json.Marshal(body)
-		if err != nil {
-			return nil, err
-		}
-		data = bytes.NewReader(b)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, s.url+path, data)
-	if err != nil {
-		return nil, err
-	}
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	if s.key != "" {
-		req.Header.Set("Authorization", "Bearer "+s.key)
-	}
-	return s.client.Do(req)
-}
+// answerLimit is for a long prefill on a slow machine.
+const answerLimit = 10 * time.Minute
 
 // slotContext asks how many tokens one slot holds; 0 where the server does not say.
 func (s *server) slotContext(ctx context.Context) int {
-	status, body, err := s.call(ctx, http.MethodGet, "/props", nil)
+	status, body, err := s.Call(ctx, answerLimit, http.MethodGet, "/props", nil)
 	var props struct {
 		Settings struct {
 			Ctx int `json:"n_ctx"`
@@ -174,12 +115,4 @@ func (s *server) slotContext(ctx context.Context) int {
 		return props.Settings.Ctx
 	}
 	return props.Ctx
-}
-
-func clip(b []byte) string {
-	s := strconv.Quote(strings.ToValidUTF8(string(b[:min(len(b), 200)]), "?"))
-	if len(b) > 200 {
-		s += " …"
-	}
-	return s
 }

@@ -1,8 +1,6 @@
 package leak
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/llpatch/llpatch/internal/llamaserver"
 	"github.com/llpatch/llpatch/internal/memory"
 	"github.com/llpatch/llpatch/internal/run"
 )
@@ -92,7 +91,7 @@ func (w *work) prefill(ctx context.Context) error {
 	step := n / steps
 	total := int64(2 * steps)
 	for pass := range 2 {
-		ids := tokens(uint64(pass)+1, n)
+		ids := llamaserver.Tokens(uint64(pass)+1, n)
 		for i := range steps {
 			w.o.Progress("prefill", int64(pass*steps+i), total)
 			if err := w.complete(ctx, ids[:(i+1)*step], 1, true); err != nil {
@@ -122,7 +121,7 @@ func (w *work) loop(ctx context.Context) error {
 					return
 				}
 				r := rand.New(rand.NewPCG(uint64(i), 0x6c6f6f70))
-				errs[c] = w.complete(ctx, tokens(uint64(i)+100, most/8+r.IntN(most*7/8)), 8, false)
+				errs[c] = w.complete(ctx, llamaserver.Tokens(uint64(i)+100, most/8+r.IntN(most*7/8)), 8, false)
 				w.o.Progress("requests", w.requests.Load(), int64(w.o.Requests))
 			}
 		})
@@ -135,7 +134,7 @@ func (w *work) loop(ctx context.Context) error {
 func (w *work) command(ctx context.Context) error {
 	env := slices.Clone(w.o.Env)
 	if w.srv != nil {
-		env = append(env, "LLPATCH_URL="+w.srv.url)
+		env = append(env, "LLPATCH_URL="+w.srv.URL())
 	}
 	for i := range w.o.Requests {
 		w.o.Progress("workload", int64(i), int64(w.o.Requests))
@@ -144,22 +143,11 @@ func (w *work) command(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("the workload failed at run %d: %w (it printed %s)", i+1, err, clip(out))
+			return fmt.Errorf("the workload failed at run %d: %w (it printed %s)", i+1, err, llamaserver.Quote(out))
 		}
 		w.requests.Add(1)
 	}
 	return nil
-}
-
-// tokens are ids that every vocabulary has, and that mean nothing special: byte
-// vocabularies begin with a few control tokens and have 256 more.
-func tokens(seed uint64, n int) []int {
-	r := rand.New(rand.NewPCG(seed, 0x746f6b))
-	ids := make([]int, n)
-	for i := range ids {
-		ids[i] = 10 + r.IntN(200)
-	}
-	return ids
 }
 
 // complete sends one streamed completion and counts its tokens as they are done.
@@ -173,14 +161,14 @@ func (w *work) complete(ctx context.Context, prompt []int, predict int, oneSlot 
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
-	res, err := w.srv.request(ctx, http.MethodPost, "/completion", body)
+	res, err := w.srv.Request(ctx, http.MethodPost, "/completion", body)
 	if err != nil {
 		return fmt.Errorf("POST /completion: %w", err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		b, _ := io.ReadAll(io.LimitReader(res.Body, maxAnswer)) // the status is the news
-		return fmt.Errorf("POST /completion gave %d with %s", res.StatusCode, clip(b))
+		b, _ := io.ReadAll(io.LimitReader(res.Body, llamaserver.MaxAnswer)) // the status is the news
+		return fmt.Errorf("POST /completion gave %d with %s", res.StatusCode, llamaserver.Quote(b))
 	}
 	var counted int64
 	count := func(n int64) {
@@ -190,21 +178,14 @@ func (w *work) complete(ctx context.Context, prompt []int, predict int, oneSlot 
 		}
 	}
 	finished := false
-	sc := bufio.NewScanner(res.Body)
-	sc.Buffer(nil, maxAnswer)
-	for sc.Scan() {
-		ev, ok, err := parseEvent(sc.Bytes())
-		if err != nil {
-			return fmt.Errorf("POST /completion: %w", err)
-		}
-		if !ok {
-			continue
-		}
+	err = llamaserver.Events(res.Body, func(data []byte) error {
+		ev, err := parseEvent(data)
 		count(ev.evaluated)
 		finished = finished || ev.stop
-	}
-	if err := sc.Err(); err != nil {
-		return fmt.Errorf("POST /completion: the answer was cut: %w", err)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("POST /completion: %w", err)
 	}
 	if !finished {
 		return errors.New("POST /completion: the answer ended in the middle")
@@ -218,16 +199,9 @@ type event struct {
 	stop      bool
 }
 
-// parseEvent reads a line of the stream; false for one that says nothing of
-// progress. Older servers send no prompt_progress: then the last event counts.
-func parseEvent(line []byte) (event, bool, error) {
-	if rest, ok := bytes.CutPrefix(line, []byte("error:")); ok {
-		return event{}, false, fmt.Errorf("the server says %s", clip(bytes.TrimSpace(rest)))
-	}
-	data, ok := bytes.CutPrefix(line, []byte("data:"))
-	if !ok || bytes.Equal(bytes.TrimSpace(data), []byte("[DONE]")) {
-		return event{}, false, nil
-	}
+// parseEvent reads the data of an event. Older servers send no prompt_progress:
+// then the last event counts.
+func parseEvent(data []byte) (event, error) {
 	var ev struct {
 		Stop     bool `json:"stop"`
 		Progress struct {
@@ -241,11 +215,11 @@ func parseEvent(line []byte) (event, bool, error) {
 		Error json.RawMessage `json:"error"`
 	}
 	if err := json.Unmarshal(data, &ev); err != nil {
-		return event{}, false, fmt.Errorf("an event that is no JSON: %s", clip(data))
+		return event{}, fmt.Errorf("an event that is no JSON: %s", llamaserver.Quote(data))
 	}
 	if len(ev.Error) > 0 {
-		return event{}, false, fmt.Errorf("the server says %s", clip(ev.Error))
+		return event{}, fmt.Errorf("the server says %s", llamaserver.Quote(ev.Error))
 	}
 	n := max(ev.Progress.Processed-ev.Progress.Cache, ev.Timings.Prompt+ev.Timings.Predicted, 0)
-	return event{evaluated: min(n, 1<<40), stop: ev.Stop}, true, nil
+	return event{evaluated: min(n, 1<<40), stop: ev.Stop}, nil
 }

@@ -1,8 +1,6 @@
 package smoke
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +13,7 @@ import (
 	"time"
 
 	"github.com/llpatch/llpatch/internal/gguf"
+	"github.com/llpatch/llpatch/internal/llamaserver"
 )
 
 // letters is the grammar of completions: without one, a model of random weights
@@ -135,7 +134,7 @@ func (srv *server) stream(ctx context.Context, prompt string, n int) (text strin
 func (srv *server) chunks(ctx context.Context, within time.Duration, body any, each func(*answer)) (last answer, chunks int, err error) {
 	limit, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
-	res, err := srv.request(limit, http.MethodPost, "/completion", body)
+	res, err := srv.client.Request(limit, http.MethodPost, "/completion", body)
 	if err != nil {
 		if ctx.Err() != nil {
 			return last, 0, context.Cause(ctx)
@@ -145,18 +144,18 @@ func (srv *server) chunks(ctx context.Context, within time.Duration, body any, e
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
 		b, _ := io.ReadAll(io.LimitReader(res.Body, 1<<10)) // what came is shown
-		return last, 0, srv.fault("POST /completion as a stream gave %d with %s", res.StatusCode, quote(b))
+		return last, 0, srv.fault("POST /completion as a stream gave %d with %s", res.StatusCode, llamaserver.Quote(b))
 	}
-	err = events(res.Body, func(data []byte) error {
+	err = llamaserver.Events(res.Body, func(data []byte) error {
 		if last.Stop {
 			return errors.New("a chunk came after the final one")
 		}
 		last = answer{}
 		if err := json.Unmarshal(data, &last); err != nil {
-			return fmt.Errorf("chunk %d is %s: %w", chunks+1, quote(data), err)
+			return fmt.Errorf("chunk %d is %s: %w", chunks+1, llamaserver.Quote(data), err)
 		}
 		if last.Error != nil || last.Content == nil {
-			return fmt.Errorf("chunk %d is %s", chunks+1, quote(data))
+			return fmt.Errorf("chunk %d is %s", chunks+1, llamaserver.Quote(data))
 		}
 		chunks++
 		each(&last)
@@ -172,43 +171,6 @@ func (srv *server) chunks(ctx context.Context, within time.Duration, body any, e
 		return last, chunks, srv.fault("the stream of a completion, after %d chunks: %v", chunks, err)
 	}
 	return last, chunks, nil
-}
-
-// events reads server-sent events and passes on the data of each. One that is
-// cut in the middle is an error.
-func events(r io.Reader, each func([]byte) error) error {
-	lines := bufio.NewReader(io.LimitReader(r, maxAnswer))
-	for {
-		line, err := lines.ReadBytes('\n')
-		if len(line) > 0 && err != nil {
-			if errors.Is(err, io.EOF) {
-				err = io.ErrUnexpectedEOF
-			}
-			return fmt.Errorf("cut in the middle of %s: %w", quote(line), err)
-		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		line = bytes.TrimRight(line, "\r\n")
-		data, ok := bytes.CutPrefix(line, []byte("data:"))
-		switch {
-		case len(line) == 0, line[0] == ':': // the end of an event, a comment
-		case !ok:
-			return fmt.Errorf("a line that is no data: %s", quote(line))
-		default:
-			data = bytes.TrimSpace(data)
-			// The OpenAI way to end a stream, which some versions send here too.
-			if string(data) == "[DONE]" {
-				continue
-			}
-			if err := each(data); err != nil {
-				return err
-			}
-		}
-	}
 }
 
 // spells says whether tokens are those of a text. A character may be its byte's

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/llpatch/llpatch/internal/llamaserver"
 	"github.com/llpatch/llpatch/internal/memory"
 )
 
@@ -88,7 +89,7 @@ func (srv *server) harass(ctx context.Context, round, crowd int) error {
 		case err != nil:
 			return srv.fault("a bad request: %v", err)
 		case status < 400:
-			return srv.fault("a bad request got %d with %s", status, quote(b))
+			return srv.fault("a bad request got %d with %s", status, llamaserver.Quote(b))
 		}
 	}
 	// A client that leaves in the middle of a stream.
@@ -129,7 +130,7 @@ func (srv *server) crowd(ctx context.Context, n int) error {
 		all.Go(func() {
 			status, body, err := srv.call(ctx, http.MethodPost, "/tokenize", map[string]any{"content": "a"})
 			if err == nil && status != http.StatusOK {
-				err = fmt.Errorf("%d with %s", status, quote(body))
+				err = fmt.Errorf("%d with %s", status, llamaserver.Quote(body))
 			}
 			errs[i] = err
 		})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/llpatch/llpatch/internal/gguf"
+	"github.com/llpatch/llpatch/internal/llamaserver"
 )
 
 // config reads the arguments that every check with a server takes: model (f16
@@ -66,7 +67,7 @@ func healthCheck(a *args) step {
 		}
 		var health struct{ Status string }
 		if err := json.Unmarshal(body, &health); err != nil || status != http.StatusOK || health.Status != "ok" {
-			return outcome{}, srv.fault("GET /health gave %d with %s", status, quote(body))
+			return outcome{}, srv.fault("GET /health gave %d with %s", status, llamaserver.Quote(body))
 		}
 		return outcome{
 			detail:  fmt.Sprintf("ready after %v", srv.ready.Round(100*time.Microsecond)),
@@ -109,7 +110,7 @@ func tokenizeCheck(a *args) step {
 				return outcome{}, err
 			}
 			if want := gguf.Encode(text); !slices.Equal(got.Tokens, want) {
-				return outcome{}, srv.fault("POST /tokenize makes %s the tokens %v, want %v", quote([]byte(text)), got.Tokens, want)
+				return outcome{}, srv.fault("POST /tokenize makes %s the tokens %v, want %v", llamaserver.Quote([]byte(text)), got.Tokens, want)
 			}
 			var back struct{ Content *string }
 			if err := srv.ask(ctx, "/detokenize", map[string]any{"tokens": gguf.Encode(text)}, &back); err != nil {
@@ -118,9 +119,9 @@ func tokenizeCheck(a *args) step {
 			if back.Content == nil || *back.Content != text {
 				got := "no content"
 				if back.Content != nil {
-					got = quote([]byte(*back.Content))
+					got = llamaserver.Quote([]byte(*back.Content))
 				}
-				return outcome{}, srv.fault("POST /detokenize gives %s, want %s", got, quote([]byte(text)))
+				return outcome{}, srv.fault("POST /detokenize gives %s, want %s", got, llamaserver.Quote([]byte(text)))
 			}
 			total += len(got.Tokens)
 		}
@@ -145,7 +146,7 @@ func webuiCheck(a *args) step {
 		isPage := status == http.StatusOK && kind == "text/html" && strings.Contains(strings.ToLower(string(body)), "<html")
 		switch {
 		case expect && !isPage:
-			return outcome{}, srv.fault("GET / gave %d, %s, with %s, and no web page", status, kind, quote(body))
+			return outcome{}, srv.fault("GET / gave %d, %s, with %s, and no web page", status, kind, llamaserver.Quote(body))
 		case !expect && isPage:
 			return outcome{}, srv.fault("GET / gave a web page of %d bytes; the build was to have none", len(body))
 		case !expect:

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/http"
 	"time"
+
+	"github.com/llpatch/llpatch/internal/llamaserver"
 )
 
 // stopCheck: one SIGTERM ends an idle server within a time (5s), with exit code
@@ -82,13 +84,13 @@ func (s *session) stopOne(ctx context.Context, c config, limit time.Duration, be
 func (srv *server) beginLong(ctx context.Context) error {
 	limit, cancel := context.WithTimeout(ctx, srv.s.o.Answer)
 	defer cancel()
-	res, err := srv.request(limit, http.MethodPost, "/completion", completionRequest("On and on", 16000, true))
+	res, err := srv.client.Request(limit, http.MethodPost, "/completion", completionRequest("On and on", 16000, true))
 	if err != nil {
 		return srv.fault("POST /completion as a stream: %v", err)
 	}
 	defer res.Body.Close()
 	seen := errors.New("a chunk came")
-	err = events(res.Body, func([]byte) error { return seen })
+	err = llamaserver.Events(res.Body, func([]byte) error { return seen })
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

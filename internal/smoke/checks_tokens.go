@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/gguf"
+	"github.com/llpatch/llpatch/internal/llamaserver"
 )
 
 // tokenProbs is what the server says of one generated token: its own and the
@@ -179,12 +180,12 @@ func (srv *server) askGreedy(ctx context.Context, req map[string]any, n, missing
 	case err != nil:
 		return got, srv.fault("POST /completion without a grammar: %v", err)
 	case status == http.StatusInternalServerError && strings.Contains(string(b), "UTF-8"):
-		return got, fmt.Errorf("%w: %s", errNoUTF8, quote(b))
+		return got, fmt.Errorf("%w: %s", errNoUTF8, llamaserver.Quote(b))
 	case status != http.StatusOK:
-		return got, srv.fault("POST /completion without a grammar gave %d with %s", status, quote(b))
+		return got, srv.fault("POST /completion without a grammar gave %d with %s", status, llamaserver.Quote(b))
 	}
 	if err := json.Unmarshal(b, &got); err != nil {
-		return got, srv.fault("POST /completion gave what is no answer (%v): %s", err, quote(b))
+		return got, srv.fault("POST /completion gave what is no answer (%v): %s", err, llamaserver.Quote(b))
 	}
 	if len(got.Tokens) > n || len(got.Tokens) < n-missing || got.Predicted != n {
 		return got, srv.fault("asked for %d tokens, the answer has %d and counts %d", n, len(got.Tokens), got.Predicted)

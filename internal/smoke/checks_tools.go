@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/gguf"
+	"github.com/llpatch/llpatch/internal/llamaserver"
 )
 
 // benchCheck: llama-bench measures prompt and generation on the model, and was
@@ -38,7 +39,7 @@ func benchCheck(a *args) step {
 				Speed  float64 `json:"avg_ts"`
 			}
 			if err := json.Unmarshal([]byte(line), &row); err != nil {
-				return outcome{}, out.fault("llama-bench -o jsonl printed %s: %v", quote([]byte(line)), err)
+				return outcome{}, out.fault("llama-bench -o jsonl printed %s: %v", llamaserver.Quote([]byte(line)), err)
 			}
 			if w := s.o.Want; w.Build != 0 && (row.Build != w.Build || row.Commit != w.Commit) {
 				return outcome{}, out.fault("llama-bench says build %d, commit %s; it was built as build %d, commit %s", row.Build, row.Commit, w.Build, w.Commit)

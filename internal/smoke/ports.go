@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llpatch/llpatch/internal/llamaserver"
 	"github.com/llpatch/llpatch/internal/memory"
 )
 
@@ -23,7 +24,7 @@ func (s *session) ports() iter.Seq2[int, error] {
 	return func(yield func(int, error) bool) {
 		if len(s.o.Ports) == 0 {
 			for range portTries + 1 {
-				if port, err := pickPort(); !yield(port, err) {
+				if port, err := llamaserver.FreePort(); !yield(port, err) {
 					return
 				}
 			}
@@ -39,17 +40,6 @@ func (s *session) ports() iter.Seq2[int, error] {
 			}
 		}
 	}
-}
-
-// pickPort returns a port that the system picks. Unlike llama-server, this
-// listens without SO_REUSEPORT, so another server's port is not picked.
-func pickPort() (int, error) {
-	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 // taken tells whether somebody listens on a loopback port. It does not try to
@@ -82,15 +72,15 @@ func (srv *server) prove(ctx context.Context) error {
 			return srv.fault("ready, but GET /v1/models: %v", err)
 		}
 		if status != http.StatusOK {
-			return srv.fault("ready, but GET /v1/models gave %d with %s", status, quote(body))
+			return srv.fault("ready, but GET /v1/models gave %d with %s", status, llamaserver.Quote(body))
 		}
 		if strings.Contains(string(body), srv.alias) {
 			continue
 		}
 		if other := srv.strangers(); other != "" || times > 1 {
-			return fmt.Errorf("port %d: another program answers with %s: %w", srv.port, quote(body), errClash)
+			return fmt.Errorf("port %d: another program answers with %s: %w", srv.port, llamaserver.Quote(body), errClash)
 		}
-		return srv.fault("GET /v1/models does not know the alias %s that the server was given: %s", srv.alias, quote(body))
+		return srv.fault("GET /v1/models does not know the alias %s that the server was given: %s", srv.alias, llamaserver.Quote(body))
 	}
 	return nil
 }

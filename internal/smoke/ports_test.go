@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/llpatch/llpatch/internal/llamaserver"
 )
 
 // listen takes a port with a plain listener, as most programs do.
@@ -25,7 +27,7 @@ func listen(t *testing.T) int {
 
 func free(t *testing.T) int {
 	t.Helper()
-	port, err := pickPort()
+	port, err := llamaserver.FreePort()
 	if err != nil {
 		t.Fatal(err)
 	}

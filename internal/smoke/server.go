@@ -4,10 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/llpatch/llpatch/internal/gguf"
+	"github.com/llpatch/llpatch/internal/llamaserver"
 	"github.com/llpatch/llpatch/internal/memory"
 	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -42,7 +42,7 @@ type server struct {
 	port   int
 	alias  string
 	log    string
-	client *http.Client
+	client *llamaserver.Client
 	ready  time.Duration
 	busy   int             // answers of 503 before it was ready
 	stats  *memory.Sampler // nil: it was stopped
@@ -155,7 +155,7 @@ func (s *session) startOn(ctx context.Context, port int, argv []string, limit ti
 	srv := &server{
 		s: s, bin: s.side.bin, port: port, alias: "llpatch-" + hex.EncodeToString(nonce),
 		log:    filepath.Join(s.o.Work, fmt.Sprintf("server-%d.log", len(s.report.Servers)+1)),
-		client: newClient(), record: len(s.report.Servers),
+		client: llamaserver.New(net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), ""), record: len(s.report.Servers),
 	}
 	argv = append(argv[:len(argv):len(argv)], "--port", strconv.Itoa(port), "--alias", srv.alias)
 	s.report.Servers = append(s.report.Servers, ServerRun{Argv: argv, Log: srv.log, Check: s.current.Name, Build: s.side.name})
@@ -205,7 +205,8 @@ func (srv *server) await(outer context.Context, began time.Time, limit time.Dura
 	pause := 2 * time.Millisecond
 	var last string
 	for {
-		status, body, err := srv.call(ctx, http.MethodGet, "/health", nil)
+		err := srv.client.Health(ctx, srv.s.o.Answer)
+		var wrong *llamaserver.Unhealthy
 		if err == nil || !isRefused(err) {
 			// Whoever answers, is it us?
 			if other := srv.strangers(); other != "" {
@@ -213,22 +214,18 @@ func (srv *server) await(outer context.Context, began time.Time, limit time.Dura
 			}
 		}
 		switch {
-		case err != nil && ctx.Err() != nil && last != "":
-			// Out of time in the middle of a question: the answer before says more.
-		case err != nil:
-			last = err.Error()
-		case status == http.StatusOK:
-			var health struct{ Status string }
-			if err := json.Unmarshal(body, &health); err != nil || health.Status != "ok" {
-				return srv.fault("GET /health gave 200 with %s, not {\"status\":\"ok\"}", quote(body))
-			}
+		case err == nil:
 			srv.ready = time.Since(began)
 			return srv.prove(ctx)
-		case status == http.StatusServiceUnavailable:
+		case errors.As(err, &wrong):
+			return srv.fault("%v", err)
+		case errors.Is(err, llamaserver.ErrLoading):
 			srv.busy++
-			last = "it still answers 503"
+			last = err.Error()
+		case ctx.Err() != nil && last != "":
+			// Out of time in the middle of a question: the answer before says more.
 		default:
-			return srv.fault("GET /health gave %d with %s", status, quote(body))
+			last = err.Error()
 		}
 		select {
 		case <-srv.proc.Done():

@@ -13,6 +13,11 @@ func ErrorAt(fsys fs.FS, name, key, format string, args ...any) *Error {
 	if err != nil {
 		return errorAt(name, nil, position{}, format, args...)
 	}
+	return ErrorIn(name, data, key, format, args...)
+}
+
+// ErrorIn is ErrorAt for a TOML document whose content is data.
+func ErrorIn(name string, data []byte, key, format string, args ...any) *Error {
 	at := positions(data)
 	p, ok := at[key]
 	for !ok && key != "" {
@@ -21,6 +26,10 @@ func ErrorAt(fsys fs.FS, name, key, format string, args ...any) *Error {
 	}
 	return errorAt(name, data, p, format, args...)
 }
+
+// Decode reads a TOML document into v, and refuses keys that v does not have.
+// The error joins one *Error per fault.
+func Decode(name string, data []byte, v any) error { return decodeTOML(name, data, v) }
 
 // ErrorOn returns an Error about a 1-based line of a file whose content is data;
 // line 0 is the whole file.

@@ -12,7 +12,7 @@ type position struct{ line, col int }
 
 // positions maps every key of a TOML document to where it stands, so that a
 // rule about a value can point at it: "summary", "cmake.GGML_NATIVE",
-// "variant[1].range".
+// "variant[1].range", "run[0].server.seed".
 func positions(data []byte) map[string]position {
 	at := map[string]position{}
 	counts := map[string]int{}
@@ -34,6 +34,13 @@ func positions(data []byte) map[string]position {
 		key := strings.Join(parts, ".")
 		switch e.Kind {
 		case unstable.Table:
+			// A table below one of a list belongs to the last of it.
+			for n := len(parts) - 1; n > 0; n-- {
+				if list := strings.Join(parts[:n], "."); counts[list] > 0 {
+					key = fmt.Sprintf("%s[%d].%s", list, counts[list]-1, strings.Join(parts[n:], "."))
+					break
+				}
+			}
 			prefix = key + "."
 			at[key] = pos
 		case unstable.ArrayTable:

@@ -269,3 +269,20 @@ func FuzzLoad(f *testing.F) {
 		}
 	})
 }
+
+// A key below a table of a list stands in the last one of it.
+func TestErrorIn(t *testing.T) {
+	doc := []byte("[[run]]\nname = 1\n[run.server]\nseed = 2\n[[run]]\n[run.server]\nseed = 3\n[run.aim.all]\nrc = 4\n")
+	for key, want := range map[string]string{
+		"run[0].name": "2:1", "run[0].server.seed": "4:1", "run[1].server.seed": "7:1", "run[1].aim.all.rc": "9:1",
+		"run[1].aim.all.x": "8:2", "run[1].x": "5:3", "run[0].server": "3:2",
+	} {
+		if got := spec.ErrorIn("p.toml", doc, key, "no").Error(); !strings.HasPrefix(got, "p.toml:"+want+": no") {
+			t.Errorf("%s: %s, want %s", key, got, want)
+		}
+	}
+	var v struct{ Run []struct{ Name int } }
+	if err := spec.Decode("p.toml", doc, &v); err == nil || !strings.Contains(err.Error(), `p.toml:3:2: unknown key "run.server"`) {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/llpatch/llpatch/internal/evidence"
+	"github.com/llpatch/llpatch/internal/memory"
+)
+
+func (a *app) evidenceCmd() *cobra.Command {
+	var o evidence.Options
+	var device string
+	var vars, only []string
+	c := &cobra.Command{
+		Use: "evidence PLAN.toml -o FILE.json", Short: "Run builds side by side on this machine and record what came out",
+		Long: `Runs what a plan says with each of its builds, in pairs of alternating order, under
+the memory sampler, and writes every run to FILE.json as it ends: what was started,
+how it ended, its memory, speed and tokens, the raw samples, and the hashes of the
+binaries. A table is printed at the end. Exit code 0: every aim of the plan was
+reached; 6: one was missed; 7: something could not be run or told.`,
+		Example: "  llpatch evidence pool.toml -o docs/evidence/pool.json --var BUILDS=/opt/builds --var MODELS=.\n  llpatch evidence show docs/evidence/pool.json",
+		Args:    args("PLAN.toml"),
+		RunE: func(c *cobra.Command, argv []string) error {
+			help := c.CommandPath() + " --help"
+			usage := func(err error) error { return &usageError{err: err, help: help} }
+			if o.Out == "" {
+				return usage(errors.New("-o FILE.json is missing: the file for the record"))
+			}
+			if _, err := os.Lstat(o.Out); err == nil {
+				return usage(fmt.Errorf("%s is there already, and no record is overwritten: name another file", o.Out))
+			}
+			if o.Every < memory.MinEvery || o.Every > memory.MaxEvery {
+				return usage(fmt.Errorf("--every %v: it must be %v to %v", o.Every, memory.MinEvery, memory.MaxEvery))
+			}
+			o.Vars = map[string]string{}
+			for _, v := range vars {
+				key, value, ok := strings.Cut(v, "=")
+				if !ok || key == "" {
+					return usage(fmt.Errorf("--var %s: write it as KEY=VALUE", v))
+				}
+				o.Vars[key] = value
+			}
+			o.Env, o.Log, o.Progress, o.Version = os.Environ(), a.log, a.progress.update, version()
+			o.Command = append([]string{"llpatch"}, os.Args[1:]...)
+			var err error
+			if o.State, _ = strings.CutPrefix(device, "sim:"); o.State == device {
+				o.State = ""
+				if o.Probe, o.Source, err = chooseProbe(device, o.Env); err != nil {
+					return usage(err)
+				}
+			}
+			if o.Plan, err = evidence.ReadPlan(argv[0], o.Vars); errors.Is(err, os.ErrNotExist) {
+				return usage(err)
+			} else if err != nil {
+				return err
+			}
+			if err := o.Plan.Only(only); err != nil {
+				return usage(err)
+			}
+			return a.evidence(c, o, argv[0])
+		},
+	}
+	f := c.Flags()
+	f.StringVarP(&o.Out, "output", "o", "", "file for the record")
+	f.StringArrayVar(&vars, "var", nil, "KEY=VALUE: what {KEY} in the plan stands for")
+	f.StringSliceVar(&only, "only", nil, "names of the runs to do; the others are left out")
+	f.DurationVar(&o.Every, "every", memory.MinEvery, "time between two looks at memory, 20ms to 1s")
+	f.StringVar(&device, "vram", "auto", "where VRAM is read: auto, nvidia-smi, amdgpu, amd-smi, rocm-smi, none, or sim:FILE (a simulated device's state)")
+	c.AddCommand(&cobra.Command{
+		Use: "show FILE.json", Short: "Print the table of a record", Args: args("FILE.json"),
+		RunE: func(_ *cobra.Command, argv []string) error {
+			data, err := os.ReadFile(argv[0])
+			if err != nil {
+				return &usageError{err: err}
+			}
+			res, err := evidence.Parse(data)
+			if err != nil {
+				return &usageError{err: fmt.Errorf("%s: %w", argv[0], err)}
+			}
+			return a.print(res, res.Markdown)
+		},
+	})
+	return c
+}
+
+// evidence runs a plan, and shows what came out also where that is an error.
+func (a *app) evidence(c *cobra.Command, o evidence.Options, plan string) error {
+	name := strings.TrimSuffix(filepath.Base(plan), filepath.Ext(plan))
+	parent := filepath.Join(a.out, "evidence")
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return err
+	}
+	work, err := os.MkdirTemp(parent, name+"-"+time.Now().Format("20060102-150405-"))
+	if err != nil {
+		return err
+	}
+	if o.Work, err = filepath.Abs(work); err != nil {
+		return err
+	}
+	a.interrupted = fmt.Sprintf("%s has the runs that ended; --only NAME, with another file, does the rest", o.Out)
+	res, rerr := evidence.Record(c.Context(), o)
+	if res == nil {
+		return rerr
+	}
+	return errors.Join(a.print(res, res.Markdown), rerr)
+}

@@ -1,0 +1,262 @@
+package evidence
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// checker checks a plan, fills in what it leaves open, and puts the variables in.
+// It collects every fault, so that one run shows all there is to mend.
+type checker struct {
+	name string
+	data []byte
+	plan *Plan
+	vars map[string]string
+	errs []error
+}
+
+func (c *checker) fail(key, format string, args ...any) {
+	c.errs = append(c.errs, spec.ErrorIn(c.name, c.data, key, format, args...))
+}
+
+var nameRE = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]*$`)
+
+// maxPairs and maxRequests keep a slip of the finger from running for weeks.
+const (
+	maxPairs    = 1000
+	maxRequests = 1_000_000
+	maxTokens   = 1 << 22
+)
+
+func (c *checker) check() {
+	p := c.plan
+	if strings.TrimSpace(p.What) == "" {
+		c.fail("what", "what is missing or empty: say in a line what the plan is to show")
+	}
+	if len(p.Builds) == 0 {
+		c.fail("build", "there is no [[build]]")
+	}
+	seen := map[string]bool{All: true, "build": true}
+	for i := range p.Builds {
+		b, at := &p.Builds[i], fmt.Sprintf("build[%d]", i)
+		switch {
+		case !nameRE.MatchString(b.Name):
+			c.fail(at+".name", "name is %q; it must be letters, digits, dots, hyphens", b.Name)
+		case seen[b.Name]:
+			c.fail(at+".name", "name %q is taken", b.Name)
+		}
+		seen[b.Name] = true
+		if b.Dir == "" {
+			c.fail(at+".dir", "dir is missing or empty: the folder with the programs")
+			continue
+		}
+		b.Dir = c.expand(at+".dir", b.Dir)
+		if abs, err := filepath.Abs(b.Dir); err == nil {
+			b.Dir = abs
+		}
+	}
+	for _, b := range p.Builds {
+		c.vars[b.Name] = b.Dir
+	}
+	for i := range p.Builds {
+		c.expandMap(fmt.Sprintf("build[%d].env", i), p.Builds[i].Env)
+	}
+	p.Baseline = cmp.Or(p.Baseline, "stock")
+	if !c.known(p.Baseline) {
+		c.fail("baseline", "baseline is %q; there is no [[build]] of that name", p.Baseline)
+	}
+	if len(p.Runs) == 0 {
+		c.fail("run", "there is no [[run]]")
+	}
+	runs := map[string]bool{}
+	for i := range p.Runs {
+		r, at := &p.Runs[i], fmt.Sprintf("run[%d]", i)
+		switch {
+		case !nameRE.MatchString(r.Name):
+			c.fail(at+".name", "name is %q; it must be letters, digits, dots, hyphens", r.Name)
+		case runs[r.Name]:
+			c.fail(at+".name", "name %q is taken", r.Name)
+		}
+		runs[r.Name] = true
+		c.run(at, r)
+	}
+}
+
+func (c *checker) known(build string) bool {
+	return slices.ContainsFunc(c.plan.Builds, func(b Build) bool { return b.Name == build })
+}
+
+func (c *checker) run(at string, r *PlanRun) {
+	if r.Program == "" || strings.ContainsAny(r.Program, `/\`) {
+		c.fail(at+".program", "program is %q; it must be the name of a file in the builds' folders", r.Program)
+	}
+	for i := range r.Args {
+		r.Args[i] = c.expand(at+".args", r.Args[i])
+	}
+	for i := range r.Under {
+		r.Under[i] = c.expand(at+".under", r.Under[i])
+	}
+	c.expandMap(at+".env", r.Env)
+	for _, b := range slices.Sorted(maps.Keys(r.BuildEnv)) {
+		if !c.known(b) {
+			c.fail(at+".build-env."+b, "there is no build %q", b)
+		}
+		c.expandMap(at+".build-env."+b, r.BuildEnv[b])
+	}
+	for _, b := range r.Builds {
+		if !c.known(b) {
+			c.fail(at+".builds", "there is no build %q", b)
+		}
+	}
+	if len(r.Builds) == 0 {
+		for _, b := range c.plan.Builds {
+			r.Builds = append(r.Builds, b.Name)
+		}
+	}
+	if r.Pairs < 0 || r.Pairs > maxPairs {
+		c.fail(at+".pairs", "pairs is %d; it must be 1 to %d", r.Pairs, maxPairs)
+	}
+	r.Pairs = max(r.Pairs, 1)
+	r.limit = c.duration(at+".timeout", r.Timeout, defaultTimeout)
+	r.keep = c.patterns(at+".keep", r.Keep)
+	switch {
+	case r.Program == llamaServer && r.Server == nil:
+		c.fail(at, "a llama-server needs a [run.server] that says what it is asked")
+	case r.Program != llamaServer && r.Server != nil:
+		c.fail(at+".server", "only llama-server is asked; program is %q", r.Program)
+	case r.Server != nil:
+		c.server(at+".server", r.Server)
+	}
+	for _, b := range slices.Sorted(maps.Keys(r.Aim)) {
+		key := at + ".aim." + b
+		if b != All && !slices.Contains(r.Builds, b) {
+			c.fail(key, "%q is neither %q nor a build of this run", b, All)
+		}
+		a := r.Aim[b]
+		c.aim(key, r, &a)
+		r.Aim[b] = a
+	}
+}
+
+func (c *checker) server(at string, s *Server) {
+	s.First, s.Clients, s.Predict = cmp.Or(s.First, 8), cmp.Or(s.Clients, 1), cmp.Or(s.Predict, 32)
+	if len(s.Prompt) == 0 {
+		s.Prompt = []int{32, 256}
+	}
+	if len(s.Prompt) != 2 || s.Prompt[0] < 1 || s.Prompt[1] < s.Prompt[0] || s.Prompt[1] > maxTokens {
+		c.fail(at+".prompt", "prompt is %v; it must be the least and the most tokens, as [32, 256]", s.Prompt)
+		s.Prompt = []int{1, 1}
+	}
+	for _, n := range []struct {
+		key         string
+		value, most int
+	}{
+		{"first", s.First, maxRequests},
+		{"clients", s.Clients, 1000},
+		{"requests", s.Requests, maxRequests},
+		{"predict", s.Predict, maxTokens},
+		{"prefills", s.Prefills.Count, maxRequests},
+		{"prefills", s.Prefills.Tokens, maxTokens},
+	} {
+		if n.value < 0 || n.value > n.most {
+			c.fail(at+"."+n.key, "%s is %d; it must be at most %d", n.key, n.value, n.most)
+		}
+	}
+	if (s.Prefills.Count > 0) != (s.Prefills.Tokens > 0) {
+		c.fail(at+".prefills", "prefills needs both count and tokens")
+	}
+	s.ready = c.duration(at+".ready", s.Ready, defaultReady)
+}
+
+func (c *checker) aim(at string, r *PlanRun, a *Aim) {
+	switch v := a.RC.(type) {
+	case nil, int64:
+	case string:
+		if v != "nonzero" && v != "any" {
+			c.fail(at+".rc", `rc is %q; it must be a number, "nonzero" or "any"`, v)
+		}
+	default:
+		c.fail(at+".rc", `rc is %v; it must be a number, "nonzero" or "any"`, v)
+	}
+	for _, w := range []struct{ key, value, word string }{
+		{"tokens", a.Tokens, "equal"}, {"kept", a.Kept, "equal"}, {"rss", a.RSS, "flat"}, {"vram", a.VRAM, "flat"},
+	} {
+		if w.value != "" && w.value != w.word {
+			c.fail(at+"."+w.key, "%s is %q; it can be %q", w.key, w.value, w.word)
+		}
+	}
+	compared := a.Tokens != "" || a.Kept != "" || a.PP != nil || a.TG != nil
+	if compared && !slices.Contains(r.Builds, c.plan.Baseline) {
+		c.fail(at, "the baseline %q does not take part in this run, so nothing can be compared with it", c.plan.Baseline)
+	}
+	if r.Server == nil && (a.Tokens != "" || a.RSS != "" || a.VRAM != "") {
+		c.fail(at, "tokens, rss and vram are judged for a llama-server only; program is %q", r.Program)
+	}
+	if r.Program != llamaBench && r.Program != llamaServer && (a.PP != nil || a.TG != nil) {
+		c.fail(at, "speed is known of llama-bench and llama-server only; program is %q", r.Program)
+	}
+	if a.Kept != "" && len(r.Keep) == 0 {
+		c.fail(at+".kept", "kept needs keep: regular expressions of the lines to compare")
+	}
+	a.has, a.lacks = c.patterns(at+".has", a.Has), c.patterns(at+".lacks", a.Lacks)
+}
+
+func (c *checker) patterns(at string, list []string) []*regexp.Regexp {
+	var out []*regexp.Regexp
+	for _, s := range list {
+		re, err := regexp.Compile(s)
+		if err != nil {
+			c.fail(at, "%q is no regular expression: %v", s, err)
+			continue
+		}
+		out = append(out, re)
+	}
+	return out
+}
+
+func (c *checker) duration(at, s string, otherwise time.Duration) time.Duration {
+	if s == "" {
+		return otherwise
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d <= 0 {
+		c.fail(at, "%q is no length of time; write it as 90s or 20m", s)
+		return otherwise
+	}
+	return d
+}
+
+var varRE = regexp.MustCompile(`\{([A-Za-z][A-Za-z0-9._-]*)\}`)
+
+// expand puts in the variables: those of --var, and each build's folder under its
+// name. {build} is the folder of the build that runs, and stays until then.
+func (c *checker) expand(at, s string) string {
+	return varRE.ReplaceAllStringFunc(s, func(m string) string {
+		key := m[1 : len(m)-1]
+		if key == "build" {
+			return m
+		}
+		v, ok := c.vars[key]
+		if !ok {
+			c.fail(at, "{%s} has no value: give it with --var %s=VALUE", key, key)
+		}
+		return v
+	})
+}
+
+func (c *checker) expandMap(at string, m map[string]string) {
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		if k == "" || strings.ContainsAny(k, "=\x00") {
+			c.fail(at, "%q is no name of a variable", k)
+		}
+		m[k] = c.expand(at+"."+k, m[k])
+	}
+}

@@ -1,0 +1,248 @@
+package evidence
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/llpatch/llpatch/internal/run"
+)
+
+// host reads what the machine is; what it does not tell stays empty.
+func host(env []string, h *hider) Host {
+	out := Host{OS: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(), Env: map[string]string{}}
+	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		out.Kernel = strings.TrimSpace(string(b))
+	}
+	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
+		out.CPU = field(string(b), "model name")
+	}
+	if b, err := os.ReadFile("/proc/meminfo"); err == nil {
+		if kib, err := strconv.ParseInt(strings.TrimSuffix(field(string(b), "MemTotal"), " kB"), 10, 64); err == nil {
+			out.Memory = kib >> 10
+		}
+	}
+	for _, e := range env {
+		k, v, _ := strings.Cut(e, "=")
+		for _, prefix := range []string{"GGML_", "LLAMA_", "CUDA_", "LD_", "OMP_", "LLPATCH_SIM_"} {
+			if strings.HasPrefix(k, prefix) {
+				out.Env[k] = h.text(v)
+			}
+		}
+	}
+	return out
+}
+
+// field is the value of the first "key : value".
+func field(text, key string) string {
+	for line := range strings.Lines(text) {
+		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == key {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
+
+const factLimit = time.Minute // a first start loads gigabytes of libraries
+
+// card asks nvidia-smi for the cards. A machine that does not tell something gets
+// a note.
+func (r *recorder) card(ctx context.Context) {
+	res := r.res
+	switch {
+	case r.o.State != "":
+		res.Card = "simulated device"
+		return
+	case r.o.Source != "nvidia-smi":
+		res.Card = "none"
+		if r.o.Source != "" {
+			res.Card = "not asked (" + r.o.Source + ")"
+		}
+		return
+	}
+	ask := func(args ...string) (string, error) {
+		out, err := run.Output(ctx, run.Cmd{Argv: append([]string{"nvidia-smi"}, args...), Env: r.o.Env, Timeout: factLimit})
+		return strings.TrimSpace(string(out)), err
+	}
+	names, err := ask("--query-gpu=name", "--format=csv,noheader")
+	if err != nil {
+		r.note("nvidia-smi does not name the card: " + firstLine(err.Error()))
+		names = "unknown"
+	}
+	res.Card = strings.Join(strings.Split(names, "\n"), ", ")
+	if drivers, err := ask("--query-gpu=driver_version", "--format=csv,noheader"); err == nil {
+		res.Driver, _, _ = strings.Cut(drivers, "\n")
+	} else {
+		r.note("nvidia-smi does not tell the driver's version: " + firstLine(err.Error()))
+	}
+	page, err := ask()
+	if _, rest, ok := strings.Cut(page, "CUDA Version:"); ok {
+		if f := strings.Fields(rest); len(f) > 0 {
+			res.CUDA = f[0]
+		}
+	}
+	if res.CUDA == "" {
+		r.note(fmt.Sprintf("nvidia-smi does not tell the CUDA version (%v)", err))
+	}
+}
+
+func firstLine(s string) string {
+	s, _, _ = strings.Cut(s, "\n")
+	return s
+}
+
+// built hashes what is in a build's folder.
+func (r *recorder) built(ctx context.Context, b Build) (Built, error) {
+	out := Built{Dir: "{" + b.Name + "}", Env: r.hide.env(b.Env), Note: b.Note, SHA256: map[string]string{}}
+	entries, err := os.ReadDir(b.Dir)
+	if err != nil {
+		return out, fmt.Errorf("build %s: %w", b.Name, err)
+	}
+	for _, e := range entries {
+		name := filepath.Join(b.Dir, e.Name())
+		if e.Type()&os.ModeSymlink != 0 {
+			if to, err := os.Readlink(name); err == nil {
+				out.SHA256[e.Name()] = "-> " + r.hide.text(to)
+			}
+			continue
+		}
+		if !e.Type().IsRegular() {
+			continue
+		}
+		sum, err := hashBinary(name)
+		if err != nil {
+			return out, fmt.Errorf("build %s: %w", b.Name, err)
+		}
+		if sum != "" {
+			out.SHA256[e.Name()] = sum
+		}
+	}
+	for _, dir := range []string{b.Dir, filepath.Dir(b.Dir)} {
+		if data, err := os.ReadFile(filepath.Join(dir, "BUILD_INFO.json")); err == nil && json.Valid(data) {
+			out.Info = json.RawMessage(r.hide.text(string(data)))
+			break
+		}
+	}
+	out.Version = r.version(ctx, b)
+	return out, nil
+}
+
+// hashBinary returns the SHA-256 of a program or library, and "" for other files.
+func hashBinary(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	head := make([]byte, 4)
+	n, err := io.ReadFull(f, head)
+	head = head[:n]
+	if err != nil && n < 2 {
+		return "", nil
+	}
+	isBinary := bytes.HasPrefix(head, []byte("\x7fELF")) || bytes.HasPrefix(head, []byte("MZ")) || bytes.HasPrefix(head, []byte("\xcf\xfa\xed\xfe"))
+	if !isBinary && st.Mode()&0o111 == 0 {
+		return "", nil
+	}
+	return hashFile(name)
+}
+
+// version asks the first program that is there and tells one.
+func (r *recorder) version(ctx context.Context, b Build) string {
+	for _, name := range []string{llamaServer, "llama-cli"} {
+		path := filepath.Join(b.Dir, name)
+		if _, err := os.Stat(path); err != nil {
+			continue
+		}
+		var out bytes.Buffer
+		err := run.Run(ctx, run.Cmd{Argv: []string{path, "--version"}, Env: r.environ(b.Env), Dir: b.Dir, Stdout: &out, Timeout: factLimit})
+		for line := range strings.Lines(out.String()) {
+			if strings.HasPrefix(line, "version:") {
+				return r.hide.text(strings.TrimSpace(line))
+			}
+		}
+		r.note(fmt.Sprintf("%s of build %s tells no version (%s)", name, b.Name, r.hide.text(firstLine(fmt.Sprint(err)))))
+		return ""
+	}
+	return ""
+}
+
+// environ is the caller's environment with changes, each variable once: a program
+// may take the first of two, or the last.
+func (r *recorder) environ(changes ...map[string]string) []string {
+	var env []string
+	for _, e := range r.o.Env {
+		k, _, _ := strings.Cut(e, "=")
+		if !slices.ContainsFunc(changes, func(m map[string]string) bool { _, ok := m[k]; return ok }) {
+			env = append(env, e)
+		}
+	}
+	merged := merge(changes...)
+	for _, k := range slices.Sorted(maps.Keys(merged)) {
+		env = append(env, k+"="+merged[k])
+	}
+	return env
+}
+
+// merge lets the later maps win.
+func merge(all ...map[string]string) map[string]string {
+	out := map[string]string{}
+	for _, m := range all {
+		maps.Copy(out, m)
+	}
+	return out
+}
+
+// hashInputs records the files that a command line names, such as models.
+func (r *recorder) hashInputs(words []string) {
+	for _, w := range words {
+		if _, v, ok := strings.Cut(w, "="); ok && strings.HasPrefix(w, "-") {
+			w = v
+		}
+		for _, name := range strings.Split(w, ":") { // as LD_PRELOAD has them
+			if !filepath.IsAbs(name) && !strings.HasSuffix(name, ".gguf") || r.hashed[name] {
+				continue
+			}
+			st, err := os.Stat(name)
+			if err != nil || !st.Mode().IsRegular() {
+				continue
+			}
+			r.hashed[name] = true
+			sum, err := hashFile(name)
+			if err != nil {
+				r.note("an input has no hash: " + r.hide.text(err.Error()))
+				continue
+			}
+			r.res.Inputs[r.hide.text(name)] = sum
+		}
+	}
+}
+
+func hashFile(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", fmt.Errorf("%s: %w", name, err)
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
