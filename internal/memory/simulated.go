@@ -16,8 +16,8 @@ const stateWait = 2 * time.Second
 // taken, and where it never does, VRAM is not known. Its counts are exact, and only
 // the program's own.
 func Simulated(path string) Probe {
-	var half time.Time  // since when there is a file that is no state
-	var old *sim.State  // what an earlier program left in the file
+	var half time.Time // since when there is a file that is no state
+	var old *sim.State // what an earlier program left in the file
 	return Poll("simulated device", func(_ context.Context, watched []int) (Reading, error) {
 		s, err := sim.ReadState(path)
 		if errors.Is(err, fs.ErrNotExist) {

@@ -80,9 +80,11 @@ func TestSimulatedUnused(t *testing.T) {
 		make func(file string) error
 		why  string
 	}{
-		"none":    {func(string) error { return nil }, "was never written"},
-		"earlier": {func(f string) error { return os.WriteFile(f, page(t, 1, sim.State{VRAMTotal: 12 << 30, VRAMUsed: 700 << 20}), 0o644) }, "of an earlier program"},
-		"a pipe":  {func(f string) error { return syscall.Mkfifo(f, 0o600) }, "not a regular file"},
+		"none": {func(string) error { return nil }, "was never written"},
+		"earlier": {func(f string) error {
+			return os.WriteFile(f, page(t, 1, sim.State{VRAMTotal: 12 << 30, VRAMUsed: 700 << 20}), 0o644)
+		}, "of an earlier program"},
+		"a pipe": {func(f string) error { return syscall.Mkfifo(f, 0o600) }, "not a regular file"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
@@ -123,5 +125,19 @@ func TestSimulatedAgain(t *testing.T) {
 	series := s.Stop()
 	if peak, ok := series.Peak(VRAM); !ok || peak != 900<<20 || series.Device.Unknown != "" {
 		t.Errorf("peak %d MiB (%v), %+v", peak>>20, ok, series.Device)
+	}
+}
+
+// What is seen until the probe ends says nothing of the rest, unless it grows.
+func TestLostProbe(t *testing.T) {
+	for want, rate := range map[State]int64{Unclear: 0, Grows: 1 << 20} {
+		s := Series{Device: Device{Unknown: "nvidia-smi ended"}}
+		for i := range int64(100) {
+			v := 100<<20 + i*rate
+			s.Points = append(s.Points, Point{Seconds: float64(i), VRAM: &v})
+		}
+		if v := JudgeKind(s, VRAM, JudgeOptions{}); v.State != want || want == Unclear && !strings.Contains(v.Reason, "not followed to the end: nvidia-smi ended") {
+			t.Errorf("%s", v)
+		}
 	}
 }
