@@ -9,7 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -86,8 +85,8 @@ func TestLeakPage(t *testing.T) {
 		return string(out), c.ProcessState.ExitCode()
 	}
 	pipe := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
+	if out, err := exec.CommandContext(t.Context(), "mkfifo", pipe).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
 	}
 	for _, page := range []string{dir, filepath.Join(dir, "no", "p.html"), pipe} {
 		out, code := leak("--html", page, "--", "touch", "ran")
