@@ -51,12 +51,12 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	ran, err := root.ExecuteContextC(ctx)
 	a.progress.close()
 	if err == nil {
 		return 0
 	}
-	return a.report(ctx, err)
+	return a.report(ctx, ran.Name(), err)
 }
 
 func (a *app) root() *cobra.Command {

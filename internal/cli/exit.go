@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -33,13 +34,16 @@ const (
 	exitInterrupted = 130
 )
 
+// goesOn names the commands that use what an interrupted run of theirs has done.
+var goesOn = []string{"fetch", "build", "smoke", "bundle", "release"}
+
 // report prints an error with what to do next, and returns the exit code.
-func (a *app) report(ctx context.Context, err error) int {
+func (a *app) report(ctx context.Context, command string, err error) int {
 	code, hint := classify(err)
 	if ctx.Err() != nil {
-		code, hint = exitInterrupted, "run the same command again: it goes on where it stopped"
-		if a.interrupted != "" {
-			hint = a.interrupted
+		code, hint = exitInterrupted, a.interrupted
+		if slices.Contains(goesOn, command) {
+			hint = "run the same command again: it goes on where it stopped"
 		}
 		err = errInterrupted
 	}

@@ -31,7 +31,7 @@ is flat, bounded, or what the context needs; 6: it grows; 7: it could not be tol
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, argv []string) error {
 			help := c.CommandPath() + " --help"
-			if len(argv) == 0 || c.ArgsLenAtDash() != 0 {
+			if len(argv) == 0 || c.ArgsLenAtDash() != 0 || argv[0] == "" {
 				return &usageError{err: errors.New("write the program after --: llpatch leak -- CMD"), help: help}
 			}
 			for _, w := range o.With {
@@ -42,13 +42,19 @@ is flat, bounded, or what the context needs; 6: it grows; 7: it could not be tol
 			if o.Every < memory.MinEvery || o.Every > memory.MaxEvery {
 				return &usageError{err: fmt.Errorf("--every %v: it must be %v to %v", o.Every, memory.MinEvery, memory.MaxEvery), help: help}
 			}
-			if o.Requests < 0 || o.Tokens < 0 || o.Clients < 1 || o.For <= 0 || o.Ready <= 0 {
+			if o.Requests < 1 || o.Tokens < 0 || o.Tokens == 0 && c.Flags().Changed("tokens") || o.Clients < 1 || o.For <= 0 || o.Ready <= 0 {
 				return &usageError{err: errors.New("--requests, --tokens, --clients, --for and --ready must be more than nothing"), help: help}
 			}
 			o.Argv, o.Env, o.Log, o.Progress = argv, os.Environ(), a.log, a.progress.update
 			var err error
 			if o.Probe, o.Source, err = chooseProbe(device, o.Env); err != nil {
 				return &usageError{err: err, help: help}
+			}
+			o.Named = device != "auto" && device != "none"
+			if page != "" {
+				if err := canReplace(page); err != nil { // before hours of measuring
+					return fmt.Errorf("--html: %w", err)
+				}
 			}
 			return a.leak(c, o, page)
 		},
@@ -91,17 +97,12 @@ func chooseProbe(name string, env []string) (memory.Probe, string, error) {
 
 // leak runs it, and shows what was found also where that is an error.
 func (a *app) leak(c *cobra.Command, o leak.Options, page string) error {
-	parent := filepath.Join(a.out, "leak")
-	if err := os.MkdirAll(parent, 0o755); err != nil {
-		return err
-	}
-	work, err := os.MkdirTemp(parent, filepath.Base(o.Argv[0])+"-")
+	work, done, err := leak.Folder(filepath.Join(a.out, "leak"), o.Argv[0])
 	if err != nil {
 		return err
 	}
-	if o.Work, err = filepath.Abs(work); err != nil {
-		return err
-	}
+	defer done()
+	o.Work = work
 	if a.verbose {
 		o.Stdout = a.stderr
 	}
@@ -111,12 +112,31 @@ func (a *app) leak(c *cobra.Command, o leak.Options, page string) error {
 	}
 	if page != "" {
 		var b strings.Builder
-		if err := res.HTML(&b); err != nil {
-			return errors.Join(lerr, err)
+		err := res.HTML(&b)
+		if err == nil {
+			err = atomicfile.WriteFile(page, []byte(b.String()), 0o644)
 		}
-		if err := atomicfile.WriteFile(page, []byte(b.String()), 0o644); err != nil {
-			return errors.Join(lerr, fmt.Errorf("page: %w", err))
+		if err != nil { // what was found is told all the same
+			lerr = errors.Join(lerr, fmt.Errorf("--html: %w", err))
 		}
 	}
 	return errors.Join(lerr, a.print(res, res.Text))
+}
+
+// canReplace reports why a file could not be written, and leaves nothing.
+func canReplace(name string) error {
+	st, err := os.Stat(name)
+	switch {
+	case err == nil && st.IsDir():
+		return &usageError{err: fmt.Errorf("%s is a folder", name)}
+	case err == nil && !st.Mode().IsRegular():
+		return &usageError{err: fmt.Errorf("%s is no regular file", name)}
+	case !isDir(filepath.Dir(name)):
+		return &usageError{err: fmt.Errorf("%s: there is no folder %s", name, filepath.Dir(name))}
+	}
+	f, err := atomicfile.Create(name, 0o644)
+	if err != nil {
+		return err
+	}
+	return f.Cleanup()
 }

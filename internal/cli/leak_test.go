@@ -12,8 +12,32 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llpatch/llpatch/internal/cli"
 	"github.com/llpatch/llpatch/internal/gguf"
 )
+
+// Only a command that uses what it has done so far says that it goes on.
+func TestInterruptedHint(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("LLPATCH_CACHE", dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, c := range []struct {
+		args []string
+		hint bool
+	}{
+		{[]string{"fetch", "b8390", "--offline"}, true},
+		{[]string{"release", "b8390", "linux-cpu", "--offline"}, true},
+		{[]string{"leak", "--vram", "none", "--", "sleep", "60"}, false},
+		{[]string{"model", "-o", filepath.Join(dir, "m.gguf"), "--preset", "8b"}, false},
+	} {
+		var out, errs bytes.Buffer
+		code := cli.Run(ctx, append([]string{"--out", dir}, c.args...), &out, &errs)
+		if code != 130 || strings.Contains(errs.String(), "goes on") != c.hint {
+			t.Errorf("%v: %d, %s", c.args, code, errs.String())
+		}
+	}
+}
 
 // Killed with no chance to clean up, llpatch leak leaves neither the program nor
 // what that started, nor its tools.
@@ -44,6 +68,39 @@ func TestLeakKilled(t *testing.T) {
 	}
 	_ = c.Wait()
 	await(t, func() bool { return len(workingIn(t, dir)) == 0 }, "processes are left")
+}
+
+// A page that cannot be written is said before anything runs; and where that shows
+// only afterwards, what was found is told all the same.
+func TestLeakPage(t *testing.T) {
+	self, err := exec.LookPath("llpatch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	leak := func(args ...string) (string, int) {
+		c := exec.CommandContext(t.Context(), self, append([]string{"leak", "--vram", "none", "--every", "20ms"}, args...)...)
+		c.Dir = dir
+		out, _ := c.CombinedOutput() // the code tells
+		return string(out), c.ProcessState.ExitCode()
+	}
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if out, err := exec.CommandContext(t.Context(), "mkfifo", pipe).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	for _, page := range []string{dir, filepath.Join(dir, "no", "p.html"), pipe} {
+		out, code := leak("--html", page, "--", "touch", "ran")
+		if list, err := os.ReadDir(dir); code != 2 || !strings.Contains(out, page) || err != nil || len(list) != 0 {
+			t.Errorf("%s: %d, %s; left %v", page, code, out, list)
+		}
+	}
+	if err := os.Mkdir(filepath.Join(dir, "d"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	out, code := leak("--html", "d/p.html", "--", "sh", "-c", "rmdir d; sleep 1.5")
+	if code != 1 || !strings.Contains(out, "anonymous memory is flat") || !strings.Contains(out, "error: --html: ") {
+		t.Errorf("%d, %s", code, out)
+	}
 }
 
 func await(t *testing.T, ok func() bool, what string) {

@@ -166,6 +166,8 @@ func writable(out string, force bool) error {
 		return fmt.Errorf("-o: %w", err)
 	case st.IsDir():
 		return &usageError{err: fmt.Errorf("-o %s is a folder", out)}
+	case !st.Mode().IsRegular() && st.Mode()&fs.ModeSymlink == 0:
+		return &usageError{err: fmt.Errorf("-o %s is no regular file", out)}
 	case !force:
 		return &usageError{err: fmt.Errorf("-o %s is there already; --force replaces it", out)}
 	}

@@ -1,8 +1,8 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
+	"math"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -42,8 +42,19 @@ by part, and how far to trust each part.
 			default:
 				return usage(fmt.Errorf("--flash-attn %s: it is on, off or auto", flash))
 			}
-			if card < 0 || card > 1<<30 {
-				return usage(errors.New("--card is the card's memory in MiB"))
+			for _, n := range []struct {
+				flag            string
+				is, least, most int64
+			}{
+				{"ctx", int64(o.Ctx), 1, memory.MaxCtx},
+				{"ub", int64(o.UBatch), 1, memory.MaxCtx},
+				{"parallel", int64(o.Parallel), 1, memory.MaxSlots},
+				{"ngl", int64(o.GPULayers), -1, math.MaxInt32},
+				{"card", card, 1, 1 << 30},
+			} {
+				if c.Flags().Changed(n.flag) && (n.is < n.least || n.is > n.most) {
+					return usage(fmt.Errorf("--%s %d: it must be from %d to %d", n.flag, n.is, n.least, n.most))
+				}
 			}
 			o.Card = card << 20
 			h, err := gguf.ReadFile(argv[0])
@@ -52,6 +63,9 @@ by part, and how far to trust each part.
 			}
 			if o.Ctx == 0 {
 				o.Ctx = h.Context
+			}
+			if o.Ctx == 0 {
+				return usage(fmt.Errorf("%s does not say for how many tokens it was trained: give --ctx", argv[0]))
 			}
 			n, err := memory.Forecast(&h, o)
 			if err != nil {

@@ -50,23 +50,27 @@ func ReadFile(path string) (Header, error) {
 			return h, fmt.Errorf("%s: the parts have more than %d tensors", path, maxTensors)
 		}
 		h.FileBytes += part.FileBytes
-		h.Missing += part.Missing
+		h.Missing += min(part.Missing, math.MaxInt64-h.Missing)
 	}
 	return h, nil
 }
 
 func readOne(path string) (Header, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return Header{}, fmt.Errorf("read model: %w", err)
-	}
-	defer func() { _ = f.Close() }() // it was only read
-	st, err := f.Stat()
+	// Opening a pipe waits for somebody to write to it.
+	st, err := os.Stat(path)
 	if err != nil {
 		return Header{}, fmt.Errorf("read model: %w", err)
 	}
 	if !st.Mode().IsRegular() {
 		return Header{}, fmt.Errorf("read model %s: it is no regular file", path)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return Header{}, fmt.Errorf("read model: %w", err)
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	if st, err = f.Stat(); err != nil {
+		return Header{}, fmt.Errorf("read model: %w", err)
 	}
 	h, err := ReadHeader(f, st.Size())
 	if err != nil {
@@ -123,6 +127,9 @@ func ReadHeader(r io.Reader, size int64) (Header, error) {
 
 // start reads up to the number of tensors and of metadata entries.
 func (s *scanner) start(h *Header) (tensors, keys uint64, err error) {
+	if h.FileBytes == 0 {
+		return 0, 0, fmt.Errorf("%w: it is empty", ErrNotGGUF)
+	}
 	var magic [4]byte
 	if err := s.read(magic[:]); err != nil && !errors.Is(err, errCut) {
 		return 0, 0, err
@@ -233,7 +240,8 @@ func (h *Header) place(end int64) error {
 		}
 		data = t.Offset + t.Bytes
 	}
-	if need := h.DataOffset + int64(data); h.FileBytes >= 0 && need > h.FileBytes {
+	// A file without tensors need not be padded to where they would begin.
+	if need := h.DataOffset + int64(data); len(h.Tensors) > 0 && h.FileBytes >= 0 && need > h.FileBytes {
 		h.Missing = need - h.FileBytes
 	}
 	return nil

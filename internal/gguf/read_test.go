@@ -313,6 +313,14 @@ func TestReadIsBounded(t *testing.T) {
 	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
 		t.Errorf("it took %d bytes", took)
 	}
+	if _, err := ReadHeader(strings.NewReader(""), 0); !errors.Is(err, ErrNotGGUF) || !strings.Contains(err.Error(), "it is empty") {
+		t.Errorf("an empty file: %v", err)
+	}
+	// A vocabulary alone has no weights, and no padding before them.
+	h := Header{FileBytes: 100}
+	if err := h.place(100); err != nil || h.Missing != 0 {
+		t.Errorf("a vocabulary: %v, missing %d", err, h.Missing)
+	}
 	if _, err := ReadFile(t.TempDir()); err == nil || !strings.Contains(err.Error(), "no regular file") {
 		t.Errorf("a folder: %v", err)
 	}

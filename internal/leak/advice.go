@@ -1,7 +1,9 @@
 package leak
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/gguf"
@@ -35,12 +37,32 @@ func (r *Result) advise(o Options, growsHost, growsVRAM bool, vram memory.Verdic
 	if growsHost && !ran["valgrind"] && !ran["heaptrack"] {
 		next("--with valgrind: tells lost memory from a cache; --with heaptrack: is faster, and shows who allocates")
 	}
-	if r.Class == Unjudged {
-		next("let it run longer: --requests, --tokens or --for; or look more often: --every 20ms")
+	if r.Class == Unjudged && (len(r.decisive()) == 0 || slices.ContainsFunc(r.decisive(), tooShort)) {
+		next(longer(o, r.Workload))
 	}
 	if rss, ok := r.verdict(memory.RSS); ok && rss.State == memory.Grows && !growsHost {
 		r.Evidence = append(r.Evidence, "RSS grows and the program's own memory does not: these are pages of mapped files, such as the model, which the system takes back when it needs them")
 	}
+}
+
+// tooShort reports whether a longer run would let a kind of memory be judged.
+func tooShort(v memory.Verdict) bool {
+	return v.State == memory.Unclear && strings.HasSuffix(v.Reason, "let it run longer")
+}
+
+// longer says how a run gives more to judge.
+func longer(o Options, workload string) string {
+	s := "let it run longer: a larger --for, or a program that does more"
+	switch {
+	case workload == "prefill":
+		s = "give it more tokens: a larger --tokens, and a -c that holds them"
+	case workload != "none":
+		s = "let it run longer: more --requests"
+	}
+	if every := cmp.Or(o.Every, memory.DefaultEvery); every > memory.MinEvery {
+		s += fmt.Sprintf("; or look more often than every %v: --every %v", every, memory.MinEvery)
+	}
+	return s
 }
 
 // forecast says where it leads.

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -39,6 +38,7 @@ type Options struct {
 	Every  time.Duration // between two looks; 0: memory.DefaultEvery
 	Probe  memory.Probe  // device memory; nil: none
 	Source string        // the probe's name
+	Named  bool          // the probe was asked for by name: without its figures nothing is judged
 	Floor  float64       // bytes that are no growth; 0: memory.DefaultFloor
 
 	Stdout   io.Writer // gets the program's output as well as the log; nil: only the log
@@ -91,7 +91,10 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	res := &Result{Argv: o.Argv, Began: time.Now().UTC().Truncate(time.Second), Work: o.Work}
+	res := &Result{Argv: o.Argv, Place: place(o.Argv), Began: time.Now().UTC().Truncate(time.Second), Work: o.Work}
+	if res.Place == "wine" {
+		res.Notes = append(res.Notes, "a Windows program under wine: memory is what Linux counts for its processes, wine's own parts included, and not what Windows would count")
+	}
 	w, err := watched(ctx, o, res)
 	if err != nil {
 		return res, err
@@ -110,9 +113,15 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	case memory.Says(res.decisive(), memory.Unclear):
 		for _, v := range res.decisive() {
 			if v.State == memory.Unclear {
-				return res, &NotRun{Why: v.String(), Log: res.Log}
+				why := v.String()
+				if tooShort(v) {
+					why += ", or: " + longer(o, res.Workload)
+				}
+				return res, &NotRun{Why: why, Log: res.Log}
 			}
 		}
+	case o.Named && res.NoVRAM() != "":
+		return res, &NotRun{Why: "VRAM is not known: " + res.NoVRAM(), Log: res.Log}
 	}
 	return res, nil
 }
@@ -154,7 +163,7 @@ func watched(ctx context.Context, o Options, res *Result) (*work, error) {
 	res.Log = filepath.Join(o.Work, "program.log")
 	p, err := startProgram(ctx, o, o.Argv, res.Log, o.Env)
 	if errors.Is(err, run.ErrNotFound) {
-		return nil, &NotRun{Why: o.Argv[0] + ": there is no such program on the PATH"}
+		return nil, &NotRun{Why: noProgram(o)}
 	}
 	if err != nil {
 		return nil, &NotRun{Why: err.Error()}
@@ -175,7 +184,7 @@ func watched(ctx context.Context, o Options, res *Result) (*work, error) {
 	series := stop()
 	res.Notes = append(res.Notes, w.takeNotes()...)
 	if len(series.Points) < 3 {
-		return nil, &NotRun{Why: fmt.Sprintf("%s %s after %v, before its memory could be followed", o.Argv[0], p.how(), time.Since(p.began).Round(time.Millisecond)), Tail: p.Tail(), Log: res.Log}
+		return nil, &NotRun{Why: fmt.Sprintf("%s %s after %v, before its memory could be followed; %s", o.Argv[0], p.how(), time.Since(p.began).Round(time.Millisecond), longer(o, w.kind)), Tail: p.Tail(), Log: res.Log}
 	}
 	res.WorkFrom, res.WorkTo = from.Seconds(), to.Seconds()
 	res.judge(o)
@@ -323,19 +332,4 @@ func (p *program) how() string {
 		return fmt.Sprintf("ended with exit code %d", e.Exit)
 	}
 	return err.Error()
-}
-
-// looksLikeServer reports whether argv is a llama server: by name, also behind
-// env, nice and the like.
-func looksLikeServer(argv []string) bool {
-	for _, a := range argv {
-		if strings.HasPrefix(a, "-") {
-			break
-		}
-		name := strings.TrimSuffix(filepath.Base(a), ".exe")
-		if name == "llama-server" || name == "llama_server" {
-			return true
-		}
-	}
-	return slices.ContainsFunc(argv, func(a string) bool { return a == "--port" || strings.HasPrefix(a, "--port=") })
 }

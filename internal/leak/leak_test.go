@@ -103,6 +103,50 @@ func TestTrouble(t *testing.T) {
 	}
 }
 
+// A device that was to be looked at and is not there is no flat memory.
+func TestNoVRAM(t *testing.T) {
+	o := options(t, "flat")
+	o.Workload, o.Requests = "requests", 60
+	o.Probe, o.Source = memory.Simulated(filepath.Join(t.TempDir(), "state")), "simulated device"
+	res, err := Run(t.Context(), o)
+	if err != nil || res.Class != HostOnly {
+		t.Fatalf("%v, class %s", err, res.Class)
+	}
+	for _, want := range []string{"no leak of host memory; VRAM is not known", "VRAM is not known: ", "was never written"} {
+		if !strings.Contains(res.Text(), want) {
+			t.Errorf("no %q in\n%s", want, res.Text())
+		}
+	}
+	o.Named = true // by name: nothing is told without it
+	o.Work = t.TempDir()
+	res, err = Run(t.Context(), o)
+	var n *NotRun
+	if !errors.As(err, &n) || !strings.Contains(err.Error(), "was never written") || res.Class != Unjudged || !strings.Contains(res.Text(), "VRAM could not be judged") {
+		t.Errorf("%v\n%s", err, res.Text())
+	}
+	o.Argv, o.Env[0], o.Work = []string{o.Argv[0], "--port", "0"}, "HELPER=leaks by request", t.TempDir()
+	res, err = Run(t.Context(), o)
+	var grew *Grew
+	if !errors.As(err, &grew) || !strings.Contains(res.Text(), "VRAM is not known: ") {
+		t.Errorf("%v\n%s", err, res.Text())
+	}
+}
+
+// What to do about a run that is too short to judge.
+func TestTooShort(t *testing.T) {
+	o := options(t, "needs by token")
+	o.Workload, o.Tokens, o.Every = "prefill", 96, memory.MaxEvery
+	_, err := Run(t.Context(), o)
+	var n *NotRun
+	if !errors.As(err, &n) || !strings.Contains(err.Error(), "--tokens") || !strings.Contains(err.Error(), "than every 1s: --every 20ms") {
+		t.Errorf("%v", err)
+	}
+	o.Tokens = 50
+	if _, err = Run(t.Context(), o); err == nil || !strings.Contains(err.Error(), "50 tokens is too short") {
+		t.Errorf("%v", err)
+	}
+}
+
 // A server that dies on the way is judged until then, and its end is told.
 func TestDiesOnTheWay(t *testing.T) {
 	o := options(t, "dies")

@@ -113,6 +113,8 @@ func parseSanitizer(b []byte) (Finding, error) {
 		}
 		line = strings.TrimSpace(line)
 		switch {
+		case refusal(line):
+			return Finding{}, errors.New("it says: " + line)
 		case strings.HasPrefix(line, "Leaked "):
 			n, err := grouped(strings.Fields(line)[1])
 			if err != nil {
@@ -137,6 +139,8 @@ func parseSanitizer(b []byte) (Finding, error) {
 			}
 			f.Lost, f.LostN, summary = add(f.Lost, bytesN), add(f.LostN, n), true
 			open = nil
+		case strings.HasSuffix(line, "Use --print-limit option"):
+			f.Notes = append(f.Notes, "not every place is listed: "+strings.TrimPrefix(line, "ERROR SUMMARY: "))
 		case strings.HasPrefix(line, "ERROR SUMMARY:"):
 			if w := strings.Fields(line); len(w) > 2 {
 				if n, err := grouped(w[2]); err == nil {
@@ -153,11 +157,24 @@ func parseSanitizer(b []byte) (Finding, error) {
 		return f, err
 	}
 	if !summary {
-		return f, errors.New("it printed no leak summary: the program did not end by itself, or used no CUDA")
+		return f, errors.New("it printed no leak summary: the program was killed, or used no CUDA")
 	}
 	f.merge()
 	f.trim()
 	return f, nil
+}
+
+// refusal reports whether the tool says that it did not do its work, as with "Error:
+// Device not supported. …", "Error: Target application terminated before first
+// instrumented API call" and "Error: No attachable process found. …". It may print
+// summaries of nothing after that. Of a program that ended with an exit code of its
+// own, or by a signal, it says so too, after the leaks that it found.
+func refusal(line string) bool {
+	what, ok := strings.CutPrefix(line, "Error: ")
+	if !ok {
+		return strings.HasPrefix(line, "Internal ") && strings.Contains(line, "rror")
+	}
+	return !strings.HasPrefix(what, "process didn't terminate successfully") && !strings.HasPrefix(what, "couldn't find exit code")
 }
 
 // parseHeaptrack reads the text of heaptrack_print -l: what was not given back at

@@ -21,12 +21,15 @@ func (r *Result) Text() string {
 		}
 		fmt.Fprintf(&b, "  %s %s\n", mark, v)
 	}
+	if why := r.NoVRAM(); why != "" {
+		fmt.Fprintf(&b, "    VRAM is not known: %s\n", why)
+	}
 	section(&b, "evidence", r.Evidence[min(len(r.Verdicts), len(r.Evidence)):])
 	section(&b, "forecast", r.Forecast)
 	section(&b, "next", r.Next)
 	section(&b, "notes", r.AllNotes())
-	fmt.Fprintf(&b, "%d looks in %.1f s, workload %s: %d requests, %d tokens; files in %s\n",
-		len(r.Series.Points), r.WorkTo, r.Workload, r.Requests, r.Tokens, r.Work)
+	fmt.Fprintf(&b, "%d looks in %.1f s, place %s, workload %s: %d requests, %d tokens; files in %s\n",
+		len(r.Series.Points), r.WorkTo, r.Place, r.Workload, r.Requests, r.Tokens, r.Work)
 	return b.String()
 }
 
@@ -45,6 +48,8 @@ func (r *Result) Headline() string {
 	switch r.Class {
 	case None:
 		return "no leak: memory is flat"
+	case HostOnly:
+		return "no leak of host memory; VRAM is not known"
 	case Settles:
 		return "no leak: memory grew, and settled"
 	case Need:
@@ -58,6 +63,9 @@ func (r *Result) Headline() string {
 		return "a cache that grows: nothing is lost, and nothing stops it while the program runs"
 	case Unknown:
 		return "memory grows: a leak, or a cache without bounds"
+	}
+	if r.NoVRAM() != "" {
+		return "VRAM could not be judged"
 	}
 	return "memory could not be judged"
 }
@@ -88,9 +96,10 @@ table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.3rem .6
 li{margin:.15rem 0}
 </style></head><body>
 <h1>{{.R.Headline}}</h1>
-<p><code>{{.Cmd}}</code><br>{{.R.Began.Format "2006-01-02 15:04 MST"}}, workload {{.R.Workload}}: {{.R.Requests}} requests, {{.R.Tokens}} tokens{{with .R.Series.Device.Source}}; VRAM by {{.}}{{end}}</p>
+<p><code>{{.Cmd}}</code><br>{{.R.Began.Format "2006-01-02 15:04 MST"}}, place {{.R.Place}}, workload {{.R.Workload}}: {{.R.Requests}} requests, {{.R.Tokens}} tokens{{with .R.Series.Device.Source}}; VRAM by {{.}}{{end}}</p>
 <table><tr><th>memory</th><th>verdict</th><th>what was seen</th></tr>
 {{range .R.Verdicts}}<tr><td>{{.Kind}}</td><td class="{{.State}}">{{.State}}</td><td>{{.String}}</td></tr>
+{{end}}{{with .R.NoVRAM}}<tr><td>VRAM</td><td class="unclear">not known</td><td>{{.}}</td></tr>
 {{end}}</table>
 {{range .Charts}}<p>{{.}}</p>
 {{end}}

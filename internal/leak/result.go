@@ -16,6 +16,7 @@ type Class string
 // The classes.
 const (
 	None     Class = "no leak"             // flat
+	HostOnly Class = "no leak on the host" // and VRAM is not known
 	Settles  Class = "bounded"             // it grew and settled
 	Need     Class = "need of the context" // grows with the context the first time, and not again
 	Explicit Class = "explicit leak"       // memory that nothing points to any more, or that was never freed
@@ -27,6 +28,7 @@ const (
 // Result is what a run gave.
 type Result struct {
 	Argv     []string         `json:"argv"`
+	Place    string           `json:"place"` // "host", or "wine": a Windows program under it
 	Began    time.Time        `json:"began"`
 	Work     string           `json:"work"` // the folder with logs
 	Log      string           `json:"log"`
@@ -94,6 +96,15 @@ func (r *Result) verdict(k memory.Kind) (memory.Verdict, bool) {
 	return r.Verdicts[i], true
 }
 
+// NoVRAM says why VRAM, which was to be looked at, is not known; empty where it is,
+// or where nobody asked.
+func (r *Result) NoVRAM() string {
+	if _, judged := r.verdict(memory.VRAM); judged {
+		return ""
+	}
+	return r.Series.Device.Unknown
+}
+
 // decisive are the verdicts that decide: VRAM, and what the program took on the
 // host for itself. RSS holds the pages of a mapped model too, which the system
 // takes back; PSS is looked at too seldom.
@@ -127,6 +138,13 @@ func (r *Result) conclude(o Options) {
 		r.Class = Settles
 	default:
 		r.Class = None
+	}
+	if r.NoVRAM() != "" && r.Class != Unknown && r.Class != Unjudged {
+		r.Class = HostOnly
+		if o.Named {
+			r.Class = Unjudged
+			r.Next = append(r.Next, "--vram none: judges host memory alone")
+		}
 	}
 	growsHost := host.State == memory.Grows
 	growsVRAM := hasVRAM && vram.State == memory.Grows

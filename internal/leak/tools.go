@@ -45,6 +45,10 @@ type tool struct {
 	read     func(ctx context.Context, o Options, dir string, log []byte) (Finding, error)
 }
 
+// manyLeaks is how many leaks memcheck lists; 100 where nothing is said, and what 0
+// means depends on its version.
+const manyLeaks = "1000000"
+
 // Tools lists the names that Options.With takes.
 func Tools() []string { return []string{"memcheck", "valgrind", "heaptrack", "nsys"} }
 
@@ -54,9 +58,9 @@ var allTools = map[string]tool{
 		pkg: "cuda-sanitizer of the CUDA toolkit (before 11.6: cuda-memcheck)",
 		argv: func(program, _ string) []string {
 			if filepath.Base(program) == "cuda-memcheck" {
-				return []string{program, "--leak-check", "full"}
+				return []string{program, "--leak-check", "full", "--print-limit", manyLeaks}
 			}
-			return []string{program, "--tool", "memcheck", "--leak-check", "full", "--target-processes", "all"}
+			return []string{program, "--tool", "memcheck", "--leak-check", "full", "--print-limit", manyLeaks, "--target-processes", "all"}
 		},
 		read: func(_ context.Context, _ Options, _ string, log []byte) (Finding, error) { return parseSanitizer(log) },
 	},
@@ -158,7 +162,11 @@ func under(ctx context.Context, o Options, t installed, plain *work) (Finding, e
 	if _, _, err := p.drive(ctx, w); err != nil {
 		return Finding{}, fmt.Errorf("under %s: %w", t.name, err)
 	}
-	var notes []string
+	if w.srv != nil && (gone(p.Process) || w.requests.Load() == 0) {
+		why := fmt.Sprintf("under %s the server %s after %d requests: that tells nothing of a leak", t.name, p.how(), w.requests.Load())
+		return Finding{}, &NotRun{Why: why, Tail: p.Tail(), Log: logFile}
+	}
+	notes := w.takeNotes()
 	p.finishUnder(ctx, &notes)
 	if ctx.Err() != nil {
 		return Finding{}, ctx.Err()

@@ -85,7 +85,7 @@ func (w *work) prefill(ctx context.Context) error {
 		return fmt.Errorf("a prefill of %d tokens does not fit the slot, which holds %d: give the server a larger -c", n, slot)
 	}
 	if n < 2*steps {
-		return fmt.Errorf("a slot holds %d tokens, too few to see memory grow: give the server a larger -c", slot)
+		return fmt.Errorf("a prefill of %d tokens is too short to see memory grow (%d are the least): a larger --tokens, and a -c that holds them (a slot holds %d)", n, 2*steps, slot)
 	}
 	w.target = n
 	step := n / steps

@@ -15,18 +15,24 @@ const slack = 4 << 20
 // those of the program's own processes.
 func place(points []Point, idle []Reading, readings []reading, source string, notes []string) (Device, []string) {
 	d := Device{}
-	if len(readings) == 0 {
+	first := slices.IndexFunc(readings, func(r reading) bool { return r.Absent == "" })
+	if first < 0 {
+		if len(readings) > 0 {
+			d.Unknown = readings[len(readings)-1].Absent
+		}
 		return d, notes
 	}
+	before, after := readings[:first], slices.DeleteFunc(readings[first:], func(r reading) bool { return r.Absent != "" })
+	readings = slices.Concat(before, after)
 	last := readings[len(readings)-1].Reading
 	d.Total, d.Cards, d.Source = last.Total, last.Cards, source
-	before := map[int]int64{}
+	held := map[int]int64{}
 	if len(idle) > 0 {
 		used := make([]int64, 0, len(idle))
 		for _, r := range idle {
 			used = append(used, r.Used)
 			for _, h := range r.Others {
-				before[h.PID] = h.Bytes
+				held[h.PID] = h.Bytes
 			}
 		}
 		slices.Sort(used)
@@ -41,7 +47,7 @@ func place(points []Point, idle []Reading, readings []reading, source string, no
 			own++
 		}
 	}
-	who := meddlers(before, readings, own > 0)
+	who := meddlers(held, readings, own > 0)
 	perProcess := len(who) > 0 && own > 0
 	switch {
 	case perProcess:

@@ -102,6 +102,9 @@ func TestNvidiaTrouble(t *testing.T) {
 			if !noted(s, c.note) {
 				t.Errorf("no note has %q: %q", c.note, s.Notes)
 			}
+			if s.Device.Unknown == "" {
+				t.Error("nothing says that VRAM is not known")
+			}
 			if name != "dies" && s.Has(VRAM) {
 				t.Error("there are VRAM figures where the tool gave none")
 			}

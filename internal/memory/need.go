@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -84,20 +85,31 @@ func MLAScratch(heads, rank, nope, value int) int64 {
 func Forecast(h *gguf.Header, o NeedOptions) (Need, error) {
 	o.UBatch = cmp.Or(o.UBatch, 512)
 	o.Parallel = cmp.Or(o.Parallel, 1)
-	if o.Ctx < 1 || o.UBatch < 1 || o.Parallel < 1 {
-		return Need{}, errors.New("context, ubatch and slots must be more than nothing")
-	}
-	if o.Ctx > maxCtx {
-		return Need{}, fmt.Errorf("a context of %d tokens: %d are the most", o.Ctx, maxCtx)
+	for _, n := range []struct {
+		name     string
+		is, most int
+	}{{"a context of %d tokens", o.Ctx, MaxCtx}, {"a ubatch of %d tokens", o.UBatch, MaxCtx}, {"%d slots", o.Parallel, MaxSlots}} {
+		if n.is < 1 || n.is > n.most {
+			return Need{}, fmt.Errorf(n.name+": it must be from 1 to %d", n.is, n.most)
+		}
 	}
 	if h.Layers < 1 || len(h.KVHeads) < h.Layers || len(h.Heads) < h.Layers {
+		if len(h.Tensors) == 0 {
+			return Need{}, errors.New("the file has no weights and says nothing of layers and heads: it is a vocabulary alone")
+		}
 		return Need{}, errors.New("the file says nothing of layers and heads: it is no model, or not its first part")
 	}
 	n := need(h, o)
+	if n.Total == math.MaxInt64 {
+		return Need{}, fmt.Errorf("by the file's numbers, %d tokens with a ubatch of %d need more than 2^63 bytes: the file is damaged, or no card is meant", o.Ctx, o.UBatch)
+	}
 	if o.Card > 0 {
 		n.Fits = n.Total <= o.Card
 		n.Largest = largest(h, o)
 		n.RunsOut = runsOut(h, o, n)
+	}
+	if len(h.Tensors) == 0 {
+		n.Notes = append(n.Notes, "the file has no weights (a vocabulary alone): the figures are without them")
 	}
 	if h.Missing > 0 {
 		n.Notes = append(n.Notes, fmt.Sprintf("the file lacks %s of its weights: a broken download; the figures are those of the whole model", FormatBytes(float64(h.Missing))))
@@ -108,8 +120,12 @@ func Forecast(h *gguf.Header, o NeedOptions) (Need, error) {
 	return n, nil
 }
 
-// maxCtx bounds what is computed: no model comes near.
-const maxCtx = 1 << 24
+// MaxCtx is the largest context and ubatch that are computed, in tokens: no model
+// comes near. MaxSlots is the most slots: LLAMA_MAX_SEQ of llama.cpp's src/llama-cparams.h.
+const (
+	MaxCtx   = 1 << 24
+	MaxSlots = 256
+)
 
 // onCard reports whether a layer is on the card: the last ones are (llama_model::dev_layer).
 func (o NeedOptions) onCard(layer, layers int) bool {
@@ -139,10 +155,10 @@ func need(h *gguf.Header, o NeedOptions) Need {
 		Why: "the CUDA context, kernels and cuBLAS: 300 to 700 MiB by card and driver (705 MiB on an H100 with compute buffers of a small model)",
 	})
 	for _, p := range n.Parts {
-		n.Total += p.Bytes
+		n.Total = plus(n.Total, p.Bytes)
 		n.PerToken += p.PerToken
 		if p.When == "start" {
-			n.AtStart += p.Bytes
+			n.AtStart = plus(n.AtStart, p.Bytes)
 		}
 	}
 	return n
@@ -159,20 +175,20 @@ func weights(h *gguf.Header, o NeedOptions) Part {
 		case strings.HasPrefix(t.Name, "blk."):
 			num, _, _ := strings.Cut(t.Name[4:], ".")
 			if i, err := strconv.Atoi(num); err == nil && o.onCard(i, h.Layers) {
-				sum += b
+				sum = plus(sum, b)
 			}
 		case strings.HasPrefix(t.Name, "token_embd"):
-			embd += b
+			embd = plus(embd, b)
 		default:
 			if o.onCard(h.Layers, h.Layers) {
-				sum += b
+				sum = plus(sum, b)
 				output = output || t.Name == "output.weight"
 			}
 		}
 	}
 	why := "the tensors of the layers on the card"
 	if !output && o.onCard(h.Layers, h.Layers) {
-		sum += embd
+		sum = plus(sum, embd)
 		why += "; the embedding is the output matrix too"
 	}
 	return Part{Name: "weights", Bytes: sum, When: "start", Trust: Measured, Why: why}
@@ -197,10 +213,10 @@ func cache(h *gguf.Header, o NeedOptions) (Part, string) {
 		bv, _ := o.ValueType.Size(uint64(v))
 		row := int64(bk + bv)
 		if known && windows[i] {
-			p.Bytes += row * small
+			p.Bytes = plus(p.Bytes, times(row, small))
 			continue
 		}
-		p.Bytes += row * cells
+		p.Bytes = plus(p.Bytes, times(row, cells))
 		p.PerToken += float64(row)
 	}
 	note := ""
@@ -265,7 +281,7 @@ func scratch(h *gguf.Header, o NeedOptions) Part {
 		return p
 	}
 	p.PerToken = float64(k + v)
-	p.Bytes = (k + v) * pad256(int64(o.Ctx))
+	p.Bytes = times(k+v, pad256(int64(o.Ctx)))
 	p.Why = fmt.Sprintf("f16 copies of K and V of one layer, %s a token; from b9489 reserved at the start", FormatBytes(p.PerToken))
 	if o.NoFlash {
 		p.Why = fmt.Sprintf("f16 scores of a ubatch, %s a token", FormatBytes(p.PerToken))
@@ -281,9 +297,9 @@ func scratch(h *gguf.Header, o NeedOptions) Part {
 
 func mla(h *gguf.Header, o NeedOptions) Part {
 	key, value := cmp.Or(h.KeyLengthMLA, h.KeyLength), cmp.Or(h.ValueLengthMLA, h.ValueLength)
-	per := MLAScratch(h.Heads[h.Layers-1], h.KVRank, key-h.RopeDim, value)
+	per := MLAScratch(h.Heads[h.Layers-1], h.KVRank, max(0, key-h.RopeDim), value)
 	return Part{
-		Name: "MLA scratch", Bytes: per * pad256(int64(o.Ctx)), PerToken: float64(per), When: "prefill", Trust: Formula,
+		Name: "MLA scratch", Bytes: times(per, pad256(int64(o.Ctx))), PerToken: float64(per), When: "prefill", Trust: Formula,
 		Why: fmt.Sprintf("ik_llama.cpp, -mla 3 -fa: %d B a token outside what is reserved at the start; -amb 256 bounds it", per),
 	}
 }
@@ -301,23 +317,23 @@ func compute(h *gguf.Header, o NeedOptions) Part {
 		}
 	}
 	if h.ExpertsUsed > 0 {
-		ff = max(ff, int64(h.ExpertsUsed)*int64(cmp.Or(h.ExpertFF, int(ff))))
+		ff = max(ff, times(int64(h.ExpertsUsed), int64(cmp.Or(h.ExpertFF, int(ff)))))
 	}
 	mask := 6 * ub // f32, and f16 for flash attention
 	per := mask
-	step := 4 * ub * max(int64(h.Vocab)+embd, 3*ff+2*embd)
+	step := times(4*ub, max(int64(h.Vocab)+embd, plus(times(3, ff), 2*embd)))
 	if o.NoFlash {
 		per = 4*ub + 4*ub*heads // the scores of all heads
 	}
 	return Part{
-		Name: "compute buffer", Bytes: step + per*cells, PerToken: float64(per), When: "start", Trust: Guess,
+		Name: "compute buffer", Bytes: plus(step, times(per, cells)), PerToken: float64(per), When: "start", Trust: Guess,
 		Why: "the widest step of a ubatch (logits or feed-forward) and the mask; within some 30 %",
 	}
 }
 
 // largest is the largest context, in steps of 256, that fits the card.
 func largest(h *gguf.Header, o NeedOptions) int {
-	lo, hi := 0, maxCtx/256/4
+	lo, hi := 0, MaxCtx/256/4
 	for lo < hi {
 		mid := (lo + hi + 1) / 2
 		o.Ctx = mid * 256
@@ -345,7 +361,7 @@ func runsOut(h *gguf.Header, o NeedOptions, whole Need) int {
 		sum := whole.AtStart
 		for _, p := range need(h, at).Parts {
 			if p.When == "prefill" {
-				sum += p.Bytes
+				sum = plus(sum, p.Bytes)
 			}
 		}
 		if sum > o.Card {

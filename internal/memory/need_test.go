@@ -2,6 +2,7 @@ package memory
 
 import (
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/llpatch/llpatch/internal/gguf"
@@ -122,13 +123,57 @@ func TestForecastCard(t *testing.T) {
 	if half, _ := Forecast(&h, o); half.Parts[0].Name == "KV cache" && half.Parts[0].Bytes*2 != n.Parts[1].Bytes {
 		t.Errorf("%+v\n%+v", half.Parts, n.Parts)
 	}
-	for _, bad := range []NeedOptions{{}, {Ctx: -1}, {Ctx: maxCtx + 1}, {Ctx: 1, UBatch: -1}} {
+	for _, bad := range []NeedOptions{{}, {Ctx: -1}, {Ctx: MaxCtx + 1}, {Ctx: 1, UBatch: -1}, {Ctx: 1, UBatch: math.MaxInt}, {Ctx: 1, UBatch: MaxCtx + 1}, {Ctx: 1, Parallel: -1}, {Ctx: 1, Parallel: MaxSlots + 1}} {
 		if _, err := Forecast(&h, bad); err == nil {
 			t.Errorf("%+v is taken", bad)
 		}
 	}
-	if _, err := Forecast(&gguf.Header{}, NeedOptions{Ctx: 1}); err == nil {
-		t.Error("a file without layers is taken")
+	h.Tensors = nil
+	if n, err := Forecast(&h, NeedOptions{Ctx: 1}); err != nil || len(n.Notes) != 1 || !strings.Contains(n.Notes[0], "no weights") {
+		t.Errorf("a vocabulary: %v, %q", err, n.Notes)
+	}
+	if _, err := Forecast(&gguf.Header{}, NeedOptions{Ctx: 1}); err == nil || !strings.Contains(err.Error(), "vocabulary") {
+		t.Errorf("a file without layers: %v", err)
+	}
+}
+
+// The largest numbers that a header and the options may hold: every part is there
+// and more than nothing, or it is an error.
+func TestForecastHuge(t *testing.T) {
+	const most = 1 << 24 // of gguf
+	h := gguf.Header{
+		Arch: "llama", Layers: 512, Embd: most, Vocab: math.MaxInt32, Heads: same(512, most), KVHeads: same(512, most), FF: same(512, most),
+		KeyLength: most, ValueLength: most, Window: math.MaxInt32, KVRank: most, RopeDim: most, ExpertsUsed: most, ExpertFF: most, Context: 4096,
+	}
+	h.Tensors = []gguf.Tensor{{Name: "blk.0.w", Bytes: math.MaxInt64 / 4}, {Name: "blk.1.w", Bytes: math.MaxInt64 / 4}, {Name: "blk.2.w", Bytes: math.MaxInt64 / 4}, {Name: "output.weight", Bytes: math.MaxInt64 / 2}}
+	small := gguf.Header{Arch: "llama", Layers: 2, Embd: 256, Vocab: 259, Heads: same(2, 4), KVHeads: same(2, 4), FF: same(2, 512), KeyLength: 64, ValueLength: 64}
+	for _, o := range []NeedOptions{
+		{Ctx: 1}, {Ctx: MaxCtx, UBatch: MaxCtx, Parallel: MaxSlots}, {Ctx: MaxCtx, UBatch: MaxCtx, NoFlash: true}, {Ctx: MaxCtx, UBatch: 1 << 20, Legacy: true, IK: true},
+	} {
+		o.KeyType, o.ValueType, o.GPULayers = gguf.Q8_0, gguf.Q8_0, -1
+		light := h
+		light.Tensors = nil
+		for _, h := range []gguf.Header{h, light} {
+			if n, err := Forecast(&h, o); err == nil || !strings.Contains(err.Error(), "2^63") {
+				t.Errorf("%+v: %v, %+v", o, err, n.Parts)
+			}
+		}
+		n, err := Forecast(&small, o)
+		if err != nil {
+			t.Errorf("%+v: %v", o, err)
+		}
+		var sum int64
+		names := ""
+		for _, p := range n.Parts {
+			sum += p.Bytes
+			names += p.Name + ","
+			if p.Bytes <= 0 || p.PerToken < 0 {
+				t.Errorf("%+v: %+v", o, p)
+			}
+		}
+		if sum != n.Total || !strings.Contains(names, "compute buffer") {
+			t.Errorf("%+v: %s %d and %d", o, names, sum, n.Total)
+		}
 	}
 }
 

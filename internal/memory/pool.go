@@ -1,5 +1,7 @@
 package memory
 
+import "math"
+
 // legacyPool is ggml_cuda_pool_leg of llama.cpp's ggml-cuda.cu (text identical
 // from b3907 to b8862; later ones give idle buffers back only where memory has
 // run out): 256 slots, best fit, 5 % look-ahead rounded up to 256 bytes.
@@ -43,6 +45,9 @@ func legacyWaste(tokens, ub int, k, v int64) int64 {
 	if k+v == 0 {
 		return 0
 	}
+	if most := times(k+v, pad256(int64(tokens))); most > math.MaxInt64/(2*legacySlots) {
+		return math.MaxInt64 // its slots could hold more than can be counted
+	}
 	p := legacyPool{}
 	var last int64
 	for pos := 0; pos < tokens; {
@@ -67,3 +72,19 @@ func legacyWaste(tokens, ub int, k, v int64) int64 {
 
 // pad256 is how llama.cpp rounds cells (GGML_PAD(…, 256)).
 func pad256(n int64) int64 { return (n + 255) / 256 * 256 }
+
+// times and plus are the product and the sum of numbers that are not negative. What
+// no int64 holds is math.MaxInt64: a file may claim any widths.
+func times(a, b int64) int64 {
+	if a != 0 && b > math.MaxInt64/a {
+		return math.MaxInt64
+	}
+	return a * b
+}
+
+func plus(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}

@@ -17,6 +17,9 @@ type Reading struct {
 	Host   int64    // host memory that the device itself takes in the program: a simulated one's records
 	Others []Holder // other programs on the cards, as far as they can be seen
 	Notes  []string // what the tool could not tell; each is kept once
+	// Absent says why there is no device to read yet, where nothing is taken of it
+	// if it does come. Where it never does, VRAM is not known, and not nothing.
+	Absent string
 }
 
 // Holder is a program that holds device memory.

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,6 +48,7 @@ type Sampler struct {
 	idle     []Reading // before the program
 	latest   *Reading
 	notes    []string
+	lost     string        // why the probe ended
 	first    chan struct{} // closed at the first reading, or when the probe ends
 	once     sync.Once
 }
@@ -132,6 +134,9 @@ func (s *Sampler) probe(ctx context.Context) {
 			err = errors.New("it ended by itself")
 		}
 		s.note("VRAM is not known from here on: " + err.Error())
+		s.mu.Lock()
+		s.lost = err.Error()
+		s.mu.Unlock()
 	}
 	s.once.Do(func() { close(s.first) })
 }
@@ -215,6 +220,10 @@ func (s *Sampler) finish(series Series) Series {
 		s.notes = append(s.notes, fmt.Sprintf("%d of %d looks were missed", series.Missed, series.Ticks))
 	}
 	series.Device, s.notes = place(series.Points, s.idle, s.readings, s.o.Source, s.notes)
+	series.Device.Unknown = cmp.Or(s.lost, series.Device.Unknown)
+	if s.o.Probe != nil && !series.Has(VRAM) {
+		series.Device.Unknown = cmp.Or(series.Device.Unknown, s.o.Source+" gave no figure while the program ran")
+	}
 	series.Notes = slices.Clone(s.notes)
 	return series
 }

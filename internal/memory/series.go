@@ -106,6 +106,8 @@ type Device struct {
 	Baseline int64  `json:"baseline,omitempty"` // bytes taken before the program began
 	Cards    int    `json:"cards,omitempty"`
 	Shared   bool   `json:"shared,omitempty"` // another program's memory is in the figures
+	// why VRAM, which was to be looked at, is not known, or not to the end
+	Unknown string `json:"unknown,omitempty"`
 }
 
 // Has reports whether the series holds enough of a kind to be drawn.

@@ -81,6 +81,9 @@ func JudgeKind(s Series, k Kind, o JudgeOptions) Verdict {
 	if k == VRAM && s.Device.Shared && v.State != Unclear {
 		v.State, v.Reason = Unclear, "another program used the card, and its memory cannot be told apart"
 	}
+	if k == VRAM && s.Device.Unknown != "" && v.State != Grows && v.State != Unclear {
+		v.State, v.Reason = Unclear, "it was not followed to the end: "+s.Device.Unknown
+	}
 	return v
 }
 

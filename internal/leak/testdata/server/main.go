@@ -99,8 +99,8 @@ func serve(kind string) int {
 		case "cuts":
 			fmt.Fprint(w, "data: {\"content\":\"a\",\"stop\":false}\n\n")
 			return
-		case "dies":
-			if n > 20 {
+		case "dies", "dies soon":
+			if n > 20 || kind == "dies soon" && n > 5 {
 				fmt.Println("CUDA error: out of memory")
 				os.Exit(1)
 			}
