@@ -51,47 +51,60 @@ func (s *session) opened(d sim.Device) (*device, error) {
 	return dev, nil
 }
 
-// onDevice runs work on a server that has the device to itself. Whatever the
-// work comes to, a fault of the device's is the check's.
-func onDevice(d sim.Device, cfg func(context.Context, *session) (config, error), work func(context.Context, *server, *device) (outcome, error)) step {
-	return func(ctx context.Context, s *session) (outcome, error) {
-		dev, err := s.opened(d)
-		if err != nil {
-			return outcome{}, err
-		}
-		c, err := cfg(ctx, s)
-		if err != nil {
-			return outcome{}, err
-		}
-		srv, err := s.need(ctx, c)
-		if err != nil {
-			return outcome{}, err
-		}
-		defer s.stop(context.WithoutCancel(ctx)) // the next check wants another device
-		out, err := work(ctx, srv, dev)
-		if ctx.Err() != nil {
-			return out, context.Cause(ctx)
-		}
-		st, stErr := sim.ReadState(dev.state)
-		if stErr != nil {
-			return out, errors.Join(err, stErr)
-		}
-		if out.figures == nil {
-			out.figures = map[string]any{}
-		}
-		maps.Copy(out.figures, map[string]any{
-			"vram_peak_mib": float64(st.VRAMPeak*10/mib) / 10, "allocs": st.Allocs, "frees": st.Frees,
-			"graphs_peak": st.GraphInstancesPeak, "graph_launches": st.GraphLaunches, "device_faults": st.Faults,
-		})
-		switch {
-		case st.StaleReplays > 0:
-			return out, srv.namedFault(FaultGraphReplay, "%d of %d graph launches use memory that was freed since the graph was captured; trace: %s",
-				st.StaleReplays, st.GraphLaunches, dev.trace)
-		case st.Faults > 0:
-			return out, srv.fault("the device saw %d faults, the first: %s; trace: %s", st.Faults, dev.firstFault(), dev.trace)
-		}
-		return out, err
+// deviceWork is what a check does to a server that has the simulated device to
+// itself.
+type deviceWork struct {
+	device  sim.Device
+	config  func(context.Context, *session) (config, error)
+	refused func(sim.State, *fault) // says more of a server that does not start; may be nil
+	drive   func(context.Context, *server, *device) (outcome, error)
+}
+
+// run does the work. Whatever it comes to, a fault of the device's is the check's.
+func (w deviceWork) run(ctx context.Context, s *session) (outcome, error) {
+	dev, err := s.opened(w.device)
+	if err != nil {
+		return outcome{}, err
 	}
+	c, err := w.config(ctx, s)
+	if err != nil {
+		return outcome{}, err
+	}
+	srv, err := s.need(ctx, c)
+	if err != nil {
+		var f *fault
+		if w.refused != nil && errors.As(err, &f) {
+			// Not by its log: a server that crashes takes its last lines with it.
+			if st, stErr := sim.ReadState(dev.state); stErr == nil {
+				w.refused(st, f)
+			}
+		}
+		return outcome{}, err
+	}
+	defer s.stop(context.WithoutCancel(ctx)) // the next check wants another device
+	out, err := w.drive(ctx, srv, dev)
+	if ctx.Err() != nil {
+		return out, context.Cause(ctx)
+	}
+	st, stErr := sim.ReadState(dev.state)
+	if stErr != nil {
+		return out, errors.Join(err, stErr)
+	}
+	if out.figures == nil {
+		out.figures = map[string]any{}
+	}
+	maps.Copy(out.figures, map[string]any{
+		"vram_peak_mib": float64(st.VRAMPeak*10/mib) / 10, "allocs": st.Allocs, "frees": st.Frees,
+		"graphs_peak": st.GraphInstancesPeak, "graph_launches": st.GraphLaunches, "device_faults": st.Faults,
+	})
+	switch {
+	case st.StaleReplays > 0:
+		return out, srv.namedFault(FaultGraphReplay, "%d of %d graph launches use memory that was freed since the graph was captured; trace: %s",
+			st.StaleReplays, st.GraphLaunches, dev.trace)
+	case st.Faults > 0:
+		return out, srv.fault("the device saw %d faults, the first: %s; trace: %s", st.Faults, dev.firstFault(), dev.trace)
+	}
+	return out, err
 }
 
 // prefillVRAMCheck: the device memory that a prefill takes beyond what was there
@@ -109,7 +122,7 @@ func prefillVRAMCheck(a *args) step {
 	kv = a.text("kv", kv)
 	within := a.duration("within", 5*time.Minute)
 	cfg := sized(a.config(), 1, tokens+64, "-ctk", kv, "-ctv", kv, "-fa", fa, "-b", strconv.Itoa(max(ubatch, 32)), "-ub", strconv.Itoa(ubatch))
-	return onDevice(deviceArgs(a), cfg, func(ctx context.Context, srv *server, dev *device) (outcome, error) {
+	return deviceWork{device: deviceArgs(a), config: cfg, drive: func(ctx context.Context, srv *server, dev *device) (outcome, error) {
 		before, err := sim.ReadState(dev.state)
 		if err != nil {
 			return outcome{}, err
@@ -135,7 +148,7 @@ func prefillVRAMCheck(a *args) step {
 			return out, srv.namedFault(FaultVRAMGrowth, "%s; %.1f MiB would be no fault", what, float64(limit)/mib)
 		}
 		return out, nil
-	})
+	}}.run
 }
 
 // prefillSlack is for what a prefill takes besides: activations in q8_1, parts
@@ -157,7 +170,7 @@ func graphReplayCheck(a *args) step {
 	room, length := a.number("context", 4096, 256), a.duration("for", 10*time.Second)
 	n, kv := a.number("n_predict", 32, 2), a.text("kv", "q8_0")
 	cfg := sized(a.config(), slots, room, "-ctk", kv, "-ctv", kv, "-fa", "on", "-b", strconv.Itoa(max(ubatch, 64)), "-ub", strconv.Itoa(ubatch))
-	return onDevice(deviceArgs(a), cfg, func(ctx context.Context, srv *server, dev *device) (outcome, error) {
+	return deviceWork{device: deviceArgs(a), config: cfg, drive: func(ctx context.Context, srv *server, dev *device) (outcome, error) {
 		began := time.Now()
 		for i := 1; time.Since(began) < length || i < 3; i++ {
 			// Slots fill up from a short text, which takes many answers, and from
@@ -177,7 +190,7 @@ func graphReplayCheck(a *args) step {
 			return outcome{}, errors.New("no graph was launched, so nothing was shown")
 		}
 		return outcome{detail: fmt.Sprintf("%d graph launches, none over freed memory, %d requests", st.GraphLaunches, srv.requests.Load())}, nil
-	})
+	}}.run
 }
 
 // graphCacheCheck: with every other layer on the processor each computation takes
@@ -195,7 +208,7 @@ func graphCacheCheck(a *args) step {
 		s.current.Env = env
 		return base(ctx, s)
 	}
-	return onDevice(deviceArgs(a), cfg, func(ctx context.Context, srv *server, dev *device) (outcome, error) {
+	return deviceWork{device: deviceArgs(a), config: cfg, drive: func(ctx context.Context, srv *server, dev *device) (outcome, error) {
 		for range rounds {
 			if _, _, err := srv.prefill(ctx, tokens, time.Minute); err != nil {
 				return outcome{}, err
@@ -216,5 +229,5 @@ func graphCacheCheck(a *args) step {
 			return outcome{}, srv.namedFault(FaultGraphCache, "%s", what)
 		}
 		return outcome{detail: what}, nil
-	})
+	}}.run
 }
