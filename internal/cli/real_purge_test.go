@@ -19,7 +19,7 @@ import (
 // caught launching graphs over memory that it freed; the stock build and ours
 // must not.
 func publishedPurge(t *testing.T, dist string) {
-	stock := filepath.Join(dist, "sim", "stock-src")
+	stock := filepath.Join(dist, "stock", "src")
 	replay := func(name, src, out, trim string) *smoke.Report {
 		t.Helper()
 		lib, err := sim.Build(t.Context(), sim.Options{Src: src, Out: out, Headers: os.Getenv("CUDA_HEADERS"), NoVMM: true})

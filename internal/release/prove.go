@@ -78,18 +78,15 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 	if err != nil {
 		return nil, err
 	}
-	stockSrc := filepath.Join(dir, "sim", "stock-src")
-	if _, err := c.Tree.CheckoutOwn(ctx, stockSrc, c.excluded()); err != nil {
+	stock, err := c.stockTree(ctx)
+	if err != nil {
 		return nil, err
 	}
 	sides := map[string]smoke.Programs{}
-	for _, name := range []string{"stock", "patched"} {
-		src := stockSrc
-		if name == "patched" {
-			src = filepath.Join(dir, "src")
-		}
+	for _, side := range [][2]string{{"stock", stock}, {"patched", dir}} {
+		name := side[0]
 		plan := b.Plan
-		plan.Source, plan.Dir = src, filepath.Join(dir, "sim", name)
+		plan.Source, plan.Dir = filepath.Join(side[1], "src"), filepath.Join(dir, "sim", name)
 		if name == "stock" {
 			plan.Touched = nil
 		}
