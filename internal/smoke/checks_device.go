@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/llpatch/llpatch/internal/gguf"
 	"github.com/llpatch/llpatch/internal/memory"
 	"github.com/llpatch/llpatch/internal/sim"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -136,7 +135,7 @@ func prefillVRAMCheck(a *args) step {
 		}
 		m := srv.s.o.Model
 		cells := int64((tokens + 255) / 256 * 256)
-		need := 4 * cells * int64(m.KVHeads) * int64(headDim(m))
+		need := 4 * cells * int64(m.KVHeads) * int64(m.HeadSize())
 		if !flash {
 			need = 2 * cells * int64(m.Heads) * int64(ubatch)
 		}
@@ -154,13 +153,6 @@ func prefillVRAMCheck(a *args) step {
 // prefillSlack is for what a prefill takes besides: activations in q8_1, parts
 // of attention's result. On the models used here that is some 10 MiB.
 const prefillSlack = 16 << 20
-
-func headDim(m gguf.Model) int {
-	if m.HeadDim != 0 {
-		return m.HeadDim
-	}
-	return m.Embd / m.Heads
-}
 
 // graphReplayCheck: slots that answer while others read long prompts in small
 // ubatches, so that graphs are captured while the pool changes. No graph may be
