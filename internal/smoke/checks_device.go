@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/llpatch/llpatch/internal/memory"
 	"github.com/llpatch/llpatch/internal/sim"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -46,7 +45,7 @@ func (s *session) opened(d sim.Device) (*device, error) {
 	}
 	maps.Copy(env, s.current.Env) // a recipe's own word counts
 	s.current.Env = env
-	s.o.Probe, s.o.ProbeName = memory.Simulated(dev.state), "simulated device"
+	s.device = dev
 	return dev, nil
 }
 

@@ -1,6 +1,8 @@
 package smoke
 
 import (
+	"cmp"
+	"context"
 	"regexp"
 	"slices"
 	"strconv"
@@ -43,9 +45,14 @@ func (o *Options) placeOf(c spec.Check) string {
 func (o *Options) canRun(c spec.Check) (verdict Verdict, why string) {
 	switch o.deviceOf(c) {
 	case spec.Card:
-		if o.Card == "" && o.Device != spec.Card {
-			return Absent, "there is no card on this machine"
+		if o.Card != "" {
+			return "", ""
 		}
+		why = cmp.Or(o.NoCard, "there is no card on this machine")
+		if o.Device == spec.Card {
+			return NotJudged, why
+		}
+		return Absent, why
 	case spec.Sim:
 		if o.SimEnv == nil && !(o.Device == spec.Sim && leadsToSim(o.Env)) {
 			return NotJudged, "the simulated device was not made for this run"
@@ -79,6 +86,33 @@ func usesDevice(log []byte) bool {
 		}
 	}
 	return false
+}
+
+// listedDevice is a line of --list-devices: its name, as in "  CUDA0: NVIDIA L4
+// (22565 MiB, 22300 MiB free)". What computes on the processor is listed too.
+var listedDevice = regexp.MustCompile(`(?m)^  ([A-Za-z]+)[0-9]*: .*\(\d+ MiB, \d+ MiB free\)`)
+
+// unseenCard says why the build would not use the card, or "": programs run on
+// the processor then, and most of them say nothing of it.
+func (s *session) unseenCard(ctx context.Context) (why string) {
+	if s.unseen != nil {
+		return *s.unseen
+	}
+	defer func() {
+		if ctx.Err() == nil {
+			s.unseen = &why
+		}
+	}()
+	out, err := s.output(ctx, "llama-server", "--list-devices")
+	if err != nil {
+		return "the build does not tell which devices it sees: " + err.Error()
+	}
+	for _, m := range listedDevice.FindAllStringSubmatch(out.all(), -1) {
+		if m[1] != "BLAS" && m[1] != "RPC" {
+			return ""
+		}
+	}
+	return "the build sees no card (llama-server --list-devices names none): it has no backend for one, or that cannot use the driver"
 }
 
 // layers is -ngl: how many layers go to the device.

@@ -337,8 +337,13 @@ func (srv *server) stop(ctx context.Context, patience time.Duration) ending {
 // sampling is how a server's memory is looked at.
 func (s *session) sampling(srv *server) memory.Options {
 	o := memory.Options{Name: s.side.name, Every: s.o.Sample, Progress: srv.progress, Log: s.o.Log}
-	if s.o.deviceOf(s.current) != spec.Host {
+	switch s.o.deviceOf(s.current) {
+	case spec.Card:
 		o.Probe, o.Source = s.o.Probe, s.o.ProbeName
+	case spec.Sim:
+		if s.device != nil {
+			o.Probe, o.Source = memory.Simulated(s.device.state), "simulated device"
+		}
 	}
 	return o
 }

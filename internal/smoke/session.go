@@ -23,8 +23,10 @@ type session struct {
 	current spec.Check
 	side    side                  // whose programs run
 	server  *server               // nil: none is running
+	device  *device               // the current check's own, simulated; nil: it has none
 	helps   map[string]string     // path of a program -> its --help
 	models  map[gguf.Model]string // -> its file
+	unseen  *string               // why the build does not see the card, or ""; nil: it was not asked
 	broken  map[string]string     // how a server is started -> the check that found it does not start
 }
 
@@ -126,6 +128,9 @@ func (s *session) env() []string {
 	env = append(env, s.o.Env...)
 	if s.o.deviceOf(s.current) == spec.Sim {
 		env = append(env, s.o.SimEnv...)
+	}
+	if s.o.deviceOf(s.current) == spec.Card {
+		env = append(env, s.o.CardEnv...)
 	}
 	for _, k := range slices.Sorted(maps.Keys(s.current.Env)) {
 		env = append(env, k+"="+s.current.Env[k])
