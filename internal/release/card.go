@@ -26,14 +26,14 @@ func (c *Chain) FindCard(ctx context.Context) error {
 		return nil
 	}
 	if c.Place.Device == spec.Card && !slices.ContainsFunc(c.Recipe.Backends, usesCard) {
-		return c.unproven(fmt.Errorf("%s is built for %s and has no backend that uses a card: its programs would run on the processor", c.Recipe.Name, strings.Join(c.Recipe.Backends, ", ")))
+		return c.notRun(fmt.Errorf("%s is built for %s and has no backend that uses a card: its programs would run on the processor", c.Recipe.Name, strings.Join(c.Recipe.Backends, ", ")))
 	}
 	on, err := memory.ChooseCards(ctx, c.Place.Env, c.Place.Pick)
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil && wanted:
-		return c.unproven(err)
+		return c.notRun(err)
 	case err != nil:
 		c.card.none = err.Error()
 	default:

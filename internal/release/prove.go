@@ -68,7 +68,7 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 	}
 	for _, t := range c.Patched.Touched {
 		if !strings.HasPrefix(t.Path, simulated) {
-			return nil, c.unproven(fmt.Errorf("the series changes %s, outside %s, so its programs are not those of the stock tree: such a series cannot be proven on the simulated device", t.Path, simulated))
+			return nil, c.notRun(fmt.Errorf("the series changes %s, outside %s, so its programs are not those of the stock tree: such a series cannot be proven on the simulated device", t.Path, simulated))
 		}
 	}
 	if _, err := c.Stage(b); err != nil {
@@ -95,7 +95,7 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 			err = fmt.Errorf("simulated device, %s: %w", name, err)
 			var refused *build.Failed
 			if ctx.Err() == nil && !errors.As(err, &refused) {
-				err = c.unproven(err)
+				err = c.notRun(err)
 			}
 			return nil, err
 		}
@@ -124,8 +124,8 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 	return p, errors.Join(append(errs, atomicfile.WriteFile(c.file("proofs.md"), []byte(p.Text()), 0o644))...)
 }
 
-// unproven says that no proof could run, and why.
-func (c *Chain) unproven(err error) error {
+// notRun says that no proof or check could run, and why.
+func (c *Chain) notRun(err error) error {
 	return &smoke.NotRun{Report: &smoke.Report{Tag: c.Tree.Tag.String(), Target: c.Recipe.Name}, Err: err}
 }
 
