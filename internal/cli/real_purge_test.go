@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/llpatch/llpatch/internal/gguf"
 	"github.com/llpatch/llpatch/internal/sim"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -45,35 +44,25 @@ func publishedPurge(t *testing.T, dist string) {
 }
 
 // replayed runs graph-replay on a dense model in three slots and on a mixture of
-// experts in one: there a prefill does not touch the graph of the answers, so that
-// it is launched again after the pool has changed, which a dense model's in one
-// slot is not.
+// experts in one: a dense model's graph is captured anew after a prompt there.
 func replayed(t *testing.T, bin string, lib *sim.Library, name, trim string, want smoke.Verdict) {
 	t.Helper()
-	moe, err := gguf.Preset("moe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tc := range []struct {
-		name  string
-		model gguf.Model
-		args  map[string]any
-	}{
-		{"dense, 3 slots", smoke.DefaultModel, map[string]any{"for": "10s"}},
-		{"a mixture, 1 slot", moe, map[string]any{"slots": 1, "for": "3s", "model": "q8_0"}},
+	for what, args := range map[string]map[string]any{
+		"dense, 3 slots":    {"for": "10s"},
+		"a mixture, 1 slot": {"for": "3s", "slots": 1, "experts": 8, "model": "q8_0"},
 	} {
 		r, err := smoke.Run(t.Context(), smoke.Options{
-			Bin: bin, Work: t.TempDir(), Device: spec.Sim, SimEnv: lib.Env(), Model: tc.model,
-			Checks: []spec.Check{{Name: "graph-replay", Device: spec.Sim, Args: tc.args, Env: map[string]string{"GGML_CUDA_POOL_TRIM": trim}}},
+			Bin: bin, Work: t.TempDir(), Device: spec.Sim, SimEnv: lib.Env(),
+			Checks: []spec.Check{{Name: "graph-replay", Device: spec.Sim, Args: args, Env: map[string]string{"GGML_CUDA_POOL_TRIM": trim}}},
 		})
 		var failed *smoke.Failed
 		if err != nil && !errors.As(err, &failed) {
-			t.Fatalf("%s, %s: %v", name, tc.name, err)
+			t.Fatalf("%s, %s: %v", name, what, err)
 		}
 		c := r.Checks[0]
-		t.Logf("graph-replay, %s, %s: %s: %s %v", name, tc.name, c.Verdict, c.Detail, c.Figures)
+		t.Logf("graph-replay, %s, %s: %s: %s %v", name, what, c.Verdict, c.Detail, c.Figures)
 		if c.Verdict != want || want == smoke.Wrong && c.Fault != smoke.FaultGraphReplay {
-			t.Errorf("%s, %s: %s, want %s: %s", name, tc.name, c.Verdict, want, c.Detail)
+			t.Errorf("%s, %s: %s, want %s: %s", name, what, c.Verdict, want, c.Detail)
 		}
 	}
 }

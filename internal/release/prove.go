@@ -56,12 +56,13 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 			return nil, fmt.Errorf("proof of %s: its fix.toml is gone", in.Fix)
 		}
 		proof := c.Repo.Fixes[i].Proof
-		check, fault, known := smoke.ProofCheck(proof, c.Tree.Pin.Build)
-		if !known {
-			p.Without[in.Fix] = proof
-			continue
+		checks := smoke.ProofChecks(proof, c.Tree.Pin.Build)
+		for _, one := range checks {
+			todo = append(todo, smoke.ProofOptions{Fix: in.Fix, Check: one.Check, Fault: one.Fault})
 		}
-		todo = append(todo, smoke.ProofOptions{Fix: in.Fix, Check: check, Fault: fault})
+		if len(checks) == 0 {
+			p.Without[in.Fix] = proof
+		}
 	}
 	if len(todo) == 0 {
 		return p, nil
@@ -106,7 +107,7 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 	for _, o := range todo {
 		o.Options = smoke.Options{
 			Tag: p.Tag, Target: p.Target, Commit: c.Tree.Pin.Commit, Tree: c.Patched.Tree.ID(),
-			Work: c.file(path.Join("sim", o.Fix)), Device: o.Check.Device, Log: c.Log, Progress: c.Progress, Hold: c.hold(),
+			Work: c.file(path.Join("sim", o.Fix+"-"+o.Check.Name)), Device: o.Check.Device, Log: c.Log, Progress: c.Progress, Hold: c.hold(),
 		}
 		o.Unpatched, o.Patched = sides["stock"], sides["patched"]
 		proof, err := smoke.Prove(ctx, o)

@@ -155,12 +155,20 @@ const prefillSlack = 16 << 20
 
 // graphReplayCheck: slots that answer while others read long prompts in small
 // ubatches, so that graphs are captured while the pool changes. No graph may be
-// launched over memory that was freed since its capture.
+// launched over memory that was freed since its capture. With experts, whose
+// weights must be quantised or ggml-cuda takes no graph, a prompt leaves the
+// answers' graph alone, and it is launched again after the pool has changed.
 func graphReplayCheck(a *args) step {
 	slots, ubatch := a.number("slots", 3, 1), a.number("ubatch", 64, 1)
 	room, length := a.number("context", 4096, 256), a.duration("for", 10*time.Second)
-	n, kv := a.number("n_predict", 32, 2), a.text("kv", "q8_0")
-	cfg := sized(a.config(), slots, room, "-ctk", kv, "-ctv", kv, "-fa", "on", "-b", strconv.Itoa(max(ubatch, 64)), "-ub", strconv.Itoa(ubatch))
+	n, kv, experts := a.number("n_predict", 32, 2), a.text("kv", "q8_0"), a.number("experts", 0, 0)
+	base := sized(a.config(), slots, room, "-ctk", kv, "-ctv", kv, "-fa", "on", "-b", strconv.Itoa(max(ubatch, 64)), "-ub", strconv.Itoa(ubatch))
+	cfg := func(ctx context.Context, s *session) (config, error) {
+		if experts > 0 {
+			s.o.Model.Experts, s.o.Model.ExpertsUsed = experts, min(2, experts)
+		}
+		return base(ctx, s)
+	}
 	return deviceWork{device: deviceArgs(a), config: cfg, drive: func(ctx context.Context, srv *server, dev *device) (outcome, error) {
 		began := time.Now()
 		for i := 1; time.Since(began) < length || i < 3; i++ {
@@ -169,7 +177,14 @@ func graphReplayCheck(a *args) step {
 			if err := srv.converse(ctx, slots, conversation{answer: n, room: room, until: time.Now().Add(length / 4)}); err != nil {
 				return outcome{}, err
 			}
+			// The graph of a short answer is launched again after the long prompt.
+			if _, err := srv.complete(ctx, "An answer.", n); err != nil {
+				return outcome{}, err
+			}
 			if _, _, err := srv.prefill(ctx, room*3/4, time.Minute); err != nil {
+				return outcome{}, err
+			}
+			if _, err := srv.complete(ctx, "An answer.", n); err != nil {
 				return outcome{}, err
 			}
 		}

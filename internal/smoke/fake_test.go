@@ -150,8 +150,7 @@ func fakeServer(mode string) {
 	version := fs.Bool("version", false, "")
 	help, devices := fs.Bool("help", false, ""), fs.Bool("list-devices", false, "")
 	draft, ngram := fs.String("model-draft", "", ""), fs.String("spec-type", "", "")
-	layers := fs.String("ngl", "", "")
-	for _, known := range []string{"m", "b", "c", "np", "t", "tb", "cache-ram", "draft-max", "draft-p-min", "spec-ngram-size-n", "spec-ngram-size-m"} {
+	for _, known := range []string{"ngl", "m", "b", "c", "np", "t", "tb", "cache-ram", "draft-max", "draft-p-min", "spec-ngram-size-n", "spec-ngram-size-m"} {
 		fs.String(known, "", "")
 	}
 	if err := fs.Parse(os.Args[1:]); err != nil {
@@ -230,9 +229,6 @@ func fakeServer(mode string) {
 	}
 	if mode != "quiet" {
 		fmt.Fprintf(os.Stderr, "load_backend: loaded CPU backend from %s\n", lib)
-	}
-	if *layers != "0" && mode != "no device" {
-		fmt.Fprintln(os.Stderr, "load_backend: loaded CUDA backend from libggml-cuda.so")
 	}
 	l, err := reusePort(net.JoinHostPort(*host, *port))
 	if err != nil {

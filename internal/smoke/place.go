@@ -3,6 +3,7 @@ package smoke
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -73,46 +74,32 @@ func leadsToSim(env []string) bool {
 	})
 }
 
-// deviceLine is what a server logs of a backend for a device: one that was
-// loaded from a library, or the devices that ggml-cuda (also as ROCm) found.
-var deviceLine = regexp.MustCompile(`load_backend: loaded (\S+) backend from|: found [1-9][0-9]* \S+ devices`)
-
-// usesDevice tells whether a log names a device's backend. Without one llama.cpp
-// runs on the processor, and says nothing more of it.
-func usesDevice(log []byte) bool {
-	for _, m := range deviceLine.FindAllSubmatch(log, -1) {
-		if b := string(m[1]); b != "CPU" && b != "RPC" && b != "BLAS" {
-			return true
-		}
-	}
-	return false
-}
-
 // listedDevice is a line of --list-devices: its name, as in "  CUDA0: NVIDIA L4
 // (22565 MiB, 22300 MiB free)". What computes on the processor is listed too.
 var listedDevice = regexp.MustCompile(`(?m)^  ([A-Za-z]+)[0-9]*: .*\(\d+ MiB, \d+ MiB free\)`)
 
-// unseenCard says why the build would not use the card, or "": programs run on
-// the processor then, and most of them say nothing of it.
-func (s *session) unseenCard(ctx context.Context) (why string) {
-	if s.unseen != nil {
-		return *s.unseen
+// unseen says why the build would not use the device of the current check, or "":
+// its programs run on the processor then, and say nothing of it.
+func (s *session) unseen(ctx context.Context) (why string) {
+	key := s.side.bin + "\x00" + s.o.deviceOf(s.current)
+	if why, asked := s.asked[key]; asked {
+		return why
 	}
 	defer func() {
 		if ctx.Err() == nil {
-			s.unseen = &why
+			s.asked[key] = why
 		}
 	}()
 	out, err := s.output(ctx, "llama-server", "--list-devices")
 	if err != nil {
-		return "the build does not tell which devices it sees: " + err.Error()
+		return fmt.Sprintf("the %s build does not tell which devices it sees: %v", s.side.name, err)
 	}
 	for _, m := range listedDevice.FindAllStringSubmatch(out.all(), -1) {
 		if m[1] != "BLAS" && m[1] != "RPC" {
 			return ""
 		}
 	}
-	return "the build sees no card (llama-server --list-devices names none): it has no backend for one, or that cannot use the driver"
+	return fmt.Sprintf("the %s build sees no device (llama-server --list-devices names none): it has no backend for one, or that cannot use the driver", s.side.name)
 }
 
 // layers is -ngl: how many layers go to the device.

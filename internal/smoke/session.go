@@ -26,7 +26,7 @@ type session struct {
 	device  *device               // the current check's own, simulated; nil: it has none
 	helps   map[string]string     // path of a program -> its --help
 	models  map[gguf.Model]string // -> its file
-	unseen  *string               // why the build does not see the card, or ""; nil: it was not asked
+	asked   map[string]string     // build and place -> why the build does not see the device there, or ""
 	broken  map[string]string     // how a server is started -> the check that found it does not start
 }
 
@@ -63,7 +63,7 @@ func newSession(o Options, r *Report) (*session, error) {
 	}
 	s := &session{
 		o: o, report: r, base: o.Model,
-		helps: map[string]string{}, models: map[gguf.Model]string{}, broken: map[string]string{},
+		helps: map[string]string{}, models: map[gguf.Model]string{}, broken: map[string]string{}, asked: map[string]string{},
 	}
 	s.side = s.patched()
 	return s, nil
@@ -105,6 +105,9 @@ func (s *session) model(ctx context.Context, typ gguf.Type, context int) (string
 	}
 	if m.Layers != s.base.Layers {
 		name += fmt.Sprintf("-%d-layers", m.Layers)
+	}
+	if m.Experts != s.base.Experts {
+		name += fmt.Sprintf("-%d-experts", m.Experts)
 	}
 	path := filepath.Join(s.o.Work, name+".gguf")
 	info, err := gguf.WriteFile(ctx, path, m, s.o.Progress)

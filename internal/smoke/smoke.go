@@ -234,8 +234,8 @@ func (s *session) run(ctx context.Context, c spec.Check, do step) Result {
 	s.current, s.side = c, s.patched()
 	res := Result{Name: c.Name, Place: s.o.placeOf(c), Verdict: Passed}
 	verdict, why := s.o.canRun(c)
-	if why == "" && s.o.deviceOf(c) == spec.Card {
-		verdict, why = NotJudged, s.unseenCard(ctx)
+	if why == "" && s.o.deviceOf(c) != spec.Host {
+		verdict, why = NotJudged, s.unseen(ctx)
 	}
 	if why != "" {
 		res.Verdict, res.Detail = verdict, why
