@@ -188,6 +188,7 @@ func (a *app) options() (release.Options, error) {
 	}
 	return release.Options{
 		Repo: repo, Records: records, Cache: records.Cache, Out: a.out, Source: a.source,
+		Place:  release.Place{Env: os.Environ()},
 		Locked: a.locked, Offline: a.offline, Nearest: a.nearest, Version: version(), Log: a.log, Progress: a.progress.update,
 	}, nil
 }

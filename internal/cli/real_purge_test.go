@@ -19,32 +19,17 @@ import (
 // caught launching graphs over memory that it freed; the stock build and ours
 // must not.
 func publishedPurge(t *testing.T, dist string) {
-	stock := filepath.Join(dist, "sim", "stock-src")
-	replay := func(name, src, out, trim string) *smoke.Report {
+	stock := filepath.Join(dist, "stock", "src")
+	replay := func(name, src, out, trim string, want smoke.Verdict) {
 		t.Helper()
 		lib, err := sim.Build(t.Context(), sim.Options{Src: src, Out: out, Headers: os.Getenv("CUDA_HEADERS"), NoVMM: true})
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		r, err := smoke.Run(t.Context(), smoke.Options{
-			Bin: filepath.Join(dist, "stage", "llama-b8390"), Work: t.TempDir(), Device: spec.Sim, SimEnv: lib.Env(),
-			Checks: []spec.Check{{Name: "graph-replay", Device: spec.Sim, Env: map[string]string{"GGML_CUDA_POOL_TRIM": trim}}},
-		})
-		var failed *smoke.Failed
-		if err != nil && !errors.As(err, &failed) {
-			t.Fatalf("%s: %v", name, err)
-		}
-		t.Logf("graph-replay, %s: %s: %s", name, r.Checks[0].Verdict, r.Checks[0].Detail)
-		return r
+		replayed(t, filepath.Join(dist, "stage", "llama-b8390"), lib, name, trim, want)
 	}
-	for name, r := range map[string]*smoke.Report{
-		"stock":      replay("stock", stock, filepath.Join(dist, "sim", "stock"), "0"),
-		"the series": replay("the series", filepath.Join(dist, "src"), filepath.Join(dist, "sim", "patched"), "ubatch"),
-	} {
-		if r.Checks[0].Verdict != smoke.Passed {
-			t.Errorf("%s: %s: %s", name, r.Checks[0].Verdict, r.Checks[0].Detail)
-		}
-	}
+	replay("stock", stock, filepath.Join(dist, "sim", "stock"), "0", smoke.Passed)
+	replay("the series", filepath.Join(dist, "src"), filepath.Join(dist, "sim", "patched"), "ubatch", smoke.Passed)
 	purge, err := filepath.Abs("../sim/testdata/b8390-purge.patch")
 	if err != nil {
 		t.Fatal(err)
@@ -55,8 +40,29 @@ func publishedPurge(t *testing.T, dist string) {
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("git apply: %v\n%s", err, out)
 	}
-	r := replay("the published purge", stock, filepath.Join(dist, "sim", "stock"), "0")
-	if r.Checks[0].Verdict != smoke.Wrong || r.Checks[0].Fault != smoke.FaultGraphReplay {
-		t.Errorf("the published purge was not caught: %s: %s", r.Checks[0].Verdict, r.Checks[0].Detail)
+	replay("the published purge", stock, filepath.Join(dist, "sim", "stock"), "0", smoke.Wrong)
+}
+
+// replayed runs graph-replay on a dense model in three slots and on a mixture of
+// experts in one: a dense model's graph is captured anew after a prompt there.
+func replayed(t *testing.T, bin string, lib *sim.Library, name, trim string, want smoke.Verdict) {
+	t.Helper()
+	for what, args := range map[string]map[string]any{
+		"dense, 3 slots":    {"for": "10s"},
+		"a mixture, 1 slot": {"for": "3s", "slots": 1, "experts": 8, "model": "q8_0"},
+	} {
+		r, err := smoke.Run(t.Context(), smoke.Options{
+			Bin: bin, Work: t.TempDir(), Device: spec.Sim, SimEnv: lib.Env(),
+			Checks: []spec.Check{{Name: "graph-replay", Device: spec.Sim, Args: args, Env: map[string]string{"GGML_CUDA_POOL_TRIM": trim}}},
+		})
+		var failed *smoke.Failed
+		if err != nil && !errors.As(err, &failed) {
+			t.Fatalf("%s, %s: %v", name, what, err)
+		}
+		c := r.Checks[0]
+		t.Logf("graph-replay, %s, %s: %s: %s %v", name, what, c.Verdict, c.Detail, c.Figures)
+		if c.Verdict != want || want == smoke.Wrong && c.Fault != smoke.FaultGraphReplay {
+			t.Errorf("%s, %s: %s, want %s: %s", name, what, c.Verdict, want, c.Detail)
+		}
 	}
 }

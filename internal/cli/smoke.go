@@ -14,15 +14,24 @@ import (
 )
 
 func (a *app) smokeCmd() *cobra.Command {
-	device := spec.Host
+	device, card := spec.Host, ""
 	var headers, clang string
-	c := a.chainCmd("smoke", "Build a target and run its checks, or its fixes' proofs on the simulated device", func(ctx context.Context, c *release.Chain) error {
+	tune := func(o *release.Options) { o.Place.Pick = card }
+	c := a.tunedChainCmd("smoke", "Build a target and run its checks, or its fixes' proofs on the simulated device", tune, func(ctx context.Context, c *release.Chain) error {
 		switch device {
 		case spec.Host:
+		case spec.Card:
+			c.Place.Device = device
+			if err := c.FindCard(ctx); err != nil { // before what takes long
+				return err
+			}
 		case spec.Sim:
+			if card != "" {
+				return &usageError{err: errors.New("--card is for the checks on a card, and the proofs run on the simulated device")}
+			}
 			return a.prove(ctx, c, release.Simulation{Headers: headers, Clang: clang})
 		default:
-			return &usageError{err: fmt.Errorf("--device %s is not known; there are %s and %s", device, spec.Host, spec.Sim)}
+			return &usageError{err: fmt.Errorf("--device %s is not known; there are %s, %s and %s", device, spec.Host, spec.Sim, spec.Card)}
 		}
 		b, err := c.Build(ctx)
 		if err != nil {
@@ -36,13 +45,18 @@ func (a *app) smokeCmd() *cobra.Command {
 	})
 	c.Long = `Build a target and run its recipe's checks on the real programs.
 
+With --device card they run on this machine's graphics card, whose memory is
+watched by nvidia-smi or by what amdgpu says. It is the card that --card names, or
+CUDA_VISIBLE_DEVICES (HIP_VISIBLE_DEVICES for AMD), or the first.
+
 With --device sim the host code of ggml-cuda is compiled twice, from the stock
 tree and from the patched one, for a simulated CUDA device, and each fix of the
 series has to show its proof: the stock build has the fault that the fix is for,
 and the patched one has not. That tells of memory and graphs, and nothing of
 values or speed.`
 	c.Example = "  llpatch smoke b8833 linux-cpu\n  llpatch smoke b8390 linux-cpu --device sim --cuda-headers DIR"
-	c.Flags().StringVar(&device, "device", device, "where the checks run: host, or sim for the proofs on the simulated device")
+	c.Flags().StringVar(&device, "device", device, "where the checks run: host, card, or sim for the proofs on the simulated device")
+	c.Flags().StringVar(&card, "card", "", "the cards for checks on one: numbers as nvidia-smi (for AMD: HIP) counts them, or ids, with commas between them")
 	c.Flags().StringVar(&headers, "cuda-headers", "", "NVIDIA's headers for --device sim, as scripts/cuda-headers makes them (default $CUDA_HEADERS)")
 	c.Flags().StringVar(&clang, "clang", "", "clang++ for --device sim (default: the newest on the PATH)")
 	return c

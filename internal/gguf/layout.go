@@ -66,7 +66,7 @@ func (l *layers) ffn(blk, suffix string, width, value int, parts ...int) {
 }
 
 func (l *layers) attention(blk string) {
-	q, kv := l.Heads*l.headDim(), l.KVHeads*l.headDim()
+	q, kv := l.Heads*l.HeadSize(), l.KVHeads*l.HeadSize()
 	// Scores of about 4, not 1: attention that picks some tokens and does not
 	// just average all.
 	if l.KVRank == 0 {
@@ -81,10 +81,10 @@ func (l *layers) attention(blk string) {
 		} else {
 			l.embd(blk+"attn_q", q, 1)
 		}
-		nope := l.headDim() - l.RopeDim
+		nope := l.HeadSize() - l.RopeDim
 		l.embd(blk+"attn_kv_a_mqa", l.KVRank+l.RopeDim, 0)
 		l.norm(blk+"attn_kv_a_norm", l.KVRank)
-		l.matrix(blk+"attn_k_b", "head_dim", l.headDim(), nope, l.KVRank, 0, l.Heads)
+		l.matrix(blk+"attn_k_b", "head_dim", l.HeadSize(), nope, l.KVRank, 0, l.Heads)
 		l.matrix(blk+"attn_v_b", "kv_rank", l.KVRank, l.KVRank, l.valueDim(), 0, l.Heads)
 	}
 	l.matrix(blk+"attn_output", "heads", l.Heads, l.Heads*l.valueDim(), l.Embd, 0)

@@ -24,9 +24,9 @@ func (m Model) header(list []tensor) []byte {
 	num("attention.head_count", m.Heads)
 	num("attention.head_count_kv", m.KVHeads)
 	if m.KVRank == 0 {
-		num("attention.key_length", m.headDim())
-		num("attention.value_length", m.headDim())
-		num("rope.dimension_count", m.headDim())
+		num("attention.key_length", m.HeadSize())
+		num("attention.value_length", m.HeadSize())
+		num("rope.dimension_count", m.HeadSize())
 	} else {
 		m.mla(num)
 	}
@@ -86,7 +86,7 @@ func (m Model) header(list []tensor) []byte {
 func (m Model) mla(num func(string, int)) {
 	num("attention.key_length", m.KVRank+m.RopeDim)
 	num("attention.value_length", m.KVRank)
-	num("attention.key_length_mla", m.headDim())
+	num("attention.key_length_mla", m.HeadSize())
 	num("attention.value_length_mla", m.valueDim())
 	num("attention.kv_lora_rank", m.KVRank)
 	num("attention.q_lora_rank", m.QRank)

@@ -119,8 +119,8 @@ func (m Model) arch() string {
 	return "llama"
 }
 
-// headDim returns the elements of a head.
-func (m Model) headDim() int {
+// HeadSize returns the elements of a head: HeadDim, or what Embd and Heads make of it.
+func (m Model) HeadSize() int {
 	if m.HeadDim == 0 && m.Heads > 0 {
 		return m.Embd / m.Heads
 	}
@@ -133,9 +133,9 @@ func (m Model) valueDim() int {
 	case m.ValueDim > 0:
 		return m.ValueDim
 	case m.KVRank > 0:
-		return m.headDim() - m.RopeDim
+		return m.HeadSize() - m.RopeDim
 	}
-	return m.headDim()
+	return m.HeadSize()
 }
 
 // denseLead returns the layers without experts at the start.
@@ -174,10 +174,10 @@ func (m Model) Facts() (Facts, error) {
 	for _, t := range list {
 		f.Params += t.elems()
 	}
-	h := Header{Layers: m.Layers, KVHeads: slices.Repeat([]int{m.KVHeads}, m.Layers), KeyLength: m.headDim(), ValueLength: m.headDim()}
+	h := Header{Layers: m.Layers, KVHeads: slices.Repeat([]int{m.KVHeads}, m.Layers), KeyLength: m.HeadSize(), ValueLength: m.HeadSize()}
 	if m.KVRank > 0 {
 		h.KeyLength, h.ValueLength = m.KVRank+m.RopeDim, m.KVRank
-		h.KeyLengthMLA, h.ValueLengthMLA = m.headDim(), m.valueDim()
+		h.KeyLengthMLA, h.ValueLengthMLA = m.HeadSize(), m.valueDim()
 	}
 	f.KVF16 = h.KVBytes(F16, F16)
 	if h.KeyLength%q8Block == 0 && h.ValueLength%q8Block == 0 {

@@ -46,11 +46,11 @@ func (m Model) check() error {
 	if m.HeadDim == 0 && m.Embd%m.Heads != 0 {
 		return impossible("heads", m.Heads, fmt.Sprintf("embd %d is not a multiple of it, so the head dim must be given", m.Embd), divisors(m.Embd, m.Heads)...)
 	}
-	if d := m.headDim(); d%2 != 0 || d == 0 {
+	if d := m.HeadSize(); d%2 != 0 || d == 0 {
 		return impossible("head_dim", d, "rope turns pairs of elements", around(d, 2)...)
 	}
-	if most := maxFact / m.Heads; max(m.headDim(), m.valueDim()) > most {
-		return impossible("head_dim", m.headDim(), fmt.Sprintf("%d heads would have more than %d elements", m.Heads, maxFact), most&^1)
+	if most := maxFact / m.Heads; max(m.HeadSize(), m.valueDim()) > most {
+		return impossible("head_dim", m.HeadSize(), fmt.Sprintf("%d heads would have more than %d elements", m.Heads, maxFact), most&^1)
 	}
 	if err := m.checkExperts(); err != nil {
 		return err
@@ -94,13 +94,13 @@ func (m Model) checkExperts() error {
 
 // checkMLA knows what llama.cpp's deepseek2 wants.
 func (m Model) checkMLA() error {
-	switch nope := m.headDim() - m.RopeDim; {
+	switch nope := m.HeadSize() - m.RopeDim; {
 	case m.KVHeads != 1:
 		return impossible("kv_heads", m.KVHeads, "with MLA all heads share one compressed K", 1)
 	case m.RopeDim == 0 || m.RopeDim%2 != 0:
 		return impossible("rope_dim", m.RopeDim, "rope turns pairs of elements", around(m.RopeDim, 2)...)
 	case nope < q8Block || nope%q8Block != 0:
-		return impossible("head_dim", m.headDim(), fmt.Sprintf("the part beside rope's %d must be a multiple of %d", m.RopeDim, q8Block),
+		return impossible("head_dim", m.HeadSize(), fmt.Sprintf("the part beside rope's %d must be a multiple of %d", m.RopeDim, q8Block),
 			addTo(around(nope, q8Block), m.RopeDim)...)
 	case m.QRank > 0 && (m.Layers == 26 || m.Layers == 27):
 		// is_lite of llama.cpp's deepseek2.

@@ -59,7 +59,7 @@ func TestReadBack(t *testing.T) {
 				// Not among what the other reader knows.
 				DenseLead: m.DenseLead,
 			}
-			want := with(m, func(m *Model) { m.HeadDim = m.headDim() })
+			want := with(m, func(m *Model) { m.HeadDim = m.HeadSize() })
 			name := "llama"
 			if m.KVRank > 0 {
 				name = "deepseek2"

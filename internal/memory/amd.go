@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,23 +16,34 @@ import (
 
 // AMDSysfs returns a probe of the figures that the amdgpu driver keeps in
 // sysfs (mem_info_vram_used and _total, in bytes): what the tools below read too,
-// without starting Python for every look. root is "/sys" but in tests.
-func AMDSysfs(root string) Probe {
-	return Poll("amdgpu", func(context.Context, []int) (Reading, error) { return readSysfs(root) })
+// without starting Python for every look. root is "/sys" but in tests; cards are
+// names in its class/drm, none for all.
+func AMDSysfs(root string, cards ...string) Probe {
+	return Poll("amdgpu", func(context.Context, []int) (Reading, error) { return readSysfs(root, cards) })
 }
 
-func readSysfs(root string) (Reading, error) {
-	dirs, err := filepath.Glob(filepath.Join(root, "class/drm/card[0-9]*/device"))
+// amdDevices are the folders of amdgpu's cards, and of no other driver's and no
+// connector.
+func amdDevices(root string) ([]string, error) {
+	files, err := filepath.Glob(filepath.Join(root, "class/drm/card[0-9]*/device/mem_info_vram_used"))
+	for i, f := range files {
+		files[i] = filepath.Dir(f)
+	}
+	return files, err
+}
+
+func readSysfs(root string, cards []string) (Reading, error) {
+	dirs, err := amdDevices(root)
 	if err != nil {
 		return Reading{}, err
 	}
 	var r Reading
 	for _, dir := range dirs {
+		if len(cards) > 0 && !slices.Contains(cards, filepath.Base(filepath.Dir(dir))) {
+			continue
+		}
 		used, err1 := readInt(filepath.Join(dir, "mem_info_vram_used"))
 		total, err2 := readInt(filepath.Join(dir, "mem_info_vram_total"))
-		if errors.Is(err1, fs.ErrNotExist) {
-			continue // another driver's card, or a connector of one
-		}
 		if err := errors.Join(err1, err2); err != nil {
 			return Reading{}, err
 		}
@@ -180,20 +190,16 @@ func parseROCmSMI(b []byte) (Reading, error) {
 // Detect chooses the probe that fits this machine: nvidia-smi where it is
 // installed, else amdgpu's figures, amd-smi or rocm-smi; its name, or "" and nil
 // where there is nothing that knows a card.
-func Detect(env []string) (Probe, string) {
-	path := ""
-	for _, e := range slices.Backward(env) {
-		if v, ok := strings.CutPrefix(e, "PATH="); ok {
-			path = v
-			break
-		}
-	}
+func Detect(env []string) (Probe, string) { return detect(env, "/sys") }
+
+func detect(env []string, sys string) (Probe, string) {
+	path, _ := lookup(env, "PATH")
 	has := func(name string) bool { _, err := run.LookPath(name, path); return err == nil }
 	if has("nvidia-smi") {
 		return NvidiaSMI(env), "nvidia-smi"
 	}
-	if _, err := readSysfs("/sys"); err == nil {
-		return AMDSysfs("/sys"), "amdgpu"
+	if _, err := readSysfs(sys, nil); err == nil {
+		return AMDSysfs(sys), "amdgpu"
 	}
 	if has("amd-smi") {
 		return AMDSMI(env), "amd-smi"

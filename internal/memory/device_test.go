@@ -239,7 +239,7 @@ func TestAMD(t *testing.T) {
 
 func TestSysfs(t *testing.T) {
 	root := t.TempDir()
-	if _, err := readSysfs(root); err == nil {
+	if _, err := readSysfs(root, nil); err == nil {
 		t.Error("a machine without a card has figures")
 	}
 	for card, used := range map[string]string{"card0": "27856896\n", "card1": "100\n"} {
@@ -256,7 +256,7 @@ func TestSysfs(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(root, "class/drm/card2/device"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	r, err := readSysfs(root)
+	r, err := readSysfs(root, nil)
 	if err != nil || r.Cards != 2 || r.Used != 27856996 || r.Total != 2*21458059264 {
 		t.Errorf("%+v, %v", r, err)
 	}

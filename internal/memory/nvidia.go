@@ -19,11 +19,12 @@ import (
 // the cards and one for the programs on them: a query of its own for every look
 // would start the driver's library each time. env must hold a PATH that has
 // nvidia-smi. NVML itself would need cgo, or a loader that makes llpatch depend
-// on the system's C library.
-func NvidiaSMI(env []string) Probe { return nvidiaSMI(env, 0) }
+// on the system's C library. cards are the UUIDs of those that are meant, none for
+// all.
+func NvidiaSMI(env []string, cards ...string) Probe { return nvidiaSMI(env, 0, cards...) }
 
 // nvidiaSMI gives up after the silence; 0 is the usual one.
-func nvidiaSMI(env []string, limit time.Duration) Probe {
+func nvidiaSMI(env []string, limit time.Duration, cards ...string) Probe {
 	return func(ctx context.Context, every time.Duration, watched func() []int, out func(Reading)) error {
 		ctx, cancel := context.WithCancel(ctx)
 		n := &nvidia{every: every, limit: cmp.Or(limit, silence(every)), watched: watched, out: out, rows: make(chan struct{}, 1), apps: map[string]app{}}
@@ -31,20 +32,24 @@ func nvidiaSMI(env []string, limit time.Duration) Probe {
 		defer running.Wait() // or nvidia-smi would outlive the probe
 		defer cancel()
 		query := func(q string, every time.Duration, line func(string)) run.Cmd {
+			argv := []string{"nvidia-smi", q, "--format=csv,noheader,nounits", "-lms", strconv.FormatInt(every.Milliseconds(), 10)}
+			if len(cards) > 0 {
+				argv = append(argv, "-i", strings.Join(cards, ","))
+			}
 			return run.Cmd{
-				Argv:   []string{"nvidia-smi", q, "--format=csv,noheader,nounits", "-lms", strconv.FormatInt(every.Milliseconds(), 10)},
+				Argv:   argv,
 				Env:    env,
 				Stdout: &lines{each: line}, Grace: -1,
 			}
 		}
-		cards, err := run.Start(ctx, query("--query-gpu=index,uuid,memory.used,memory.total", every, n.card))
+		rows, err := run.Start(ctx, query("--query-gpu=index,uuid,memory.used,memory.total", every, n.card))
 		if errors.Is(err, run.ErrNotFound) {
 			return errors.New("nvidia-smi is not installed (it comes with NVIDIA's driver)")
 		}
 		if err != nil {
 			return err
 		}
-		running.Go(func() { _ = cards.Wait() })
+		running.Go(func() { _ = rows.Wait() })
 		// Containers and WDDM often give no figures per process: then the cards' own
 		// are what there is.
 		running.Go(func() {
@@ -55,7 +60,7 @@ func nvidiaSMI(env []string, limit time.Duration) Probe {
 				n.note("nvidia-smi does not list the programs on the card: another one using it would not be noticed")
 			}
 		})
-		return n.wait(ctx, cards)
+		return n.wait(ctx, rows)
 	}
 }
 

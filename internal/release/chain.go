@@ -49,6 +49,7 @@ type Chain struct {
 	Patched   *patch.Result
 	Variants  []Variant // what --accept wrote
 
+	card  card
 	lacks []string // paths that the source does not have and the build can do without
 	lock  *lockedfile.File
 	dir   string // Out/<tag>/<target>

@@ -63,7 +63,10 @@ func digest(values ...any) (string, error) {
 type Place struct {
 	Device string   `json:"device,omitempty"` // spec.Host (also where it is empty), spec.Sim or spec.Card
 	SimEnv []string `json:"sim,omitempty"`    // leads programs to the simulated device; nil: it was not made
-	Card   string   `json:"card,omitempty"`   // the graphics card and its driver; empty: none
+	// Pick names the cards, as memory.ChooseCards takes them; Env is the user's,
+	// for the tools that know the cards. Without it there is none.
+	Pick string   `json:"pick,omitempty"`
+	Env  []string `json:"-"`
 }
 
 // smokeRecord is a report and what it was about.
@@ -95,7 +98,10 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 			return nil, nil, err
 		}
 	}
-	key, err := digest(have, checks, c.Version, compared, same, c.Place)
+	if err := c.FindCard(ctx); err != nil {
+		return nil, nil, err
+	}
+	key, err := digest(have, checks, c.Version, compared, same, c.Place, c.card.on)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -103,13 +109,17 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 	if readJSON(c.file("smoke.json"), &done) && done.Key == key && done.Report != nil {
 		return files, done.Report, c.writeReport(done.Report)
 	}
-	report, err := smoke.Run(ctx, smoke.Options{
+	o := smoke.Options{
 		Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Commit: c.Tree.Pin.Commit, Tree: c.Patched.Tree.ID(), Series: c.fixes(),
 		Bin: top, Stock: stock, Same: same, Work: c.file("smoke"), Checks: checks,
-		Device: c.Place.Device, SimEnv: c.Place.SimEnv, Card: c.Place.Card,
+		Device: c.Place.Device, SimEnv: c.Place.SimEnv, NoCard: c.card.none,
 		Want: smoke.Version{Build: c.Tree.Pin.Build, Commit: b.Plan.VersionCommit},
 		Log:  c.Log, Progress: c.Progress, Hold: c.hold(),
-	})
+	}
+	if on := c.card.on; on != nil {
+		o.Card, o.Driver, o.CardEnv, o.Probe, o.ProbeName = on.String(), on.List[0].Driver, on.Env, on.Probe, on.Source
+	}
+	report, err := smoke.Run(ctx, o)
 	if report != nil {
 		if werr := c.writeReport(report); werr != nil {
 			return nil, nil, werr

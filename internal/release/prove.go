@@ -56,19 +56,20 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 			return nil, fmt.Errorf("proof of %s: its fix.toml is gone", in.Fix)
 		}
 		proof := c.Repo.Fixes[i].Proof
-		check, fault, known := smoke.ProofCheck(proof, c.Tree.Pin.Build)
-		if !known {
-			p.Without[in.Fix] = proof
-			continue
+		checks := smoke.ProofChecks(proof, c.Tree.Pin.Build)
+		for _, one := range checks {
+			todo = append(todo, smoke.ProofOptions{Fix: in.Fix, Check: one.Check, Fault: one.Fault})
 		}
-		todo = append(todo, smoke.ProofOptions{Fix: in.Fix, Check: check, Fault: fault})
+		if len(checks) == 0 {
+			p.Without[in.Fix] = proof
+		}
 	}
 	if len(todo) == 0 {
 		return p, nil
 	}
 	for _, t := range c.Patched.Touched {
 		if !strings.HasPrefix(t.Path, simulated) {
-			return nil, c.unproven(fmt.Errorf("the series changes %s, outside %s, so its programs are not those of the stock tree: such a series cannot be proven on the simulated device", t.Path, simulated))
+			return nil, c.notRun(fmt.Errorf("the series changes %s, outside %s, so its programs are not those of the stock tree: such a series cannot be proven on the simulated device", t.Path, simulated))
 		}
 	}
 	if _, err := c.Stage(b); err != nil {
@@ -78,18 +79,15 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 	if err != nil {
 		return nil, err
 	}
-	stockSrc := filepath.Join(dir, "sim", "stock-src")
-	if _, err := c.Tree.CheckoutOwn(ctx, stockSrc, c.excluded()); err != nil {
+	stock, err := c.stockTree(ctx)
+	if err != nil {
 		return nil, err
 	}
 	sides := map[string]smoke.Programs{}
-	for _, name := range []string{"stock", "patched"} {
-		src := stockSrc
-		if name == "patched" {
-			src = filepath.Join(dir, "src")
-		}
+	for _, side := range [][2]string{{"stock", stock}, {"patched", dir}} {
+		name := side[0]
 		plan := b.Plan
-		plan.Source, plan.Dir = src, filepath.Join(dir, "sim", name)
+		plan.Source, plan.Dir = filepath.Join(side[1], "src"), filepath.Join(dir, "sim", name)
 		if name == "stock" {
 			plan.Touched = nil
 		}
@@ -98,7 +96,7 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 			err = fmt.Errorf("simulated device, %s: %w", name, err)
 			var refused *build.Failed
 			if ctx.Err() == nil && !errors.As(err, &refused) {
-				err = c.unproven(err)
+				err = c.notRun(err)
 			}
 			return nil, err
 		}
@@ -109,7 +107,7 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 	for _, o := range todo {
 		o.Options = smoke.Options{
 			Tag: p.Tag, Target: p.Target, Commit: c.Tree.Pin.Commit, Tree: c.Patched.Tree.ID(),
-			Work: c.file(path.Join("sim", o.Fix)), Device: o.Check.Device, Log: c.Log, Progress: c.Progress, Hold: c.hold(),
+			Work: c.file(path.Join("sim", o.Fix+"-"+o.Check.Name)), Device: o.Check.Device, Log: c.Log, Progress: c.Progress, Hold: c.hold(),
 		}
 		o.Unpatched, o.Patched = sides["stock"], sides["patched"]
 		proof, err := smoke.Prove(ctx, o)
@@ -127,8 +125,8 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 	return p, errors.Join(append(errs, atomicfile.WriteFile(c.file("proofs.md"), []byte(p.Text()), 0o644))...)
 }
 
-// unproven says that no proof could run, and why.
-func (c *Chain) unproven(err error) error {
+// notRun says that no proof or check could run, and why.
+func (c *Chain) notRun(err error) error {
 	return &smoke.NotRun{Report: &smoke.Report{Tag: c.Tree.Tag.String(), Target: c.Recipe.Name}, Err: err}
 }
 

@@ -38,13 +38,9 @@ func (c *Chain) stock(ctx context.Context, b *Built, checks []spec.Check) (dir, 
 	if len(read) == 0 {
 		return "", "this target compiles no file that the series touches", nil
 	}
-	top, err := c.absolute()
+	top, err := c.stockTree(ctx)
 	if err != nil {
 		return "", "", err
-	}
-	top = filepath.Join(top, "stock")
-	if _, err := c.Tree.CheckoutOwn(ctx, filepath.Join(top, "src"), c.excluded()); err != nil {
-		return "", "", fmt.Errorf("stock build: %w", err)
 	}
 	in, err := c.input(ctx, top)
 	if err != nil {
@@ -62,4 +58,18 @@ func (c *Chain) stock(ctx context.Context, b *Built, checks []spec.Check) (dir, 
 	}
 	c.Log.Info("built stock, for comparison", "because of", read[0], "compiled", art.Compiled, "seconds", int(time.Since(start).Seconds()))
 	return filepath.Join(art.Dir, "bin"), "", nil
+}
+
+// stockTree writes the tree without the series into a folder of its own, whose
+// src it is, and returns the folder.
+func (c *Chain) stockTree(ctx context.Context) (string, error) {
+	dir, err := c.absolute()
+	if err != nil {
+		return "", err
+	}
+	dir = filepath.Join(dir, "stock")
+	if _, err := c.Tree.CheckoutOwn(ctx, filepath.Join(dir, "src"), c.excluded()); err != nil {
+		return "", fmt.Errorf("stock tree: %w", err)
+	}
+	return dir, nil
 }

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/llpatch/llpatch/internal/gguf"
-	"github.com/llpatch/llpatch/internal/memory"
 	"github.com/llpatch/llpatch/internal/sim"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -47,51 +45,64 @@ func (s *session) opened(d sim.Device) (*device, error) {
 	}
 	maps.Copy(env, s.current.Env) // a recipe's own word counts
 	s.current.Env = env
-	s.o.Probe, s.o.ProbeName = memory.Simulated(dev.state), "simulated device"
+	s.device = dev
 	return dev, nil
 }
 
-// onDevice runs work on a server that has the device to itself. Whatever the
-// work comes to, a fault of the device's is the check's.
-func onDevice(d sim.Device, cfg func(context.Context, *session) (config, error), work func(context.Context, *server, *device) (outcome, error)) step {
-	return func(ctx context.Context, s *session) (outcome, error) {
-		dev, err := s.opened(d)
-		if err != nil {
-			return outcome{}, err
-		}
-		c, err := cfg(ctx, s)
-		if err != nil {
-			return outcome{}, err
-		}
-		srv, err := s.need(ctx, c)
-		if err != nil {
-			return outcome{}, err
-		}
-		defer s.stop(context.WithoutCancel(ctx)) // the next check wants another device
-		out, err := work(ctx, srv, dev)
-		if ctx.Err() != nil {
-			return out, context.Cause(ctx)
-		}
-		st, stErr := sim.ReadState(dev.state)
-		if stErr != nil {
-			return out, errors.Join(err, stErr)
-		}
-		if out.figures == nil {
-			out.figures = map[string]any{}
-		}
-		maps.Copy(out.figures, map[string]any{
-			"vram_peak_mib": float64(st.VRAMPeak*10/mib) / 10, "allocs": st.Allocs, "frees": st.Frees,
-			"graphs_peak": st.GraphInstancesPeak, "graph_launches": st.GraphLaunches, "device_faults": st.Faults,
-		})
-		switch {
-		case st.StaleReplays > 0:
-			return out, srv.namedFault(FaultGraphReplay, "%d of %d graph launches use memory that was freed since the graph was captured; trace: %s",
-				st.StaleReplays, st.GraphLaunches, dev.trace)
-		case st.Faults > 0:
-			return out, srv.fault("the device saw %d faults, the first: %s; trace: %s", st.Faults, dev.firstFault(), dev.trace)
-		}
-		return out, err
+// deviceWork is what a check does to a server that has the simulated device to
+// itself.
+type deviceWork struct {
+	device  sim.Device
+	config  func(context.Context, *session) (config, error)
+	refused func(sim.State, *fault) // says more of a server that does not start; may be nil
+	drive   func(context.Context, *server, *device) (outcome, error)
+}
+
+// run does the work. Whatever it comes to, a fault of the device's is the check's.
+func (w deviceWork) run(ctx context.Context, s *session) (outcome, error) {
+	dev, err := s.opened(w.device)
+	if err != nil {
+		return outcome{}, err
 	}
+	c, err := w.config(ctx, s)
+	if err != nil {
+		return outcome{}, err
+	}
+	srv, err := s.need(ctx, c)
+	if err != nil {
+		var f *fault
+		if w.refused != nil && errors.As(err, &f) {
+			// Not by its log: a server that crashes takes its last lines with it.
+			if st, stErr := sim.ReadState(dev.state); stErr == nil {
+				w.refused(st, f)
+			}
+		}
+		return outcome{}, err
+	}
+	defer s.stop(context.WithoutCancel(ctx)) // the next check wants another device
+	out, err := w.drive(ctx, srv, dev)
+	if ctx.Err() != nil {
+		return out, context.Cause(ctx)
+	}
+	st, stErr := sim.ReadState(dev.state)
+	if stErr != nil {
+		return out, errors.Join(err, stErr)
+	}
+	if out.figures == nil {
+		out.figures = map[string]any{}
+	}
+	maps.Copy(out.figures, map[string]any{
+		"vram_peak_mib": float64(st.VRAMPeak*10/mib) / 10, "allocs": st.Allocs, "frees": st.Frees,
+		"graphs_peak": st.GraphInstancesPeak, "graph_launches": st.GraphLaunches, "device_faults": st.Faults,
+	})
+	switch {
+	case st.StaleReplays > 0:
+		return out, srv.namedFault(FaultGraphReplay, "%d of %d graph launches use memory that was freed since the graph was captured; trace: %s",
+			st.StaleReplays, st.GraphLaunches, dev.trace)
+	case st.Faults > 0:
+		return out, srv.fault("the device saw %d faults, the first: %s; trace: %s", st.Faults, dev.firstFault(), dev.trace)
+	}
+	return out, err
 }
 
 // prefillVRAMCheck: the device memory that a prefill takes beyond what was there
@@ -109,7 +120,7 @@ func prefillVRAMCheck(a *args) step {
 	kv = a.text("kv", kv)
 	within := a.duration("within", 5*time.Minute)
 	cfg := sized(a.config(), 1, tokens+64, "-ctk", kv, "-ctv", kv, "-fa", fa, "-b", strconv.Itoa(max(ubatch, 32)), "-ub", strconv.Itoa(ubatch))
-	return onDevice(deviceArgs(a), cfg, func(ctx context.Context, srv *server, dev *device) (outcome, error) {
+	return deviceWork{device: deviceArgs(a), config: cfg, drive: func(ctx context.Context, srv *server, dev *device) (outcome, error) {
 		before, err := sim.ReadState(dev.state)
 		if err != nil {
 			return outcome{}, err
@@ -123,7 +134,7 @@ func prefillVRAMCheck(a *args) step {
 		}
 		m := srv.s.o.Model
 		cells := int64((tokens + 255) / 256 * 256)
-		need := 4 * cells * int64(m.KVHeads) * int64(headDim(m))
+		need := 4 * cells * int64(m.KVHeads) * int64(m.HeadSize())
 		if !flash {
 			need = 2 * cells * int64(m.Heads) * int64(ubatch)
 		}
@@ -135,29 +146,30 @@ func prefillVRAMCheck(a *args) step {
 			return out, srv.namedFault(FaultVRAMGrowth, "%s; %.1f MiB would be no fault", what, float64(limit)/mib)
 		}
 		return out, nil
-	})
+	}}.run
 }
 
 // prefillSlack is for what a prefill takes besides: activations in q8_1, parts
 // of attention's result. On the models used here that is some 10 MiB.
 const prefillSlack = 16 << 20
 
-func headDim(m gguf.Model) int {
-	if m.HeadDim != 0 {
-		return m.HeadDim
-	}
-	return m.Embd / m.Heads
-}
-
 // graphReplayCheck: slots that answer while others read long prompts in small
 // ubatches, so that graphs are captured while the pool changes. No graph may be
-// launched over memory that was freed since its capture.
+// launched over memory that was freed since its capture. With experts, whose
+// weights must be quantised or ggml-cuda takes no graph, a prompt leaves the
+// answers' graph alone, and it is launched again after the pool has changed.
 func graphReplayCheck(a *args) step {
 	slots, ubatch := a.number("slots", 3, 1), a.number("ubatch", 64, 1)
 	room, length := a.number("context", 4096, 256), a.duration("for", 10*time.Second)
-	n, kv := a.number("n_predict", 32, 2), a.text("kv", "q8_0")
-	cfg := sized(a.config(), slots, room, "-ctk", kv, "-ctv", kv, "-fa", "on", "-b", strconv.Itoa(max(ubatch, 64)), "-ub", strconv.Itoa(ubatch))
-	return onDevice(deviceArgs(a), cfg, func(ctx context.Context, srv *server, dev *device) (outcome, error) {
+	n, kv, experts := a.number("n_predict", 32, 2), a.text("kv", "q8_0"), a.number("experts", 0, 0)
+	base := sized(a.config(), slots, room, "-ctk", kv, "-ctv", kv, "-fa", "on", "-b", strconv.Itoa(max(ubatch, 64)), "-ub", strconv.Itoa(ubatch))
+	cfg := func(ctx context.Context, s *session) (config, error) {
+		if experts > 0 {
+			s.o.Model.Experts, s.o.Model.ExpertsUsed = experts, min(2, experts)
+		}
+		return base(ctx, s)
+	}
+	return deviceWork{device: deviceArgs(a), config: cfg, drive: func(ctx context.Context, srv *server, dev *device) (outcome, error) {
 		began := time.Now()
 		for i := 1; time.Since(began) < length || i < 3; i++ {
 			// Slots fill up from a short text, which takes many answers, and from
@@ -165,7 +177,14 @@ func graphReplayCheck(a *args) step {
 			if err := srv.converse(ctx, slots, conversation{answer: n, room: room, until: time.Now().Add(length / 4)}); err != nil {
 				return outcome{}, err
 			}
+			// The graph of a short answer is launched again after the long prompt.
+			if _, err := srv.complete(ctx, "An answer.", n); err != nil {
+				return outcome{}, err
+			}
 			if _, _, err := srv.prefill(ctx, room*3/4, time.Minute); err != nil {
+				return outcome{}, err
+			}
+			if _, err := srv.complete(ctx, "An answer.", n); err != nil {
 				return outcome{}, err
 			}
 		}
@@ -177,7 +196,7 @@ func graphReplayCheck(a *args) step {
 			return outcome{}, errors.New("no graph was launched, so nothing was shown")
 		}
 		return outcome{detail: fmt.Sprintf("%d graph launches, none over freed memory, %d requests", st.GraphLaunches, srv.requests.Load())}, nil
-	})
+	}}.run
 }
 
 // graphCacheCheck: with every other layer on the processor each computation takes
@@ -195,7 +214,7 @@ func graphCacheCheck(a *args) step {
 		s.current.Env = env
 		return base(ctx, s)
 	}
-	return onDevice(deviceArgs(a), cfg, func(ctx context.Context, srv *server, dev *device) (outcome, error) {
+	return deviceWork{device: deviceArgs(a), config: cfg, drive: func(ctx context.Context, srv *server, dev *device) (outcome, error) {
 		for range rounds {
 			if _, _, err := srv.prefill(ctx, tokens, time.Minute); err != nil {
 				return outcome{}, err
@@ -216,5 +235,5 @@ func graphCacheCheck(a *args) step {
 			return outcome{}, srv.namedFault(FaultGraphCache, "%s", what)
 		}
 		return outcome{detail: what}, nil
-	})
+	}}.run
 }

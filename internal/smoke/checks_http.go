@@ -160,7 +160,7 @@ func webuiCheck(a *args) step {
 var loadedBackend = regexp.MustCompile(`load_backend: loaded (\S+) backend from (.+?)\r?\n`)
 
 // variantsCheck: the server chose one of the build's backend libraries at run
-// time, as its log says. backend is the name it must have (CPU); one_of lists
+// time, as its log or its memory says. backend is the name it must have (CPU); one_of lists
 // the libraries that may be chosen, by the end of their names without .so.
 func variantsCheck(a *args) step {
 	backend, oneOf := a.text("backend", "CPU"), a.list("one_of", nil)
@@ -176,6 +176,10 @@ func variantsCheck(a *args) step {
 			}
 		}
 		if lib == "" {
+			// Somewhere up to b9842 the server's log ceased to name them.
+			lib = mapped(srv.proc.Pid(), "libggml-"+strings.ToLower(backend))
+		}
+		if lib == "" {
 			return outcome{}, srv.fault("the log names no %s backend that was loaded from a library", backend)
 		}
 		name := strings.TrimSuffix(filepath.Base(lib), filepath.Ext(lib))
@@ -187,6 +191,22 @@ func variantsCheck(a *args) step {
 		}
 		return outcome{detail: "loaded " + name}, nil
 	})
+}
+
+// mapped returns the first library of a name that starts so in a process's memory,
+// or "" where there is none, or no /proc that tells.
+func mapped(pid int, name string) string {
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(maps)) {
+		// address, rights, offset, device, inode, path
+		if i := strings.IndexByte(line, '/'); i >= 0 && strings.HasPrefix(filepath.Base(line[i:]), name) {
+			return strings.TrimSpace(line[i:])
+		}
+	}
+	return ""
 }
 
 // within tells whether a file lies in a folder, whatever links lead there.

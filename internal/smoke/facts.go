@@ -103,6 +103,7 @@ func (r *Report) facts() []fact {
 	}
 	all := []fact{{"machine", machine}, {"card", card}}
 	for _, f := range []fact{
+		{"driver", r.Driver},
 		{"tag", r.Tag},
 		{"target", r.Target},
 		{"commit", r.Commit},

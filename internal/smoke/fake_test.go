@@ -148,10 +148,9 @@ func fakeServer(mode string) {
 	fs := flag.NewFlagSet("llama-server", flag.ContinueOnError)
 	host, port, alias := fs.String("host", "", ""), fs.String("port", "", ""), fs.String("alias", "", "")
 	version := fs.Bool("version", false, "")
-	help := fs.Bool("help", false, "")
+	help, devices := fs.Bool("help", false, ""), fs.Bool("list-devices", false, "")
 	draft, ngram := fs.String("model-draft", "", ""), fs.String("spec-type", "", "")
-	layers := fs.String("ngl", "", "")
-	for _, known := range []string{"m", "b", "c", "np", "t", "tb", "cache-ram", "draft-max", "draft-p-min", "spec-ngram-size-n", "spec-ngram-size-m"} {
+	for _, known := range []string{"ngl", "m", "b", "c", "np", "t", "tb", "cache-ram", "draft-max", "draft-p-min", "spec-ngram-size-n", "spec-ngram-size-m"} {
 		fs.String(known, "", "")
 	}
 	if err := fs.Parse(os.Args[1:]); err != nil {
@@ -169,6 +168,12 @@ func fakeServer(mode string) {
 			text = "llama"
 		}
 		fmt.Fprintf(os.Stderr, "load_backend: loaded CPU backend\n%s\nbuilt with GNU\n", text)
+		return
+	case *devices:
+		fmt.Println("Available devices:\n  BLAS: OpenBLAS (0 MiB, 0 MiB free)")
+		if mode != "no device" {
+			fmt.Println("  CUDA0: NVIDIA GeForce RTX 3060 (12044 MiB, 11823 MiB free)")
+		}
 		return
 	case *help:
 		fmt.Println("-cram, --cache-ram N   set the maximum cache size")
@@ -224,9 +229,6 @@ func fakeServer(mode string) {
 	}
 	if mode != "quiet" {
 		fmt.Fprintf(os.Stderr, "load_backend: loaded CPU backend from %s\n", lib)
-	}
-	if *layers != "0" && mode != "no device" {
-		fmt.Fprintln(os.Stderr, "load_backend: loaded CUDA backend from libggml-cuda.so")
 	}
 	l, err := reusePort(net.JoinHostPort(*host, *port))
 	if err != nil {

@@ -1,6 +1,9 @@
 package smoke
 
 import (
+	"cmp"
+	"context"
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -43,9 +46,14 @@ func (o *Options) placeOf(c spec.Check) string {
 func (o *Options) canRun(c spec.Check) (verdict Verdict, why string) {
 	switch o.deviceOf(c) {
 	case spec.Card:
-		if o.Card == "" && o.Device != spec.Card {
-			return Absent, "there is no card on this machine"
+		if o.Card != "" {
+			return "", ""
 		}
+		why = cmp.Or(o.NoCard, "there is no card on this machine")
+		if o.Device == spec.Card {
+			return NotJudged, why
+		}
+		return Absent, why
 	case spec.Sim:
 		if o.SimEnv == nil && !(o.Device == spec.Sim && leadsToSim(o.Env)) {
 			return NotJudged, "the simulated device was not made for this run"
@@ -66,19 +74,32 @@ func leadsToSim(env []string) bool {
 	})
 }
 
-// deviceLine is what a server logs of a backend for a device: one that was
-// loaded from a library, or the devices that ggml-cuda (also as ROCm) found.
-var deviceLine = regexp.MustCompile(`load_backend: loaded (\S+) backend from|: found [1-9][0-9]* \S+ devices`)
+// listedDevice is a line of --list-devices: its name, as in "  CUDA0: NVIDIA L4
+// (22565 MiB, 22300 MiB free)". What computes on the processor is listed too.
+var listedDevice = regexp.MustCompile(`(?m)^  ([A-Za-z]+)[0-9]*: .*\(\d+ MiB, \d+ MiB free\)`)
 
-// usesDevice tells whether a log names a device's backend. Without one llama.cpp
-// runs on the processor, and says nothing more of it.
-func usesDevice(log []byte) bool {
-	for _, m := range deviceLine.FindAllSubmatch(log, -1) {
-		if b := string(m[1]); b != "CPU" && b != "RPC" && b != "BLAS" {
-			return true
+// unseen says why the build would not use the device of the current check, or "":
+// its programs run on the processor then, and say nothing of it.
+func (s *session) unseen(ctx context.Context) (why string) {
+	key := s.side.bin + "\x00" + s.o.deviceOf(s.current)
+	if why, asked := s.asked[key]; asked {
+		return why
+	}
+	defer func() {
+		if ctx.Err() == nil {
+			s.asked[key] = why
+		}
+	}()
+	out, err := s.output(ctx, "llama-server", "--list-devices")
+	if err != nil {
+		return fmt.Sprintf("the %s build does not tell which devices it sees: %v", s.side.name, err)
+	}
+	for _, m := range listedDevice.FindAllStringSubmatch(out.all(), -1) {
+		if m[1] != "BLAS" && m[1] != "RPC" {
+			return ""
 		}
 	}
-	return false
+	return fmt.Sprintf("the %s build sees no device (llama-server --list-devices names none): it has no backend for one, or that cannot use the driver", s.side.name)
 }
 
 // layers is -ngl: how many layers go to the device.

@@ -3,6 +3,7 @@ package smoke
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -30,8 +31,15 @@ func TestPlaces(t *testing.T) {
 		"wine":        {func(o *Options) { o.Place = "wine" }, []spec.Check{version}, []string{"wine"}, []Verdict{Passed}, Passed},
 		"no card":     {nil, []spec.Check{version, on("card", version)}, []string{"host", "card"}, []Verdict{Passed, Absent}, Passed},
 		"only a card": {nil, []spec.Check{on("card", version)}, []string{"card"}, []Verdict{Absent}, NotJudged},
-		"a card":      {func(o *Options) { o.Card = "RTX 3060, 474.11" }, []spec.Check{version, on("card", version)}, []string{"host", "card"}, []Verdict{Passed, Passed}, Passed},
-		"for a card":  {func(o *Options) { o.Device = spec.Card }, []spec.Check{version}, []string{"card"}, []Verdict{Passed}, Passed},
+		"a card":      {func(o *Options) { o.Card = "RTX 3060" }, []spec.Check{version, on("card", version)}, []string{"host", "card"}, []Verdict{Passed, Passed}, Passed},
+		"for a card":  {func(o *Options) { o.Device, o.Card = spec.Card, "RTX 3060" }, []spec.Check{version}, []string{"card"}, []Verdict{Passed}, Passed},
+		"for a card that is not there": {
+			func(o *Options) { o.Device = spec.Card },
+			[]spec.Check{version, on("host", version)},
+			[]string{"card", "host"},
+			[]Verdict{NotJudged, Passed},
+			NotJudged,
+		},
 		"no simulation": {
 			nil,
 			[]spec.Check{version, on("sim", version)},
@@ -55,9 +63,9 @@ func TestPlaces(t *testing.T) {
 		},
 		"a card that is not used": {
 			func(o *Options) { o.Card = "RTX 3060"; o.Env = append(o.Env, "FAKE=no device") },
-			[]spec.Check{check("health"), on("card", check("health"))},
-			[]string{"host", "card"},
-			[]Verdict{Passed, NotJudged},
+			[]spec.Check{check("health"), on("card", check("health")), on("card", version)},
+			[]string{"host", "card", "card"},
+			[]Verdict{Passed, NotJudged, NotJudged},
 			NotJudged,
 		},
 		"for a simulation": {
@@ -106,10 +114,20 @@ func TestSameTokensRefusedOnSimulation(t *testing.T) {
 func TestLayers(t *testing.T) {
 	t.Parallel()
 	o := options(t, "", check("health"), on("card", check("health")))
-	o.Card = "RTX 3060"
+	o.Card, o.Driver, o.CardEnv = "RTX 3060", "474.11", []string{"FAKE=quiet"}
 	r, err := Run(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if md := r.Markdown(); !strings.Contains(md, "- card: RTX 3060\n- driver: 474.11\n") {
+		t.Errorf("the report names no card and driver:\n%s", md)
+	}
+	// The card's variables are for its checks alone.
+	for i, quiet := range []bool{false, true} {
+		log, err := os.ReadFile(r.Servers[i].Log)
+		if err != nil || strings.Contains(string(log), "loaded CPU backend") == quiet {
+			t.Errorf("server %d: %v\n%s", i+1, err, log)
+		}
 	}
 	if len(r.Servers) != 2 {
 		t.Fatalf("%d servers", len(r.Servers))

@@ -10,40 +10,44 @@ import (
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
-func TestProofCheck(t *testing.T) {
+func TestProofChecks(t *testing.T) {
 	t.Parallel()
-	noFlash := map[string]any{"flash": false}
+	trim := map[string]string{"GGML_CUDA_POOL_TRIM": "grow"}
+	grows := ProofCheck{spec.Check{Name: "prefill-vram", Device: spec.Sim, Env: trim}, FaultVRAMGrowth}
+	noFlash := grows
+	noFlash.Check.Args = map[string]any{"flash": false}
+	flush := ProofCheck{spec.Check{Name: "graph-replay", Device: spec.Sim, Args: map[string]any{
+		"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0", "kv": "f16", "args": []string{"-fa", "off"}, "fail-alloc": 12,
+	}}, FaultGraphReplay}
+	managed := ProofCheck{spec.Check{Name: "managed-fallback", Device: spec.Sim, Env: map[string]string{"GGML_CUDA_ALLOC_FALLBACK_MANAGED": "1"}}, FaultDeviceOOM}
+	capped := ProofCheck{spec.Check{Name: "graph-cache", Device: spec.Sim}, FaultGraphCache}
 	for _, tc := range []struct {
 		proof string
 		build int
-		fault string
-		args  map[string]any
-		env   map[string]string
+		want  []ProofCheck
 	}{
-		{"prefill-vram", 8390, FaultVRAMGrowth, nil, map[string]string{"GGML_CUDA_POOL_TRIM": "grow"}},
-		{"prefill-vram", scratchLeftPool - 1, FaultVRAMGrowth, nil, map[string]string{"GGML_CUDA_POOL_TRIM": "grow"}},
-		{"prefill-vram", scratchLeftPool, FaultVRAMGrowth, noFlash, map[string]string{"GGML_CUDA_POOL_TRIM": "grow"}},
-		{"prefill-vram", 9842, FaultVRAMGrowth, noFlash, map[string]string{"GGML_CUDA_POOL_TRIM": "grow"}},
-		// An earlier answer's arguments do not stay.
-		{"prefill-vram", 8390, FaultVRAMGrowth, nil, map[string]string{"GGML_CUDA_POOL_TRIM": "grow"}},
-		{"managed-fallback", 8390, FaultDeviceOOM, nil, map[string]string{"GGML_CUDA_ALLOC_FALLBACK_MANAGED": "1"}},
-		{"managed-fallback", 9842, FaultDeviceOOM, nil, map[string]string{"GGML_CUDA_ALLOC_FALLBACK_MANAGED": "1"}},
-		{"graph-cache", 8390, FaultGraphCache, nil, nil},
-		{"graph-cache", 9842, FaultGraphCache, nil, nil},
+		{"prefill-vram", 8390, []ProofCheck{grows}},
+		{"prefill-vram", poolFlushes - 1, []ProofCheck{grows}},
+		{"prefill-vram", poolFlushes, []ProofCheck{grows, flush}},
+		{"prefill-vram", scratchLeftPool - 1, []ProofCheck{grows, flush}},
+		{"prefill-vram", scratchLeftPool, []ProofCheck{noFlash, flush}},
+		{"prefill-vram", 9842, []ProofCheck{noFlash, flush}},
+		{"managed-fallback", 8390, []ProofCheck{managed}},
+		{"managed-fallback", 9842, []ProofCheck{managed}},
+		{"graph-cache", 8390, []ProofCheck{capped}},
+		{"graph-cache", 9842, []ProofCheck{capped}},
+		{"build", 8390, nil},
+		{"graph-replay", 9842, nil},
+		{"nonsense", 9842, nil},
+		{"", 9842, nil},
 	} {
-		check, fault, known := ProofCheck(tc.proof, tc.build)
-		want := spec.Check{Name: tc.proof, Device: spec.Sim, Args: tc.args, Env: tc.env}
-		if diff := cmp.Diff(want, check); !known || fault != tc.fault || diff != "" {
-			t.Errorf("%s, build %d: known %t, fault %s, want %s; check -want +got:\n%s", tc.proof, tc.build, known, fault, tc.fault, diff)
+		got := ProofChecks(tc.proof, tc.build)
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s, build %d: -want +got:\n%s", tc.proof, tc.build, diff)
 		}
-		if err := Validate([]spec.Check{check}); err != nil {
-			t.Errorf("%s, build %d: %v", tc.proof, tc.build, err)
-		}
-	}
-	for _, proof := range []string{"build", "graph-replay", "nonsense", ""} {
-		for _, build := range []int{8390, 9842} {
-			if check, fault, known := ProofCheck(proof, build); known || fault != "" || check.Name != "" {
-				t.Errorf("%q, build %d: %+v, %s, %t", proof, build, check, fault, known)
+		for _, one := range got {
+			if err := Validate([]spec.Check{one.Check}); err != nil {
+				t.Errorf("%s, build %d: %v", tc.proof, tc.build, err)
 			}
 		}
 	}

@@ -34,7 +34,8 @@ type Report struct {
 	Tree         string      `json:"tree,omitempty"`   // of the patched source
 	Series       []string    `json:"series,omitempty"` // the fixes
 	Place        string      `json:"place"`            // of the checks that name none: host, simulated device, wine, card
-	Card         string      `json:"card,omitempty"`   // and its driver
+	Card         string      `json:"card,omitempty"`
+	Driver       string      `json:"driver,omitempty"` // the card's
 	Verdict      Verdict     `json:"verdict"`
 	Want         Version     `json:"want"`
 	Machine      Machine     `json:"machine"`

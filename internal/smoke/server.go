@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -94,6 +93,12 @@ func (s *session) start(ctx context.Context, c config, key string) (*server, err
 	path, err := s.program("llama-server")
 	if err != nil {
 		return nil, err
+	}
+	if s.side == s.stock() && s.o.deviceOf(s.current) != spec.Host {
+		// The patched build was asked before the check.
+		if why := s.unseen(ctx); why != "" {
+			return nil, errors.New(why)
+		}
 	}
 	argv := []string{path, "--host", "127.0.0.1", "-m", c.model}
 	opts, err := s.serverArgs(ctx)
@@ -183,16 +188,6 @@ func (s *session) startOn(ctx context.Context, port int, argv []string, limit ti
 		return nil, err
 	}
 	s.rec(srv).ReadySeconds = seconds(srv.ready)
-	if s.o.deviceOf(s.current) != spec.Host {
-		log, err := os.ReadFile(srv.log)
-		if err == nil && !usesDevice(log) {
-			err = errors.New("the server runs on the processor: its log names no device's backend")
-		}
-		if err != nil {
-			srv.stop(ctx, stopPatience)
-			return nil, fmt.Errorf("%s: %w", s.o.placeOf(s.current), err)
-		}
-	}
 	return srv, nil
 }
 
@@ -334,8 +329,13 @@ func (srv *server) stop(ctx context.Context, patience time.Duration) ending {
 // sampling is how a server's memory is looked at.
 func (s *session) sampling(srv *server) memory.Options {
 	o := memory.Options{Name: s.side.name, Every: s.o.Sample, Progress: srv.progress, Log: s.o.Log}
-	if s.o.deviceOf(s.current) != spec.Host {
+	switch s.o.deviceOf(s.current) {
+	case spec.Card:
 		o.Probe, o.Source = s.o.Probe, s.o.ProbeName
+	case spec.Sim:
+		if s.device != nil {
+			o.Probe, o.Source = memory.Simulated(s.device.state), "simulated device"
+		}
 	}
 	return o
 }

@@ -23,8 +23,10 @@ type session struct {
 	current spec.Check
 	side    side                  // whose programs run
 	server  *server               // nil: none is running
+	device  *device               // the current check's own, simulated; nil: it has none
 	helps   map[string]string     // path of a program -> its --help
 	models  map[gguf.Model]string // -> its file
+	asked   map[string]string     // build and place -> why the build does not see the device there, or ""
 	broken  map[string]string     // how a server is started -> the check that found it does not start
 }
 
@@ -61,7 +63,7 @@ func newSession(o Options, r *Report) (*session, error) {
 	}
 	s := &session{
 		o: o, report: r, base: o.Model,
-		helps: map[string]string{}, models: map[gguf.Model]string{}, broken: map[string]string{},
+		helps: map[string]string{}, models: map[gguf.Model]string{}, broken: map[string]string{}, asked: map[string]string{},
 	}
 	s.side = s.patched()
 	return s, nil
@@ -104,6 +106,9 @@ func (s *session) model(ctx context.Context, typ gguf.Type, context int) (string
 	if m.Layers != s.base.Layers {
 		name += fmt.Sprintf("-%d-layers", m.Layers)
 	}
+	if m.Experts != s.base.Experts {
+		name += fmt.Sprintf("-%d-experts", m.Experts)
+	}
 	path := filepath.Join(s.o.Work, name+".gguf")
 	info, err := gguf.WriteFile(ctx, path, m, s.o.Progress)
 	if err != nil {
@@ -126,6 +131,9 @@ func (s *session) env() []string {
 	env = append(env, s.o.Env...)
 	if s.o.deviceOf(s.current) == spec.Sim {
 		env = append(env, s.o.SimEnv...)
+	}
+	if s.o.deviceOf(s.current) == spec.Card {
+		env = append(env, s.o.CardEnv...)
 	}
 	for _, k := range slices.Sorted(maps.Keys(s.current.Env)) {
 		env = append(env, k+"="+s.current.Env[k])

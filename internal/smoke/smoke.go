@@ -55,18 +55,20 @@ type Options struct {
 	// and unless Device is spec.Sim and Env itself leads there, checks on the
 	// simulated device could not run.
 	SimEnv []string
-	// Card names the graphics card and its driver, for the report. Where it is
-	// empty and Device is not spec.Card there is none, and checks on one are
-	// not run.
-	Card string
+	// Card names the graphics card, for the report; empty: there is none, as
+	// NoCard says, and checks on one are not run.
+	Card    string
+	Driver  string   // of the card, its version
+	CardEnv []string // leads a program to the card, besides Env
+	NoCard  string   // what was looked for; may be empty
 
 	Ports  []int         // to be tried in this order; empty: free ones that the system picks
 	Ready  time.Duration // 0: DefaultReady
 	Answer time.Duration // 0: DefaultAnswer
 	Sample time.Duration // between two looks at memory; 0: memory.DefaultEvery
 
-	// Probe reads the device's memory where a check runs on one; nil: there is
-	// no such figure. ProbeName is for the report.
+	// Probe reads the card's memory where a check runs on it; nil: there is no
+	// such figure. ProbeName is for the report.
 	Probe     memory.Probe
 	ProbeName string
 
@@ -183,7 +185,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	r := &Report{
 		Tag: o.Tag, Target: o.Target, Commit: o.Commit, Tree: o.Tree, Series: o.Series, Want: o.Want,
-		Place: o.placeOf(spec.Check{}), Card: o.Card, Machine: thisMachine(), Started: start.UTC().Truncate(time.Second),
+		Place: o.placeOf(spec.Check{}), Card: o.Card, Driver: o.Driver, Machine: thisMachine(), Started: start.UTC().Truncate(time.Second),
 	}
 	s, err := newSession(o, r)
 	if err != nil {
@@ -227,11 +229,15 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 // run runs one check and turns what came of it into a verdict.
 func (s *session) run(ctx context.Context, c spec.Check, do step) Result {
 	start := time.Now()
-	// A check may change the model and the probe for itself.
-	defer func(o Options) { s.o = o }(s.o)
+	// A check may change the model and have a device for itself.
+	defer func(o Options) { s.o, s.device = o, nil }(s.o)
 	s.current, s.side = c, s.patched()
 	res := Result{Name: c.Name, Place: s.o.placeOf(c), Verdict: Passed}
-	if verdict, why := s.o.canRun(c); why != "" {
+	verdict, why := s.o.canRun(c)
+	if why == "" && s.o.deviceOf(c) != spec.Host {
+		verdict, why = NotJudged, s.unseen(ctx)
+	}
+	if why != "" {
 		res.Verdict, res.Detail = verdict, why
 		s.o.Log.Warn("smoke check "+string(verdict), "check", c.Name, "why", why)
 		return res
