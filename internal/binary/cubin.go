@@ -49,6 +49,11 @@ func (e *entry) content(limit int64) ([]byte, error) {
 	}
 	data = data[:e.packed]
 	if e.compression() == "lz4" {
+		// A byte of an LZ4 block stands for 255 at most (LZ4 Block Format, "Compressed
+		// block format"): what claims more is not worth the memory.
+		if e.unpacked > 255*(e.packed+1) {
+			return nil, errors.New("lz4: it cannot become as long as it says")
+		}
 		out := make([]byte, e.unpacked)
 		n, err := lz4.UncompressBlock(data, out)
 		if err != nil {

@@ -124,6 +124,7 @@ func TestFatbinFaults(t *testing.T) {
 		"an endless entry header": {none, func(b []byte) []byte { le.PutUint32(b[20:], 1<<31); return b }, "does not fit"},
 		"an entry of no length":   {none, func(b []byte) []byte { le.PutUint32(b[20:], 0); return b }, "does not fit"},
 		"broken lz4":              {lz4, func(b []byte) []byte { copy(b[100:], make([]byte, 300)); return b }, "sm_75: "},
+		"lz4 that explodes":       {lz4, func(b []byte) []byte { le.PutUint64(b[16+56:], 31<<20); return b }, "cannot become as long"},
 		"broken zstd":             {zstd, func(b []byte) []byte { b[16+64+6] ^= 0xff; return b }, "sm_75: zstd"},
 		"too many bytes packed":   {lz4, func(b []byte) []byte { le.PutUint32(b[32:], 1<<20); return b }, "more compressed bytes than it is long"},
 		"more packed than there":  {concat, func(b []byte) []byte { le.PutUint32(b[packed+64:], 1<<30); return b }, "that it says it has"},
