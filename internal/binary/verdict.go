@@ -22,14 +22,15 @@ type Card struct {
 	Products   string   `json:"products"` // examples
 	By         []string `json:"by"`       // what it runs: sm_86, or compute_75 for PTX that the driver compiles
 	JIT        bool     `json:"jit,omitempty"`
-	Missing    int      `json:"missing,omitempty"` // fatbins that hold nothing for it: their kernels fail on it
+	Fatbins    int      `json:"fatbins"`           // that hold kernels
+	Missing    int      `json:"missing,omitempty"` // of them hold nothing for it, so their kernels fail on it
 }
 
 // Judge says on which cards a file's device code runs and which driver it needs at
-// least. It returns nil where the file has no device code.
+// least. It returns nil where the file has no kernels.
 func Judge(f *File) *Verdict {
 	c := f.CUDA
-	if c == nil || c.Fatbins == 0 {
+	if c == nil || len(c.sets) == 0 {
 		return nil
 	}
 	v := &Verdict{}
@@ -45,7 +46,7 @@ func Judge(f *File) *Verdict {
 			v.Cards = append(v.Cards, card)
 		}
 	}
-	v.Newer = len(sets) > 0 && !slices.ContainsFunc(sets, func(s *codeSet) bool {
+	v.Newer = !slices.ContainsFunc(sets, func(s *codeSet) bool {
 		return !slices.ContainsFunc(s.archs, func(a Arch) bool { return a.Suffix == "" })
 	})
 	for _, s := range sets {
@@ -64,9 +65,8 @@ func Judge(f *File) *Verdict {
 // none of them.
 func judgeCard(k card, sets []*codeSet) (Card, bool) {
 	out := Card{Capability: k.cc.Capability(), Generation: k.generation, Products: k.products}
-	total := 0
 	for _, s := range sets {
-		total += s.fatbins
+		out.Fatbins += s.fatbins
 		by, jit := s.best(k)
 		switch {
 		case by == "":
@@ -78,7 +78,7 @@ func judgeCard(k card, sets []*codeSet) (Card, bool) {
 		out.JIT = out.JIT || jit
 	}
 	slices.Sort(out.By)
-	return out, out.Missing < total
+	return out, out.Missing < out.Fatbins
 }
 
 // best returns what a card runs of a fatbin: the machine code nearest to it, else
@@ -145,7 +145,7 @@ func (k Card) String() string {
 		}
 	}
 	if k.Missing > 0 {
-		s += fmt.Sprintf("; %d fatbins hold nothing for it: their kernels fail", k.Missing)
+		s += fmt.Sprintf("; %d of %d fatbins hold nothing for it", k.Missing, k.Fatbins)
 	}
 	return s
 }

@@ -36,6 +36,9 @@ func (f *File) cudaFaults(want spec.CUDA) []string {
 	if c == nil || c.Fatbins == 0 {
 		return []string{"holds no CUDA device code: this is a build for the processor alone, or of host code only"}
 	}
+	if len(c.sets) == 0 {
+		return append(slices.Clone(c.Faults), "holds no kernel in its CUDA device code")
+	}
 	faults := slices.Clone(c.Faults)
 	if c.Unlinked {
 		faults = append(faults, "holds relocatable device code that was not linked")
@@ -86,7 +89,7 @@ func (c *CUDA) lacks(cubins, ptx []string) []string {
 				missing += s.fatbins
 			}
 		}
-		if missing > 0 || total == 0 {
+		if missing > 0 {
 			faults = append(faults, fmt.Sprintf("lacks code for %s in %d of %d fatbins", want, missing, total))
 		}
 	}

@@ -50,6 +50,18 @@ func TestVerifyCUDA(t *testing.T) {
 			}
 		}
 	}
+	// What linking adds, and nothing else: NVIDIA's libnppc of 11.8 is such a file.
+	added := read(t, "linked.fatbin")[:576]
+	if f := parse(t, added); f.CUDA.Fatbins != 1 || len(f.CUDA.Faults) > 0 || inspect.Judge(f) != nil {
+		t.Errorf("no kernel: %+v", f.CUDA)
+	}
+	if err := os.WriteFile(filepath.Join(even, "libnppc.so"), added, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	_, err := inspect.Verify(even, []string{"libnppc.so"}, spec.Verify{CUDA: &spec.CUDA{Files: []string{"libnppc.so"}, AtLeast: []string{"sm_86"}}})
+	if err == nil || !strings.Contains(err.Error(), "holds no kernel") {
+		t.Errorf("no kernel: %v", err)
+	}
 	// A fatbin that contradicts itself is refused, whatever it says it holds.
 	path := filepath.Join(even, "libggml-cuda.so")
 	data, err := os.ReadFile(path)

@@ -134,6 +134,8 @@ func (i inspected) cuda(line func(what, format string, args ...any)) {
 	}
 	if i.Verdict == nil {
 		switch {
+		case c != nil && c.Fatbins > 0:
+			line("runs on", "no card: its device code holds no kernel")
 		case c != nil && !strings.HasPrefix(i.SOName, "libcudart."):
 			line("runs on", "no card: it uses the CUDA runtime and holds no device code")
 		case len(i.Backends) > 0:
@@ -151,7 +153,7 @@ func (i inspected) cuda(line func(what, format string, args ...any)) {
 	if i.Verdict.Newer {
 		line(what, "newer cards too (PTX)")
 	} else {
-		line(what, "no card newer than those: there is no PTX for them")
+		line(what, "no card newer than those: not every fatbin has PTX for them")
 	}
 	if len(i.Verdict.Other) > 0 {
 		line("", "also holds %s, for which llpatch knows no card", strings.Join(i.Verdict.Other, " "))
