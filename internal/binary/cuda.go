@@ -97,7 +97,7 @@ type gather struct {
 }
 
 // Bounds against hostile files. The largest library known, libcublasLt.so.13, has
-// 5,424 entries.
+// 5,666 entries (cuBLAS 13.10).
 const (
 	maxEntries = 1 << 18
 	maxOpened  = 512 << 20
