@@ -25,12 +25,13 @@ type File struct {
 	Needed     []string            `json:"needed,omitempty"`      // DT_NEEDED, in order
 	RunPath    []string            `json:"runpath,omitempty"`     // DT_RUNPATH and DT_RPATH, split at colons
 	Versions   map[string]string   `json:"versions,omitempty"`    // highest needed symbol version by family: GLIBC, GLIBCXX, CXXABI, GCC, OPENSSL
-	VersionsBy map[string][]string `json:"versions_by,omitempty"` // the symbols that need that version, by family, sorted, eight at most
+	VersionsBy map[string][]string `json:"versions_by,omitempty"` // the symbols that need that version, by family, sorted, eight at most; GLIBC_ABI_DT_RELR among them
 	BuildID    string              `json:"build_id,omitempty"`    // hex
 	Exports    int                 `json:"exports,omitempty"`     // how many symbols others can use
 	CUDA       *CUDA               `json:"cuda,omitempty"`        // NVIDIA device code and runtime, nil where there is none
 
 	exports []string
+	relr    bool
 }
 
 // ExportNames returns the sorted names of the symbols that others can use, without
@@ -118,6 +119,7 @@ func (out *File) dynamic(f *elf.File) error {
 		}
 		for _, lib := range needs {
 			for _, n := range lib.Needs {
+				out.relr = out.relr || n.Dep == relr
 				out.raise(n.Dep)
 			}
 		}
@@ -135,6 +137,9 @@ func (out *File) symbols(f *elf.File) error {
 		return fmt.Errorf("symbols: %w", err)
 	}
 	out.VersionsBy = map[string][]string{}
+	if out.relr && out.Versions["GLIBC"] == "2.36" {
+		out.VersionsBy["GLIBC"] = []string{relr}
+	}
 	for _, s := range symbols {
 		bind, kind := elf.ST_BIND(s.Info), elf.ST_TYPE(s.Info)
 		if s.Section == elf.SHN_UNDEF {
@@ -156,10 +161,14 @@ func (out *File) symbols(f *elf.File) error {
 	return nil
 }
 
+// relr is what a file with relative relocations in DT_RELR asks for, which glibc has
+// since 2.36 (its NEWS). No symbol has it.
+const relr = "GLIBC_ABI_DT_RELR"
+
 // symbolVersion splits a version's name, such as GLIBC_2.34. Names that hold no
 // number (GLIBC_PRIVATE) have no order and are none.
 func symbolVersion(name string) (family, number string, ok bool) {
-	if name == "GLIBC_ABI_DT_RELR" { // glibc's NEWS for 2.36: relative relocations in DT_RELR
+	if name == relr {
 		return "GLIBC", "2.36", true
 	}
 	family, number, ok = strings.Cut(name, "_")

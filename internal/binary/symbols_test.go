@@ -66,7 +66,7 @@ func TestRelativeRelocationsNeedGlibc(t *testing.T) {
 		t.Errorf("needs GLIBC %s, want 2.36", f.Versions["GLIBC"])
 	}
 	_, err = inspect.Verify(dir, []string{"prog", "libgreet.so.1"}, spec.Verify{GlibcMax: "2.35", Needed: []string{"*"}})
-	if err == nil || !strings.Contains(err.Error(), "needs GLIBC_2.36, above the 2.35") {
+	if err == nil || !strings.Contains(err.Error(), "needs GLIBC_2.36 for GLIBC_ABI_DT_RELR, above the 2.35") {
 		t.Errorf("%v", err)
 	}
 }
