@@ -1,5 +1,5 @@
 // Package binary reads from a built file what it really holds and what it
-// needs: machine, libraries, symbol versions, search paths.
+// needs: machine, libraries, symbol versions, search paths, NVIDIA device code.
 package binary
 
 import (
@@ -11,32 +11,44 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/go-version"
 )
 
-// File is what an ELF program or shared library says of itself.
+// File is what a program, shared library or object file says of itself.
 type File struct {
-	Name     string            `json:"name"`
-	Machine  string            `json:"machine"`            // such as EM_X86_64
-	SOName   string            `json:"soname,omitempty"`   // the name others need it by
-	Needed   []string          `json:"needed,omitempty"`   // DT_NEEDED, in order
-	RunPath  []string          `json:"runpath,omitempty"`  // DT_RUNPATH and DT_RPATH, split at colons
-	Versions map[string]string `json:"versions,omitempty"` // highest needed symbol version by family: GLIBC, GLIBCXX, CXXABI, OPENSSL
-	BuildID  string            `json:"build_id,omitempty"` // hex
+	Name       string              `json:"name"`
+	Machine    string              `json:"machine"`               // such as EM_X86_64; fatbin for NVIDIA device code alone
+	SOName     string              `json:"soname,omitempty"`      // the name others need it by
+	Needed     []string            `json:"needed,omitempty"`      // DT_NEEDED, in order
+	RunPath    []string            `json:"runpath,omitempty"`     // DT_RUNPATH and DT_RPATH, split at colons
+	Versions   map[string]string   `json:"versions,omitempty"`    // highest needed symbol version by family: GLIBC, GLIBCXX, CXXABI, GCC, OPENSSL
+	VersionsBy map[string][]string `json:"versions_by,omitempty"` // the symbols that need that version, by family, sorted, eight at most; GLIBC_ABI_DT_RELR among them
+	BuildID    string              `json:"build_id,omitempty"`    // hex
+	Exports    int                 `json:"exports,omitempty"`     // how many symbols others can use
+	CUDA       *CUDA               `json:"cuda,omitempty"`        // NVIDIA device code and runtime, nil where there is none
+
+	exports []string
+	relr    bool
 }
+
+// ExportNames returns the sorted names of the symbols that others can use, without
+// their versions.
+func (out *File) ExportNames() []string { return out.exports }
 
 // ErrNotELF is returned for a file that is no ELF file.
 var ErrNotELF = errors.New("not an ELF file")
 
-// Inspect reads an ELF file. Errors name the file; a file of another format
+// Inspect reads an ELF file, or a fatbin as nvcc -fatbin writes it. Errors name the file; a file of another format
 // gives ErrNotELF, a broken one says what is wrong.
 func Inspect(path string) (*File, error) {
+	var size int64
 	// Opening a pipe waits for somebody to write to it.
 	if fi, err := os.Stat(path); err != nil {
 		return nil, err
-	} else if !fi.Mode().IsRegular() {
+	} else if size = fi.Size(); !fi.Mode().IsRegular() {
 		return nil, fmt.Errorf("inspect %s: it is not a regular file", path)
 	}
 	f, err := os.Open(path)
@@ -44,7 +56,7 @@ func Inspect(path string) (*File, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	out, err := Read(f)
+	out, err := Read(f, size)
 	if err != nil {
 		return nil, fmt.Errorf("inspect %s: %w", path, err)
 	}
@@ -52,11 +64,12 @@ func Inspect(path string) (*File, error) {
 	return out, nil
 }
 
-// Read reads an ELF file from r. It never panics, whatever the bytes are.
-func Read(r io.ReaderAt) (out *File, err error) {
+// Read reads what Inspect reads from r, which has size bytes. It never panics,
+// whatever the bytes are.
+func Read(r io.ReaderAt, size int64) (out *File, err error) {
 	magic := make([]byte, len(elf.ELFMAG))
 	if _, err := r.ReadAt(magic, 0); err != nil || string(magic) != elf.ELFMAG {
-		return nil, ErrNotELF
+		return readDevice(r, size)
 	}
 	// debug/elf documents that it is not hardened against hostile files.
 	defer func() {
@@ -76,6 +89,7 @@ func Read(r io.ReaderAt) (out *File, err error) {
 		}
 	}
 	out.BuildID = buildID(f)
+	out.CUDA = readCUDA(f, out)
 	return out, nil
 }
 
@@ -98,23 +112,74 @@ func (out *File) dynamic(f *elf.File) error {
 			out.RunPath = append(out.RunPath, strings.Split(p, ":")...)
 		}
 	}
-	needs, err := f.DynamicVersionNeeds()
-	if err != nil {
-		return fmt.Errorf("symbol versions: %w", err)
-	}
-	for _, lib := range needs {
-		for _, n := range lib.Needs {
-			out.raise(n.Dep)
+	if f.SectionByType(elf.SHT_GNU_VERNEED) != nil { // a library that needs nothing has none
+		needs, err := f.DynamicVersionNeeds()
+		if err != nil {
+			return fmt.Errorf("symbol versions: %w", err)
 		}
+		for _, lib := range needs {
+			for _, n := range lib.Needs {
+				out.relr = out.relr || n.Dep == relr
+				out.raise(n.Dep)
+			}
+		}
+	}
+	return out.symbols(f)
+}
+
+// maxVersionsBy bounds how many symbols are named for one version.
+const maxVersionsBy = 8
+
+// symbols notes which symbols need the highest versions, and what is exported.
+func (out *File) symbols(f *elf.File) error {
+	symbols, err := f.DynamicSymbols()
+	if err != nil && !errors.Is(err, elf.ErrNoSymbols) {
+		return fmt.Errorf("symbols: %w", err)
+	}
+	out.VersionsBy = map[string][]string{}
+	if out.relr && out.Versions["GLIBC"] == "2.36" {
+		out.VersionsBy["GLIBC"] = []string{relr}
+	}
+	for _, s := range symbols {
+		bind, kind := elf.ST_BIND(s.Info), elf.ST_TYPE(s.Info)
+		if s.Section == elf.SHN_UNDEF {
+			if family, number, ok := symbolVersion(s.Version); ok && out.Versions[family] == number {
+				out.VersionsBy[family] = append(out.VersionsBy[family], s.Name)
+			}
+			continue
+		}
+		if bind != elf.STB_LOCAL && kind != elf.STT_SECTION && kind != elf.STT_FILE && s.Section != elf.SHN_ABS {
+			out.exports = append(out.exports, s.Name)
+		}
+	}
+	slices.Sort(out.exports)
+	out.Exports = len(out.exports)
+	for family, names := range out.VersionsBy {
+		slices.Sort(names)
+		out.VersionsBy[family] = slices.Compact(names)[:min(len(slices.Compact(names)), maxVersionsBy)]
 	}
 	return nil
 }
 
+// relr is what a file with relative relocations in DT_RELR asks for, which glibc has
+// since 2.36 (its NEWS). No symbol has it.
+const relr = "GLIBC_ABI_DT_RELR"
+
+// symbolVersion splits a version's name, such as GLIBC_2.34. Names that hold no
+// number (GLIBC_PRIVATE) have no order and are none.
+func symbolVersion(name string) (family, number string, ok bool) {
+	if name == relr {
+		return "GLIBC", "2.36", true
+	}
+	family, number, ok = strings.Cut(name, "_")
+	return family, number, ok && !Less(number, "0")
+}
+
 // raise keeps the highest version of a family, from a name such as GLIBC_2.34
-// or OPENSSL_3.0.0. Names that hold no number (GLIBC_PRIVATE) have no order.
+// or OPENSSL_3.0.0.
 func (out *File) raise(name string) {
-	family, number, ok := strings.Cut(name, "_")
-	if !ok || Less(number, "0") {
+	family, number, ok := symbolVersion(name)
+	if !ok {
 		return
 	}
 	if have, ok := out.Versions[family]; !ok || Less(have, number) {

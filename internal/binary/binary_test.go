@@ -156,7 +156,7 @@ func TestVerify(t *testing.T) {
 
 func TestNotELF(t *testing.T) {
 	for _, s := range []string{"", "\x7f", "MZ\x90\x00", "#!/bin/sh\n", "\x7fELF"} {
-		_, err := binary.Read(strings.NewReader(s))
+		_, err := binary.Read(strings.NewReader(s), int64(len(s)))
 		if err == nil {
 			t.Errorf("%q is taken for an ELF file", s)
 		}
@@ -177,7 +177,7 @@ func FuzzRead(f *testing.F) {
 		f.Add(data[:len(data)/2])
 	}
 	f.Fuzz(func(_ *testing.T, data []byte) {
-		out, err := binary.Read(bytes.NewReader(data))
+		out, err := binary.Read(bytes.NewReader(data), int64(len(data)))
 		if (out == nil) == (err == nil) {
 			panic("neither a file nor an error")
 		}

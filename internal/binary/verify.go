@@ -46,7 +46,17 @@ func Verify(dir string, files []string, v spec.Verify) ([]*File, error) {
 			errs = append(errs, &Rejected{File: f.Name, Fault: fault})
 		}
 	}
+	if v.CUDA != nil {
+		errs = append(errs, verifyCUDA(found, *v.CUDA)...)
+	}
 	return found, errors.Join(errs...)
+}
+
+// origin reports whether a search path begins at the file's own folder; ld.so knows
+// two spellings (ld.so(8), "Dynamic string tokens").
+func origin(p string) bool {
+	first, _, _ := strings.Cut(p, "/")
+	return first == "$ORIGIN" || first == "${ORIGIN}"
 }
 
 func (f *File) faults(v spec.Verify, inside map[string]bool) []string {
@@ -55,11 +65,11 @@ func (f *File) faults(v spec.Verify, inside map[string]bool) []string {
 		faults = append(faults, fmt.Sprintf("is for %s, not for %s", f.Machine, v.Machine))
 	}
 	if have := f.Versions["GLIBC"]; v.GlibcMax != "" && Less(v.GlibcMax, have) {
-		faults = append(faults, fmt.Sprintf("needs GLIBC_%s, above the %s that the recipe allows; build on an older system or raise glibc-max", have, v.GlibcMax))
+		faults = append(faults, fmt.Sprintf("needs GLIBC_%s%s, above the %s that the recipe allows; build on an older system or raise glibc-max", have, f.neededFor("GLIBC"), v.GlibcMax))
 	}
 	for _, p := range f.RunPath {
 		switch {
-		case p == "$ORIGIN" || strings.HasPrefix(p, "$ORIGIN/"):
+		case origin(p):
 		case p == "":
 			// ld.so takes an empty entry for the folder in which the user happens to be.
 			faults = append(faults, "looks for libraries in the current folder: its RUNPATH has an empty entry")
@@ -77,6 +87,14 @@ func (f *File) faults(v spec.Verify, inside map[string]bool) []string {
 		}
 	}
 	return faults
+}
+
+// neededFor names the symbols that need the highest version of a family.
+func (f *File) neededFor(family string) string {
+	if names := f.VersionsBy[family]; len(names) > 0 {
+		return " for " + strings.Join(names, ", ")
+	}
+	return ""
 }
 
 // Floor returns the highest version of a symbol family, such as GLIBC, that

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -35,15 +37,24 @@ func (a *app) targetsCmd() *cobra.Command {
 	}
 }
 
+// inspected is a file and what llpatch makes of it.
+type inspected struct {
+	*binary.File
+	Exported []string        `json:"exported,omitempty"`
+	Verdict  *binary.Verdict `json:"verdict,omitempty"`
+	Backends []string        `json:"backends_beside,omitempty"` // ggml's backend libraries in the same folder
+}
+
 func (a *app) inspectCmd() *cobra.Command {
-	return &cobra.Command{
-		Use: "inspect FILE...", Short: "Show what a built program or library holds and needs",
+	var exports bool
+	c := &cobra.Command{
+		Use: "inspect FILE...", Short: "Show what a built program or library holds, needs, and where it runs",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, files []string) error {
 			if len(files) == 0 {
 				return args("FILE")(c, files)
 			}
-			var list []*binary.File
+			var list []inspected
 			for _, name := range files {
 				f, err := binary.Inspect(name)
 				if errors.Is(err, fs.ErrPermission) {
@@ -52,19 +63,116 @@ func (a *app) inspectCmd() *cobra.Command {
 				if err != nil { // it is not there, or not what can be inspected
 					return &usageError{err: err}
 				}
-				list = append(list, f)
+				i := inspected{File: f, Verdict: binary.Judge(f)}
+				if exports {
+					i.Exported = f.ExportNames()
+				}
+				if i.Backends, err = binary.Backends(filepath.Dir(name)); err != nil {
+					return err
+				}
+				i.Backends = slices.DeleteFunc(i.Backends, func(b string) bool { return b == i.Name })
+				list = append(list, i)
 			}
 			return a.print(list, func() string {
 				var b strings.Builder
-				for _, f := range list {
-					fmt.Fprintf(&b, "%s\n  machine  %s\n  needs    %s\n  runpath  %s\n  build id %s\n", f.Name, f.Machine, strings.Join(f.Needed, " "), strings.Join(f.RunPath, ":"), f.BuildID)
-					for _, family := range slices.Sorted(maps.Keys(f.Versions)) {
-						fmt.Fprintf(&b, "  at least %s %s\n", family, f.Versions[family])
-					}
+				for _, i := range list {
+					i.text(&b)
 				}
 				return b.String()
 			})
 		},
+	}
+	c.Flags().BoolVar(&exports, "exports", false, "name every symbol that others can use")
+	return c
+}
+
+// text writes what a person wants to see of a file, a line a fact.
+func (i inspected) text(b *strings.Builder) {
+	line := func(what, format string, args ...any) {
+		fmt.Fprintf(b, "  %-8s %s\n", what, fmt.Sprintf(format, args...))
+	}
+	fmt.Fprintln(b, i.Name)
+	line("machine", "%s", i.Machine)
+	line("needs", "%s", strings.Join(i.Needed, " "))
+	line("runpath", "%s", strings.Join(i.RunPath, ":"))
+	line("build id", "%s", i.BuildID)
+	for _, family := range slices.Sorted(maps.Keys(i.Versions)) {
+		by := ""
+		if names := i.VersionsBy[family]; len(names) > 0 {
+			by = " for " + strings.Join(names, " ")
+		}
+		line("at least", "%s %s%s", family, i.Versions[family], by)
+	}
+	line("exports", "%d symbols", i.Exports)
+	for _, name := range i.Exported {
+		line("", "%s", name)
+	}
+	i.cuda(line)
+}
+
+// cuda writes the lines about NVIDIA device code.
+func (i inspected) cuda(line func(what, format string, args ...any)) {
+	c := i.CUDA
+	if c != nil {
+		runtime := cmp.Or(c.Runtime, "unknown")
+		switch {
+		case c.Static:
+			runtime += ", linked in"
+		case c.Runtime == "":
+			runtime = "none"
+		}
+		line("cuda", "%d fatbins, runtime %s, device code by CUDA %s", c.Fatbins, runtime, cmp.Or(strings.Join(c.Toolkits, " and "), "unknown"))
+		for _, code := range c.Code {
+			line("", "%-12s %d x %s, %s, %d KiB", code.Arch, code.Entries, strings.TrimSpace(code.Kind+" "+code.ISA), strings.Join(code.Compression, " and "), (code.Bytes+1023)>>10)
+		}
+		if c.Unlinked {
+			line("", "an object file: it is to be linked")
+		}
+		for _, fault := range c.Faults {
+			line("fault", "%s", fault)
+		}
+	}
+	if i.Verdict == nil {
+		switch {
+		case c != nil && c.Fatbins > 0:
+			line("runs on", "no card: its device code holds no kernel")
+		case c != nil && !strings.HasPrefix(i.SOName, "libcudart."):
+			line("runs on", "no card: it uses the CUDA runtime and holds no device code")
+		case len(i.Backends) > 0:
+			line("runs on", "the processor, and what %s beside it holds code for", strings.Join(i.Backends, " "))
+		case c == nil:
+			line("runs on", "the processor alone: no device code in it, no library of a ggml device backend beside it")
+		}
+		return
+	}
+	what := "runs on"
+	for _, card := range i.Verdict.Cards {
+		line(what, "%s", card)
+		what = ""
+	}
+	if i.Verdict.Newer {
+		line(what, "newer cards too (PTX)")
+	} else {
+		line(what, "no card newer than those: not every fatbin has PTX for them")
+	}
+	if len(i.Verdict.Other) > 0 {
+		line("", "also holds %s, for which llpatch knows no card", strings.Join(i.Verdict.Other, " "))
+	}
+	for _, d := range []struct {
+		what   string
+		driver *binary.Driver
+	}{{"driver", i.Verdict.Driver}, {"PTX", i.Verdict.JIT}} {
+		if d.driver == nil {
+			continue
+		}
+		at := "of an unknown version"
+		switch {
+		case d.driver.Version != "":
+			at = d.driver.Version + " or later"
+		case d.driver.CUDA != "":
+			at = fmt.Sprintf("one for CUDA %s or later, as nvidia-smi shows it", d.driver.CUDA)
+		}
+		line(d.what, "%s: %s", at, d.driver.Why)
 	}
 }
 

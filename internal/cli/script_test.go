@@ -41,6 +41,11 @@ func TestScript(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(e *testscript.Env) error {
+			fatbins, err := filepath.Abs("../binary/testdata/fatbin")
+			if err != nil {
+				return err
+			}
+			e.Setenv("FATBINS", fatbins)
 			a, err := txtar.ParseFile("testdata/base.txtar")
 			if err != nil {
 				return err

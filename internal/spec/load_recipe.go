@@ -75,6 +75,7 @@ func (l *loader) recipe(name string) (Recipe, bool) {
 			f.fail(fmt.Sprintf("optional[%d]", i), "optional needs option, header and gives")
 		}
 	}
+	f.verify(&rec)
 	for i, c := range rec.Smoke {
 		if c.Name == "" {
 			f.fail(fmt.Sprintf("smoke[%d]", i), "smoke check has no name")
@@ -201,7 +202,7 @@ func (l *loader) toolchain(name string) (Toolchain, bool) {
 		if len(t.Names) == 0 {
 			f.fail("program."+role, "program %q has no names", role)
 		}
-		if t.Min != "" && !regexp.MustCompile(`^[0-9]+(\.[0-9]+)*$`).MatchString(t.Min) {
+		if t.Min != "" && !versionRE.MatchString(t.Min) {
 			f.fail("program."+role+".min", "min %q is not a version", t.Min)
 		}
 	}

@@ -161,6 +161,38 @@ func TestOptions(t *testing.T) {
 	}
 }
 
+// No PTX at all and any PTX are two things that a recipe can ask for.
+func TestVerifyCUDA(t *testing.T) {
+	const recipe = `summary = "x"
+range = ">= 50"
+toolchain = "tc"
+os = "linux"
+arch = "x64"
+backend = "cuda"
+backends = ["cuda"]
+fixes = "all"
+programs = ["prog"]
+[verify.cuda]
+files = ["libggml-cuda.so"]
+at-least = ["sm_86", "sm_120a"]
+`
+	for add, want := range map[string][]string{"": nil, "ptx = []\n": {}, "ptx = [\"compute_90a\"]\n": {"compute_90a"}} {
+		m := files(t, "testdata/good.txtar")
+		m["recipes/everything.toml"] = &fstest.MapFile{Data: []byte(recipe + add)}
+		r, err := spec.Load(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := r.Recipes["everything"].Verify.CUDA
+		if diff := cmp.Diff(want, c.PTX); diff != "" {
+			t.Errorf("%q: %s", add, diff)
+		}
+		if diff := cmp.Diff([]string{"sm_86", "sm_120a"}, c.AtLeast); diff != "" || c.Archs != nil {
+			t.Errorf("%q: %s", add, diff)
+		}
+	}
+}
+
 // The repository's own declarations are valid, and each recipe can say what it
 // does with every pinned tag that it builds.
 func TestOwnDeclarations(t *testing.T) {

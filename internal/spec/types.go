@@ -94,7 +94,17 @@ type Optional struct {
 type Verify struct {
 	Machine  string   `toml:"machine" json:"machine"`     // ELF machine, such as EM_X86_64
 	GlibcMax string   `toml:"glibc-max" json:"glibc_max"` // highest GLIBC_ symbol version, empty: no limit
-	Needed   []string `toml:"needed" json:"needed"`       // libraries from outside the bundle that may be needed
+	Needed   []string `toml:"needed" json:"needed"`       // libraries from outside the bundle that may be needed, with * and ?
+	CUDA     *CUDA    `toml:"cuda" json:"cuda,omitempty"` // nil: nothing is asked
+}
+
+// CUDA holds what the NVIDIA device code in built binaries must be. One of Archs
+// and AtLeast is set.
+type CUDA struct {
+	Files   []string `toml:"files" json:"files"`                 // names of the files that hold it, with * and ?; each must be there
+	Archs   []string `toml:"archs" json:"archs,omitempty"`       // machine code for exactly these, such as sm_86 or sm_120a
+	AtLeast []string `toml:"at-least" json:"at_least,omitempty"` // for these and any others
+	PTX     []string `toml:"ptx" json:"ptx"`                     // PTX for exactly these, such as compute_86; empty: none; nil: any
 }
 
 // Check is a smoke check that a recipe asks for.

@@ -1,0 +1,68 @@
+package binary
+
+import "testing"
+
+func TestRunsOn(t *testing.T) {
+	for _, c := range []struct {
+		code, card string
+		cubin, ptx bool
+	}{
+		{"sm_80", "8.6", true, true},
+		{"sm_86", "8.0", false, false}, // a lower minor number
+		{"sm_86", "8.7", false, true},  // a Jetson module
+		{"sm_87", "8.9", false, true},
+		{"sm_89", "9.0", false, true}, // another major number
+		{"sm_90a", "9.0", true, true},
+		{"sm_90a", "10.0", false, false}, // PTX with a is for its own only
+		{"sm_100f", "10.3", true, true},
+		{"sm_103f", "10.0", false, false},
+		{"sm_100f", "12.0", false, false},
+		{"sm_120a", "12.1", false, false},
+		{"sm_120", "12.1", true, true},
+		{"sm_101", "10.3", false, true}, // in no table: nothing is promised
+	} {
+		a, ptx, err := parseArch(c.code)
+		if err != nil || ptx {
+			t.Fatalf("%s: %v", c.code, err)
+		}
+		for _, k := range cards {
+			if k.cc.Capability() != c.card {
+				continue
+			}
+			if a.runsOn(k) != c.cubin || a.compilesFor(k) != c.ptx {
+				t.Errorf("%s on %s: machine code %v, PTX %v", c.code, c.card, a.runsOn(k), a.compilesFor(k))
+			}
+		}
+	}
+	for _, bad := range []string{"", "86", "sm_", "sm_8", "sm_a", "sm_86x", "compute_", "compute_9999999", "sm_-86"} {
+		if a, _, err := parseArch(bad); err == nil {
+			t.Errorf("%q is taken for %v", bad, a)
+		}
+	}
+}
+
+// Every number that a verdict can name is in the tables, and they fit together: a
+// toolkit's own driver is never older than what serves its major version, but for
+// 11.0, whose first driver NVIDIA's table of minor versions leaves out.
+func TestDriverTables(t *testing.T) {
+	for isa := range ptxToolkits {
+		d := ptxDriver(isa)
+		if d.CUDA == "" || d.Version == "" && d.CUDA != "12.7" { // there was no public 12.7
+			t.Errorf("PTX %s: %+v", isa, d)
+		}
+	}
+	for toolkit, driver := range toolkitDrivers {
+		d := runtimeDriver(toolkit, "test")
+		if d.Version == "" || Less(driver, d.Version) && toolkit != "11.0" {
+			t.Errorf("CUDA %s came with %s, and needs %+v", toolkit, driver, d)
+		}
+	}
+	for runtime, want := range map[string]string{"12": "525.60.13", "11.0": "450.80.02", "10.2": "440.33", "14": "", "x": ""} {
+		if d := runtimeDriver(runtime, "test"); d.Version != want || d.Why == "" {
+			t.Errorf("runtime %s: %+v", runtime, d)
+		}
+	}
+	if d := ptxDriver("10.0"); d.Version != "" || d.CUDA != "" || d.Why == "" {
+		t.Errorf("unknown PTX: %+v", d)
+	}
+}

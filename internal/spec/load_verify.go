@@ -1,0 +1,64 @@
+package spec
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+var (
+	versionRE = regexp.MustCompile(`^[0-9]+(\.[0-9]+)*$`)
+	machineRE = regexp.MustCompile(`^EM_[A-Z0-9_]+$`)
+	smRE      = regexp.MustCompile(`^sm_[1-9][0-9]{1,2}[af]?$`)
+	computeRE = regexp.MustCompile(`^compute_[1-9][0-9]{1,2}[af]?$`)
+)
+
+// verify checks what a recipe says the built binaries must look like.
+func (f *file) verify(rec *Recipe) {
+	v := rec.Verify
+	if v.Machine != "" && !machineRE.MatchString(v.Machine) {
+		f.fail("verify.machine", "machine %q is not the name of an ELF machine, such as EM_X86_64", v.Machine)
+	}
+	if v.GlibcMax != "" && !versionRE.MatchString(v.GlibcMax) {
+		f.fail("verify.glibc-max", "glibc-max %q is not a version, such as 2.31", v.GlibcMax)
+	}
+	f.names("verify.needed", v.Needed)
+	c := v.CUDA
+	if c == nil {
+		return
+	}
+	if !slices.Contains(rec.Backends, "cuda") {
+		f.fail("verify.cuda", "verify.cuda is for recipes that build the backend cuda, which backends does not name")
+	}
+	if len(c.Files) == 0 {
+		f.fail("verify.cuda.files", "verify.cuda says no files: name those that hold device code, such as libggml-cuda.so")
+	}
+	f.names("verify.cuda.files", c.Files)
+	if (len(c.Archs) == 0) == (len(c.AtLeast) == 0) {
+		f.fail("verify.cuda.archs", "verify.cuda needs either archs, for exactly these, or at-least, for these and others")
+	}
+	f.archs("verify.cuda.archs", c.Archs, smRE, "sm_86")
+	f.archs("verify.cuda.at-least", c.AtLeast, smRE, "sm_86")
+	f.archs("verify.cuda.ptx", c.PTX, computeRE, "compute_86")
+}
+
+// names checks plain file names that may hold * and ?.
+func (f *file) names(key string, patterns []string) {
+	for _, p := range patterns {
+		if _, err := path.Match(p, "x"); err != nil || p == "" || strings.Contains(p, "/") {
+			f.fail(key, "%q is not the name of a file, nor a pattern of one", p)
+		}
+	}
+}
+
+func (f *file) archs(key string, list []string, re *regexp.Regexp, such string) {
+	for i, a := range list {
+		if !re.MatchString(a) {
+			f.fail(key, "%q is not an architecture as nvcc names it, such as %s", a, such)
+		}
+		if slices.Contains(list[:i], a) {
+			f.fail(key, "%s is named twice", a)
+		}
+	}
+}
