@@ -56,6 +56,9 @@ type Chain struct {
 
 // Fetch gives the verified tree of a tag.
 func (o Options) Fetch(ctx context.Context, upstream string, t tag.Tag) (*source.Tree, error) {
+	if err := o.Repo.CheckTag(upstream, t); err != nil {
+		return nil, err
+	}
 	return source.Fetch(ctx, source.Options{
 		Cache: o.Cache, Sources: o.Repo.Sources, Lock: o.Repo.Lock, Override: o.Source,
 		Locked: o.Locked, Offline: o.Offline, Nearest: o.Nearest, Log: o.Log, Progress: o.Progress,
@@ -76,6 +79,9 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (*Chain, err
 		return nil, &spec.Error{File: path.Join("recipes", target+".toml"), Msg: err.Error()}
 	}
 	t = o.Repo.Lock.Named(rec.Upstream, t)
+	if err := o.Repo.CheckTag(rec.Upstream, t); err != nil {
+		return nil, err
+	}
 	if n, known := o.build(rec, t); known && !o.Nearest && !rec.Range.Contains(n) {
 		return nil, &spec.OutOfRange{Recipe: rec, Tag: t.String(), Build: n}
 	}
