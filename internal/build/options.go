@@ -164,8 +164,10 @@ func (o options) standing(in Input, versionCommit string) {
 		o.set("CMAKE_C_COMPILER_LAUNCHER", in.Facts.Launcher, "compiler cache")
 		o.set("CMAKE_CXX_COMPILER_LAUNCHER", in.Facts.Launcher, "compiler cache")
 	}
-	o.set("LLAMA_BUILD_NUMBER", fmt.Sprint(in.Build), "what --version prints")
-	o.set("LLAMA_BUILD_COMMIT", versionCommit, "what --version prints")
+	if !in.NoVersion {
+		o.set("LLAMA_BUILD_NUMBER", fmt.Sprint(in.Build), "what --version prints")
+		o.set("LLAMA_BUILD_COMMIT", versionCommit, "what --version prints")
+	}
 	if in.Build >= versionsFrom && in.Recipe.Upstream == spec.LlamaCpp && isRelease(in.Tag) {
 		o.set("LLAMA_BUILD_IS_DEV", "OFF", in.Tag+" is a release of upstream's")
 	}
