@@ -16,7 +16,7 @@ type options map[string]Option
 // sets one would lose silently, so it is refused.
 var own = []string{
 	"CMAKE_BUILD_TYPE", "CMAKE_C_COMPILER", "CMAKE_CXX_COMPILER", "CMAKE_C_FLAGS", "CMAKE_CXX_FLAGS",
-	"CMAKE_C_COMPILER_LAUNCHER", "CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_INSTALL_RPATH", "CMAKE_BUILD_WITH_INSTALL_RPATH",
+	"CMAKE_C_COMPILER_LAUNCHER", "CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_INSTALL_RPATH", "CMAKE_BUILD_WITH_INSTALL_RPATH", "CMAKE_LIBRARY_OUTPUT_DIRECTORY",
 	"CMAKE_EXE_LINKER_FLAGS", "CMAKE_SHARED_LINKER_FLAGS", "CMAKE_MODULE_LINKER_FLAGS",
 	"LLAMA_BUILD_NUMBER", "LLAMA_BUILD_COMMIT",
 }
@@ -150,6 +150,10 @@ func (o options) standing(in Input, versionCommit string) {
 	const beside = "the programs find their libraries beside them, wherever they lie"
 	o.set("CMAKE_INSTALL_RPATH", "$ORIGIN", beside)
 	o.set("CMAKE_BUILD_WITH_INSTALL_RPATH", "ON", beside)
+	if in.Recipe.Upstream == spec.IkLlamaCpp {
+		// Its own build leaves them where their sources lie; llama.cpp's does this.
+		o.set("CMAKE_LIBRARY_OUTPUT_DIRECTORY", in.Dir+"/bin", beside)
+	}
 	flags := strings.Join(append(slices.Clone(in.Toolchain.CFlags), prefixMaps(in.Source, in.Dir)...), " ")
 	const maps = "no folder of this machine in the binaries"
 	o.set("CMAKE_C_FLAGS", flags, maps)
@@ -164,8 +168,10 @@ func (o options) standing(in Input, versionCommit string) {
 		o.set("CMAKE_C_COMPILER_LAUNCHER", in.Facts.Launcher, "compiler cache")
 		o.set("CMAKE_CXX_COMPILER_LAUNCHER", in.Facts.Launcher, "compiler cache")
 	}
-	o.set("LLAMA_BUILD_NUMBER", fmt.Sprint(in.Build), "what --version prints")
-	o.set("LLAMA_BUILD_COMMIT", versionCommit, "what --version prints")
+	if !in.NoVersion {
+		o.set("LLAMA_BUILD_NUMBER", fmt.Sprint(in.Build), "what --version prints")
+		o.set("LLAMA_BUILD_COMMIT", versionCommit, "what --version prints")
+	}
 	if in.Build >= versionsFrom && in.Recipe.Upstream == spec.LlamaCpp && isRelease(in.Tag) {
 		o.set("LLAMA_BUILD_IS_DEV", "OFF", in.Tag+" is a release of upstream's")
 	}

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ type Input struct {
 	Series    []string            // ids of the fixes in the tree, in order
 	Touched   map[string][]string // path in the tree -> ids of the fixes that change it
 	Missing   []string            // paths of the tree that its source could not give
+	NoVersion bool                // the tree's CMake takes no build number and commit
 	Recipe    spec.Recipe
 	Toolchain spec.Toolchain
 	Facts     Facts
@@ -35,6 +37,7 @@ type Input struct {
 
 // Plan is every command of a build, and what must be true when they have run.
 type Plan struct {
+	Upstream      string              `json:"upstream"`
 	Tag           string              `json:"tag"`
 	Target        string              `json:"target"`
 	Build         int                 `json:"build"`
@@ -99,7 +102,7 @@ func newPlan(in Input) (Plan, error) {
 		return Plan{}, err
 	}
 	p := Plan{
-		Tag: in.Tag, Target: in.Recipe.Name, Build: in.Build, Tree: in.Tree, Series: in.Series, Touched: in.Touched,
+		Upstream: cmp.Or(in.Recipe.Upstream, spec.LlamaCpp), Tag: in.Tag, Target: in.Recipe.Name, Build: in.Build, Tree: in.Tree, Series: in.Series, Touched: in.Touched,
 		VersionCommit: versionCommit(in), Source: in.Source, Dir: in.Dir,
 		Programs: in.Recipe.Programs, Backends: in.Recipe.Backends, Tools: in.Facts.Tools,
 	}

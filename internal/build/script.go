@@ -139,7 +139,7 @@ var scriptTemplate = template.Must(template.New("plan.sh").Funcs(template.FuncMa
 # left out: {{.}}{{end}}
 set -eu
 
-SRC=${1:-{{printf "llama.cpp-%s" .Plan.VersionCommit}}}
+SRC=${1:-{{printf "%s-%s" .Plan.Upstream .Plan.VersionCommit}}}
 BUILD=${2:-{{printf "build-%s-%s" .Plan.Tag .Plan.Target}}}
 {{range .Tools}}{{.Name}}=${ {{- .Name}}:-{{.Value}}}
 {{end}}JOBS=${JOBS:-{{.Plan.Jobs}}}

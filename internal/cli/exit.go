@@ -74,6 +74,9 @@ func classify(err error) (code int, hint string) {
 	if _, ok := is[*spec.UnknownTarget](err); ok {
 		return exitUsage, "llpatch targets tells what each of them is"
 	}
+	if _, ok := is[*spec.WrongUpstream](err); ok {
+		return exitUsage, "llpatch targets tells which upstream each target builds"
+	}
 	if _, ok := is[*spec.OutOfRange](err); ok {
 		return exitUsage, "llpatch targets tells which tags each target builds"
 	}

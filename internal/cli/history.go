@@ -29,7 +29,7 @@ func (a *app) fetchHistory(ctx context.Context, upstream string) error {
 		return err
 	}
 	m, err := source.History(ctx, source.Options{
-		Cache: records.Cache, Sources: repo.Sources, Override: a.source, Offline: a.offline,
+		Cache: records.Cache, Sources: repo.Sources, Lock: repo.Lock, Override: a.source, Offline: a.offline,
 		Log: a.log, Progress: a.progress.update,
 	}, upstream)
 	if err != nil {

@@ -31,7 +31,7 @@ func (a *app) landed(ctx context.Context, o release.Options, s *spec.Series) (ma
 	if fi, err := os.Stat(path); err != nil || !fi.IsDir() {
 		return nil, nil
 	}
-	h, err := compat.Open(path, o.Repo.Lock[s.Upstream])
+	h, err := compat.Open(path, s.Upstream, o.Repo.Lock[s.Upstream])
 	if none := new(compat.NoHistory); errors.As(err, &none) {
 		a.log.Debug("what landed is not said", "error", err)
 		return nil, nil

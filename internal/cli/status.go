@@ -41,10 +41,10 @@ func (a *app) open(f historyFlags) (*compat.History, compat.Stack, compat.Option
 	if path == "" {
 		path = source.MirrorPath(records.Cache, f.upstream)
 		if _, err := os.Stat(path); err != nil {
-			return nil, stack, o, &usageError{err: errors.New("--source PATH is missing: there is no mirror of " + f.upstream + "'s history in the cache; llpatch fetch --history makes one")}
+			return nil, stack, o, &usageError{err: errors.New("--source PATH is missing: there is no mirror of " + f.upstream + "'s history in the cache; llpatch fetch --history --upstream " + f.upstream + " makes one")}
 		}
 	}
-	h, err := compat.Open(path, repo.Lock[f.upstream])
+	h, err := compat.Open(path, f.upstream, repo.Lock[f.upstream])
 	return h, stack, o, err
 }
 

@@ -60,9 +60,10 @@ type Tag struct {
 
 // History is a repository with its tags, read in place.
 type History struct {
-	Path string
-	Tags []Tag    // by build number
-	Left []string // tags that are no releases of a known build number
+	Path     string
+	Upstream string
+	Tags     []Tag    // by build number
+	Left     []string // tags that are no releases of a known build number
 
 	repo *source.Repository
 	lock map[string]spec.Pin
@@ -70,15 +71,20 @@ type History struct {
 
 // Open opens the repository at path: bare or with a work tree, with the tags
 // and their history; it may lack blobs. The lock of the upstream gives version
-// tags their build numbers. Close must be called. The error is *NoHistory where
-// there is nothing to read.
-func Open(path string, lock map[string]spec.Pin) (*History, error) {
+// tags their build numbers. Where the upstream has no releases, the commits that
+// the lock pins stand for them. Close must be called. The error is *NoHistory
+// where there is nothing to read.
+func Open(path, upstream string, lock map[string]spec.Pin) (*History, error) {
 	repo, err := source.OpenRepository(path)
 	if err != nil {
 		return nil, &NoHistory{Path: path, Err: err}
 	}
-	h := &History{Path: path, repo: repo, lock: lock}
-	if err := h.readTags(); err != nil {
+	h := &History{Path: path, Upstream: upstream, repo: repo, lock: lock}
+	read := h.readTags
+	if upstream != spec.LlamaCpp {
+		read = h.readPins
+	}
+	if err := read(); err != nil {
 		return nil, errors.Join(err, repo.Close())
 	}
 	return h, nil
@@ -114,10 +120,38 @@ func (h *History) readTags() error {
 	return nil
 }
 
+// readPins takes the pinned commits that the repository has for tags: its own
+// tags are another upstream's, and their numbers count other commits.
+func (h *History) readPins() error {
+	objects, err := h.repo.Objects()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = objects.Release() }() // it was only read from
+	for _, name := range sortedPins(h.lock) {
+		pin := h.lock[name]
+		id, _, err := readCommit(objects, plumbing.NewHash(pin.Commit))
+		if missing := new(source.Missing); errors.As(err, &missing) {
+			h.Left = append(h.Left, name)
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("commit %s of %s: %w", name, h.Path, err)
+		}
+		h.Tags = append(h.Tags, Tag{Name: name, Build: pin.Build, object: id})
+	}
+	if len(h.Tags) == 0 {
+		return &NoHistory{Path: h.Path, Upstream: h.Upstream}
+	}
+	slices.SortStableFunc(h.Tags, func(a, b Tag) int { return cmp.Compare(a.Build, b.Build) })
+	return nil
+}
+
 // NoHistory is a path at which there is no repository with tags of releases.
 type NoHistory struct {
-	Path string
-	Err  error // why it cannot be opened; nil: it has no such tag
+	Path     string
+	Upstream string // one without releases, whose pinned commits were wanted; "": llama.cpp
+	Err      error  // why it cannot be opened; nil: it has no such tag
 }
 
 // Unwrap returns the cause.
@@ -127,6 +161,9 @@ func (e *NoHistory) Unwrap() error { return e.Err }
 func (e *NoHistory) Error() string {
 	if e.Err != nil {
 		return fmt.Sprintf("%v; this needs a local repository with upstream's tags and history", e.Err)
+	}
+	if e.Upstream != "" {
+		return fmt.Sprintf("%s has none of the commits that recipes/tags.lock pins of %s: this needs a repository with its whole history (git fetch --unshallow for a shallow clone)", e.Path, e.Upstream)
 	}
 	return fmt.Sprintf("%s has no tag like b8833: this needs a repository with upstream's tags and history (git fetch --tags, and --unshallow for a shallow clone)", e.Path)
 }

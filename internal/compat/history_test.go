@@ -101,10 +101,10 @@ func TestTagNameIsACommitID(t *testing.T) {
 func TestOpenRefuses(t *testing.T) {
 	hist := newHistory(t)
 	hist.commit("c", map[string]string{"f": "x\n"})
-	if _, err := Open(hist.write(), nil); !errors.As(err, new(*NoHistory)) || !strings.Contains(err.Error(), "--unshallow") {
+	if _, err := Open(hist.write(), spec.LlamaCpp, nil); !errors.As(err, new(*NoHistory)) || !strings.Contains(err.Error(), "--unshallow") {
 		t.Errorf("without tags: %v", err)
 	}
-	if _, err := Open(t.TempDir(), nil); !errors.As(err, new(*NoHistory)) || !strings.Contains(err.Error(), "is not a git repository") {
+	if _, err := Open(t.TempDir(), spec.LlamaCpp, nil); !errors.As(err, new(*NoHistory)) || !strings.Contains(err.Error(), "is not a git repository") {
 		t.Errorf("no repository: %v", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/llpatch/llpatch/internal/source"
+	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
 )
 
@@ -30,11 +31,13 @@ type step struct {
 
 // mainline walks back from the newest build tag, to the first commit or to where
 // a shallow clone ends. Numbers count from that tag, so that both are the same.
+// Without releases it walks from the newest pinned commit, and counts from the
+// first commit, since no name tells a number.
 func (h *History) mainline(ctx context.Context, objects *source.Objects) (*mainline, error) {
 	m := &mainline{ids: map[int]plumbing.Hash{}, at: map[plumbing.Hash]int{}}
 	for _, t := range h.Tags {
 		// A version tag's number is the lock's word, which is what is to be checked.
-		if _, ok := tag.MustParse(t.Name).Build(); ok {
+		if _, ok := tag.MustParse(t.Name).Build(); ok || h.pinned() {
 			m.newest = t
 		}
 	}
@@ -45,6 +48,9 @@ func (h *History) mainline(ctx context.Context, objects *source.Objects) (*mainl
 	id, c, err := readCommit(objects, m.newest.object)
 	for {
 		if missing := new(source.Missing); len(way) > 0 && errors.As(err, &missing) {
+			if h.pinned() {
+				return nil, &NoHistory{Path: h.Path, Upstream: h.Upstream}
+			}
 			break
 		}
 		if err := errors.Join(err, ctx.Err()); err != nil {
@@ -66,13 +72,30 @@ func (h *History) mainline(ctx context.Context, objects *source.Objects) (*mainl
 		}
 		counts[i] = len(seen)
 	}
+	before := m.newest.Build - counts[0]
+	if h.pinned() {
+		before = 0
+	}
 	for i, s := range way {
-		n := m.newest.Build - counts[0] + counts[i]
+		n := before + counts[i]
 		m.ids[n], m.at[s.id] = s.id, n
 		m.first = n
 	}
-	m.last = m.newest.Build
+	m.last = before + counts[0]
 	return m, nil
+}
+
+// pinned reports whether the tags of h are pinned commits, whose numbers are the
+// lock's word alone.
+func (h *History) pinned() bool { return h.Upstream != spec.LlamaCpp }
+
+// count returns how many commits can be reached from one, itself included: the
+// build number of a commit that is not on the first-parent way, as one is that
+// was on master before upstream rewrote that.
+func count(objects *source.Objects, id plumbing.Hash) (int, error) {
+	seen := map[plumbing.Hash]bool{}
+	err := reach(objects, []plumbing.Hash{id}, seen)
+	return len(seen), err
 }
 
 // reach adds to seen whatever can be reached from ids.
@@ -172,7 +195,9 @@ func (h *History) CheckPins(ctx context.Context) (*PinCheck, error) {
 		}
 		id, c, err := readCommit(objects, object)
 		if missing := new(source.Missing); errors.As(err, &missing) {
-			out.absent(name, h.Path, pin.Build, line, fault)
+			if err := out.absent(objects, name, h.Path, pin, line, fault); err != nil {
+				return nil, err
+			}
 			continue
 		}
 		if err != nil {
@@ -188,7 +213,14 @@ func (h *History) CheckPins(ctx context.Context) (*PinCheck, error) {
 		if !pin.Time.Equal(c.when) {
 			fault("time is %s, and commit %s is of %s", pin.Time.UTC().Format(time.RFC3339), id, c.when.Format(time.RFC3339))
 		}
-		switch n, on := line.at[id]; {
+		n, on := line.at[id]
+		if !on && h.pinned() {
+			on = true
+			if n, err = count(objects, id); err != nil {
+				return nil, fmt.Errorf("history before %s: %w", name, err)
+			}
+		}
+		switch {
 		case on && n != pin.Build:
 			fault("build number is %d, and commit %s is build %d", pin.Build, id, n)
 		case !on && tagged && pin.Build >= line.first && pin.Build <= line.last:
@@ -201,12 +233,23 @@ func (h *History) CheckPins(ctx context.Context) (*PinCheck, error) {
 }
 
 // absent judges a pin whose commit the repository does not have: inside of what
-// it counts, that is a fault.
-func (p *PinCheck) absent(name, path string, build int, line *mainline, fault func(string, ...any)) {
-	if id, ok := line.commit(build); ok {
-		p.Checked++
-		fault("its commit is not in %s, where build %d is commit %s", path, build, id)
-		return
+// it counts, that is a fault, unless upstream rewrote its history and the build
+// has the pinned tree under another commit.
+func (p *PinCheck) absent(objects *source.Objects, name, path string, pin spec.Pin, line *mainline, fault func(string, ...any)) error {
+	id, ok := line.commit(pin.Build)
+	if !ok {
+		p.Notes = append(p.Notes, fmt.Sprintf("%s is not in %s, which ends at %s: its pin is not checked", name, path, line.newest.Name))
+		return nil
 	}
-	p.Notes = append(p.Notes, fmt.Sprintf("%s is not in %s, which ends at %s: its pin is not checked", name, path, line.newest.Name))
+	_, c, err := readCommit(objects, id)
+	if err != nil {
+		return fmt.Errorf("build %d of %s: %w", pin.Build, path, err)
+	}
+	p.Checked++
+	if c.tree.String() == pin.Tree && tag.MustParse(name).Kind() == tag.Commit {
+		p.Notes = append(p.Notes, fmt.Sprintf("%s is not in %s, where build %d is commit %s with the same tree", name, path, pin.Build, id))
+		return nil
+	}
+	fault("its commit is not in %s, where build %d is commit %s", path, pin.Build, id)
+	return nil
 }

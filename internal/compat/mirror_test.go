@@ -43,7 +43,7 @@ func TestMirror(t *testing.T) {
 		cache := t.TempDir()
 		for _, how := range []string{"cold", "warm"} {
 			start := time.Now()
-			h, err := Open(*mirror, repo.Lock[spec.LlamaCpp])
+			h, err := Open(*mirror, spec.LlamaCpp, repo.Lock[spec.LlamaCpp])
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -74,7 +74,7 @@ func (h *history) write() string {
 
 func open(tb testing.TB, path string, lock ...map[string]spec.Pin) *History {
 	tb.Helper()
-	h, err := Open(path, append(lock, nil)[0])
+	h, err := Open(path, spec.LlamaCpp, append(lock, nil)[0])
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func declared(tb testing.TB, fixedIn int, variants ...[2]string) Stack {
 	for i, v := range variants {
 		name := fmt.Sprintf("v%d.patch", i+1)
 		files["patches/fix/"+name] = v[1]
-		fix.Variants = append(fix.Variants, spec.Variant{Range: tag.MustParseRange(v[0]), Patch: name})
+		fix.Variants = append(fix.Variants, spec.Variant{Upstream: spec.LlamaCpp, Range: tag.MustParseRange(v[0]), Patch: name})
 	}
 	s, err := Declared(&spec.Repo{FS: os.DirFS(writeFiles(tb, files)), Fixes: []spec.Fix{fix}}, spec.LlamaCpp)
 	if err != nil {

@@ -64,7 +64,7 @@ func Declared(repo *spec.Repo, upstream string) (Stack, error) {
 	s := Stack{Name: upstream, Upstream: upstream}
 	var errs []error
 	for _, f := range repo.Fixes {
-		if f.Upstream != upstream {
+		if f = f.For(upstream); len(f.Variants) == 0 {
 			continue
 		}
 		fix := Fix{ID: f.ID, Summary: f.Summary, FixedIn: f.FixedIn}

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -31,6 +32,9 @@ func TestMLAScratch(t *testing.T) {
 		n, err := Forecast(&h, NeedOptions{Ctx: 61440, KeyType: gguf.F16, ValueType: gguf.F16, GPULayers: -1, IK: true})
 		if err != nil {
 			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(n.Parts, func(p Part) bool { return p.Name == "MLA scratch" }) {
+			t.Errorf("%s: no MLA scratch in %+v", name, n.Parts)
 		}
 		for _, p := range n.Parts {
 			// At the crash of issue 687 n_kv was 61440: 1.99 GiB.

@@ -2,6 +2,7 @@ package release
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -28,9 +29,15 @@ type BundleRecord struct {
 }
 
 // BundleName is the archive's name without its suffix, in upstream's form:
-// llama-<tag>-llp<n>-bin-<os>-<backend>-<arch>.
+// llama-<tag>-llp<n>-bin-<os>-<backend>-<arch>, and ik_llama in front for
+// ik_llama.cpp's.
 func BundleName(tagName string, level int, r spec.Recipe) string {
-	return fmt.Sprintf("llama-%s-llp%d-bin-%s-%s-%s", tagName, level, r.OS, r.Backend, r.Arch)
+	return fmt.Sprintf("%s-llp%d-bin-%s-%s-%s", bundleTop(tagName, r), level, r.OS, r.Backend, r.Arch)
+}
+
+// bundleTop is the folder at the top of an archive.
+func bundleTop(tagName string, r spec.Recipe) string {
+	return strings.TrimSuffix(cmp.Or(r.Upstream, spec.LlamaCpp), ".cpp") + "-" + tagName
 }
 
 // Bundle stages the built files, verifies and smokes them where they will be
@@ -85,7 +92,7 @@ func (c *Chain) writeSums(sum, archive string) error {
 // stageDir is the folder whose content, under its own name, becomes the
 // archive. Upstream's archives have llama-<tag>/ at their top.
 func (c *Chain) stageDir() string {
-	return c.file(filepath.Join("stage", "llama-"+c.Tree.Tag.Short()))
+	return c.file(filepath.Join("stage", bundleTop(c.Tree.Tag.Short(), c.Recipe)))
 }
 
 // extras are the files of a bundle that are no programs; fill writes them anew each time.

@@ -1,6 +1,7 @@
 package release
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -57,6 +58,9 @@ type Chain struct {
 
 // Fetch gives the verified tree of a tag.
 func (o Options) Fetch(ctx context.Context, upstream string, t tag.Tag) (*source.Tree, error) {
+	if err := o.Repo.CheckTag(upstream, t); err != nil {
+		return nil, err
+	}
 	return source.Fetch(ctx, source.Options{
 		Cache: o.Cache, Sources: o.Repo.Sources, Lock: o.Repo.Lock, Override: o.Source,
 		Locked: o.Locked, Offline: o.Offline, Nearest: o.Nearest, Log: o.Log, Progress: o.Progress,
@@ -77,6 +81,9 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (*Chain, err
 		return nil, &spec.Error{File: path.Join("recipes", target+".toml"), Msg: err.Error()}
 	}
 	t = o.Repo.Lock.Named(rec.Upstream, t)
+	if err := o.Repo.CheckTag(rec.Upstream, t); err != nil {
+		return nil, err
+	}
 	if n, known := o.build(rec, t); known && !o.Nearest && !rec.Range.Contains(n) {
 		return nil, &spec.OutOfRange{Recipe: rec, Tag: t.String(), Build: n}
 	}
@@ -265,11 +272,26 @@ func (c *Chain) input(ctx context.Context, dir string) (build.Input, error) {
 	if err != nil {
 		return build.Input{}, c.placed(err)
 	}
+	noVersion, err := noVersion(c.Recipe.Upstream, c.Patched.Tree)
+	if err != nil {
+		return build.Input{}, err
+	}
 	return build.Input{
-		Tag: c.Tree.Tag.String(), Build: c.Tree.Pin.Build, Commit: c.Tree.Pin.Commit, Time: c.Tree.Pin.Time,
+		NoVersion: noVersion, Tag: c.Tree.Tag.String(), Build: c.Tree.Pin.Build, Commit: c.Tree.Pin.Commit, Time: c.Tree.Pin.Time,
 		Tree: c.Patched.Tree.ID(), Recipe: c.Recipe, Toolchain: c.Toolchain, Facts: facts,
 		Source: filepath.Join(dir, "src"), Dir: filepath.Join(dir, "build"), Touched: c.touched(), Missing: c.lacks, Series: c.fixes(),
 	}, nil
+}
+
+// noVersion reports whether a tree's build asks git alone for its version, as
+// ik_llama.cpp's does without the fix ik-build-info.
+func noVersion(upstream string, t *source.Tree) (bool, error) {
+	const asks = "common/CMakeLists.txt"
+	if _, there := t.Stat(asks); upstream == spec.LlamaCpp || !there {
+		return false, nil
+	}
+	f, err := t.Read(asks)
+	return !bytes.Contains(f.Data, []byte("LLAMA_BUILD_NUMBER")), err
 }
 
 // fixes are the ids of the series.

@@ -165,6 +165,9 @@ func (o Options) Explain(ctx context.Context, t tag.Tag, target string) (*spec.S
 		return nil, err
 	}
 	t = o.Repo.Lock.Named(rec.Upstream, t)
+	if err := o.Repo.CheckTag(rec.Upstream, t); err != nil {
+		return nil, err
+	}
 	n, known := o.build(rec, t)
 	if !known {
 		tree, err := o.Fetch(ctx, rec.Upstream, t)

@@ -78,7 +78,7 @@ func patchesPage(s *spec.Series) []byte {
 
 func bundlePage(i BuildInfo) []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "# llama.cpp %s, patched by llpatch, for %s\n\n", i.Tag, i.Target)
+	fmt.Fprintf(&b, "# %s %s, patched by llpatch, for %s\n\n", i.Upstream, i.Tag, i.Target)
 	fmt.Fprintf(&b, "Start it where it lies: `./llama-server -m model.gguf`. `--version` prints %s.\n\n", i.Version)
 	if i.Glibc != "" {
 		fmt.Fprintf(&b, "It needs a Linux with glibc %s or newer and these libraries of the system:\n%s.\n", i.Glibc, strings.Join(i.Needs, ", "))

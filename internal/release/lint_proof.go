@@ -27,7 +27,7 @@ func (r *LintReport) prove(ctx context.Context, repo *spec.Repo, lock spec.Lock,
 	if err != nil {
 		return err
 	}
-	h, err := compat.Open(o.Source, lock[o.Upstream])
+	h, err := compat.Open(o.Source, o.Upstream, lock[o.Upstream])
 	if err != nil {
 		return err
 	}
@@ -65,8 +65,10 @@ func (r *LintReport) prove(ctx context.Context, repo *spec.Repo, lock spec.Lock,
 		}
 	}
 	for _, f := range repo.Fixes {
-		if f.Upstream != o.Upstream {
-			r.Notes = append(r.Notes, fmt.Sprintf("%s: is for %s, and the history is %s's: not proven", f.ID, f.Upstream, o.Upstream))
+		for _, upstream := range f.Upstreams() {
+			if upstream != o.Upstream {
+				r.Notes = append(r.Notes, fmt.Sprintf("%s: its variants for %s are not proven: the history is %s's", f.ID, upstream, o.Upstream))
+			}
 		}
 	}
 	return nil

@@ -47,6 +47,9 @@ func (c *Chain) stock(ctx context.Context, b *Built, checks []spec.Check) (dir, 
 		return "", "", err
 	}
 	in.Tree, in.Touched, in.Series = c.Tree.ID(), nil, nil
+	if in.NoVersion, err = noVersion(c.Recipe.Upstream, c.Tree); err != nil {
+		return "", "", fmt.Errorf("stock build: %w", err)
+	}
 	plan, err := build.NewPlan(in)
 	if err != nil {
 		return "", "", fmt.Errorf("stock build: %w", err)

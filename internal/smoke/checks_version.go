@@ -92,19 +92,19 @@ func (s *session) outputWithin(ctx context.Context, within time.Duration, name s
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		return nil, o.fault("%s", firstLine(err.Error()))
+		return o, o.fault("%s", firstLine(err.Error()))
 	}
 	return o, nil
 }
 
-// help returns what a program's --help prints.
+// help returns what a program's --help prints. ik_llama.cpp's end with 1 then.
 func (s *session) help(ctx context.Context, name string) (string, error) {
 	key := filepath.Join(s.side.bin, name)
 	if h, ok := s.helps[key]; ok {
 		return h, nil
 	}
 	out, err := s.output(ctx, name, "--help")
-	if err != nil {
+	if err != nil && (out == nil || !strings.Contains(out.all(), "usage: ")) {
 		return "", err
 	}
 	s.helps[key] = out.all()

@@ -126,7 +126,8 @@ func (r *reader) peel(id string) (*object.Commit, error) {
 }
 
 // build returns the build number: a build tag names it, else it is the number of
-// commits on the first-parent way to the root, as upstream's CI counts them.
+// commits that can be reached, as `git rev-list --count` has it. That is more than
+// the first-parent way where branches were merged: ik_llama.cpp's 4840 is 4803 there.
 func (r *reader) build(ctx context.Context, t tag.Tag, c *object.Commit) (int, error) {
 	if n, ok := t.Build(); ok {
 		return n, nil
@@ -135,19 +136,32 @@ func (r *reader) build(ctx context.Context, t tag.Tag, c *object.Commit) (int, e
 	if err != nil {
 		return 0, err
 	}
-	n := 1
-	for ; c.NumParents() > 0; n++ {
+	seen := map[plumbing.Hash]bool{c.Hash: true}
+	for todo := []*object.Commit{c}; len(todo) > 0; {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		if slices.Contains(shallow, c.Hash) || !r.has(c.ParentHashes[0].String()) {
+		at := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if at.NumParents() > 0 && slices.Contains(shallow, at.Hash) {
 			return 0, errNoBuild(t, r.where)
 		}
-		if c, err = r.peel(c.ParentHashes[0].String()); err != nil {
-			return 0, err
+		for _, id := range at.ParentHashes {
+			if seen[id] {
+				continue
+			}
+			if !r.has(id.String()) {
+				return 0, errNoBuild(t, r.where)
+			}
+			parent, err := r.peel(id.String())
+			if err != nil {
+				return 0, err
+			}
+			seen[id] = true
+			todo = append(todo, parent)
 		}
 	}
-	return n, nil
+	return len(seen), nil
 }
 
 // errNoBuild says how to get at a build number that the source cannot count.

@@ -53,7 +53,7 @@ func (e *NoHistory) Error() string {
 		fmt.Fprintf(&b, "\n  %s: %s", a.Source, strings.ReplaceAll(a.Err.Error(), "\n", "\n  "))
 	}
 	if e.Commit != "" {
-		b.WriteString("\n  llpatch fetch --history fetches upstream's history; or give a local repository that has the commit by --source")
+		fmt.Fprintf(&b, "\n  llpatch fetch --history --upstream %s fetches upstream's history; or give a local repository that has the commit by --source", e.Upstream)
 	}
 	return b.String()
 }

@@ -108,10 +108,37 @@ func (h historian) clone(ctx context.Context, address string) (err error) {
 	if err != nil {
 		return err
 	}
-	if len(tags) == 0 {
+	if h.upstream == spec.LlamaCpp && len(tags) == 0 {
 		return fmt.Errorf("%s has no tag of a release, such as b8833: it is not %s's history", address, h.upstream)
 	}
+	if h.upstream != spec.LlamaCpp {
+		if err := h.pinned(address, scratch); err != nil {
+			return err
+		}
+	}
 	return cacheError(os.Rename(scratch, h.path))
+}
+
+// pinned demands that a history without releases has one of the commits that the
+// lock pins of it, so that none is taken for another upstream's.
+func (h historian) pinned(address, path string) (err error) {
+	g, err := findGitDir(path)
+	if err != nil {
+		return err
+	}
+	st := &store{where: path, open: g.storages}
+	defer func() { err = errors.Join(err, st.close()) }()
+	r, err := st.acquire()
+	if err != nil {
+		return err
+	}
+	defer st.release(r)
+	for _, pin := range h.Lock[h.upstream] {
+		if pin.Commit != "" && r.has(pin.Commit) {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s has none of the commits that recipes/tags.lock pins of %s: it is not its history", address, h.upstream)
 }
 
 // update fetches what is new. Branches go where upstream puts them; tags are only

@@ -101,15 +101,17 @@ func (r *Repo) choose(rec Recipe, name string, n int, nearest bool) (*Series, er
 func choose(f Fix, rec Recipe, name string, n int, in map[string]bool, nearest bool) (Chosen, string) {
 	shared := slices.ContainsFunc(f.Backends, func(b string) bool { return slices.Contains(rec.Backends, b) })
 	compiled := len(f.Backends) == 0 || shared
-	v, fits := f.VariantFor(n)
+	is := f.Upstreams()
+	f = f.For(rec.Upstream)
+	v, fits := f.VariantFor(rec.Upstream, n)
 	why := fmt.Sprintf("build %d is in %s", n, v.Range)
 	if !fits && nearest && len(f.Variants) > 0 {
 		v, fits = f.nearest(n), true
 		why = fmt.Sprintf("no variant is for build %d, and the one for %s is the nearest", n, v.Range)
 	}
 	switch {
-	case f.Upstream != rec.Upstream:
-		return Chosen{}, fmt.Sprintf("it is for %s, and the target builds %s", f.Upstream, rec.Upstream)
+	case len(f.Variants) == 0:
+		return Chosen{}, fmt.Sprintf("it is for %s, and the target builds %s", strings.Join(is, ", "), rec.Upstream)
 	case !rec.Fixes.All && !slices.Contains(rec.Fixes.IDs, f.ID):
 		return Chosen{}, fmt.Sprintf("recipes/%s.toml does not name it", rec.Name)
 	case !rec.Fixes.All && !compiled:

@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"path"
@@ -96,8 +97,10 @@ func (l *loader) fix(id, name string) (Fix, bool) {
 	if len(fix.Variants) == 0 {
 		f.fail("", "has no [[variant]]: a fix needs a patch file and the tags it is for")
 	}
-	for i, v := range fix.Variants {
-		f.variant(fix, i, v)
+	for i := range fix.Variants {
+		v := &fix.Variants[i]
+		v.Upstream = cmp.Or(v.Upstream, fix.Upstream)
+		f.variant(fix, i, *v)
 	}
 	return fix, !f.bad
 }
@@ -107,6 +110,7 @@ func (f *file) variant(fix Fix, i int, v Variant) {
 	if v.Range.IsZero() {
 		f.fail(key("range"), "variant has no range")
 	}
+	f.oneOf(key("upstream"), v.Upstream, LlamaCpp, IkLlamaCpp)
 	switch {
 	case v.Patch == "" && v.Commit == "":
 		f.fail(key("patch"), "variant needs patch = \"FILE\" or commit = \"ID\"")
@@ -123,19 +127,41 @@ func (f *file) variant(fix Fix, i int, v Variant) {
 		}
 	}
 	for j, o := range fix.Variants[:i] {
-		if v.Range.Overlaps(o.Range) {
+		if v.Upstream == o.Upstream && v.Range.Overlaps(o.Range) {
 			f.fail(key("range"), "range %q overlaps %q of variant %d: at most one variant may fit a tag", v.Range, o.Range, j+1)
 		}
 	}
-	if _, hi := v.Range.Bounds(); fix.FixedIn > 0 && !v.Range.IsZero() && hi >= fix.FixedIn {
+	if _, hi := v.Range.Bounds(); fix.FixedIn > 0 && v.Upstream == fix.Upstream && !v.Range.IsZero() && hi >= fix.FixedIn {
 		f.fail(key("range"), "range %q reaches past fixed-in = %d, where upstream has cured the defect; end it with < %d", v.Range, fix.FixedIn, fix.FixedIn)
 	}
 }
 
-// VariantFor returns the variant of f whose range holds build number n.
-func (f Fix) VariantFor(n int) (Variant, bool) {
+// For returns f as it is for an upstream: with the variants of that one only,
+// and with FixedIn only where that counts in its builds. Without a variant for
+// the upstream, f is no fix of it.
+func (f Fix) For(upstream string) Fix {
+	if f.Upstream != upstream {
+		f.FixedIn = 0
+	}
+	f.Variants = slices.DeleteFunc(slices.Clone(f.Variants), func(v Variant) bool { return v.Upstream != upstream })
+	return f
+}
+
+// Upstreams lists the upstreams that f has variants for, sorted.
+func (f Fix) Upstreams() []string {
+	var names []string
 	for _, v := range f.Variants {
-		if v.Range.Contains(n) {
+		names = append(names, v.Upstream)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// VariantFor returns the variant of f whose range holds build number n of an
+// upstream.
+func (f Fix) VariantFor(upstream string, n int) (Variant, bool) {
+	for _, v := range f.Variants {
+		if v.Upstream == upstream && v.Range.Contains(n) {
 			return v, true
 		}
 	}

@@ -42,6 +42,8 @@ func ParseLock(name string, data []byte) (Lock, error) {
 		for _, key := range sortedKeys(pins) {
 			if err := pins[key].Check(key); err != nil {
 				errs = append(errs, errorAt(name, data, find(data, `"`+key+`"`), "%s %s: %v", upstream, key, err))
+			} else if t := tag.MustParse(key); !Names(upstream, t) {
+				errs = append(errs, errorAt(name, data, find(data, `"`+key+`"`), "%s %s: %s has no releases of such names; its commits are pinned by their full ids", upstream, key, upstream))
 			}
 		}
 	}

@@ -24,18 +24,19 @@ type Fix struct {
 	Requires []string  `toml:"requires" json:"requires,omitempty"`
 	Backends []string  `toml:"backends" json:"backends,omitempty"` // empty: any backend
 	Proof    string    `toml:"proof" json:"proof"`                 // a smoke check, or "build"
-	Upstream string    `toml:"upstream" json:"upstream"`           // empty in the file: llama.cpp
-	FixedIn  int       `toml:"fixed-in" json:"fixed_in,omitempty"` // build number, 0: not fixed upstream
+	Upstream string    `toml:"upstream" json:"upstream"`           // of its variants that name none; empty in the file: llama.cpp
+	FixedIn  int       `toml:"fixed-in" json:"fixed_in,omitempty"` // build number of Upstream, 0: not fixed there
 	Variants []Variant `toml:"variant" json:"variants"`
 }
 
 // Variant is one patch file of a fix and the build numbers that it is for.
 // Either Patch or Commit is set.
 type Variant struct {
-	Range  tag.Range `toml:"range" json:"range"`
-	Patch  string    `toml:"patch" json:"patch,omitempty"`   // file beside fix.toml
-	Commit string    `toml:"commit" json:"commit,omitempty"` // upstream commit, taken from its history
-	Why    string    `toml:"why" json:"why,omitempty"`       // why the range ends where it does
+	Upstream string    `toml:"upstream" json:"upstream"` // whose build numbers Range holds; empty in the file: the fix's
+	Range    tag.Range `toml:"range" json:"range"`
+	Patch    string    `toml:"patch" json:"patch,omitempty"`   // file beside fix.toml
+	Commit   string    `toml:"commit" json:"commit,omitempty"` // upstream commit, taken from its history
+	Why      string    `toml:"why" json:"why,omitempty"`       // why the range ends where it does
 }
 
 // Recipe declares a target: what is built from a tag, how it is checked, and
