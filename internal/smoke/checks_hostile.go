@@ -26,33 +26,48 @@ func hostileCheck(a *args) step {
 	allowed := a.allow()
 	cfg := a.config()
 	return func(ctx context.Context, s *session) (outcome, error) {
-		return s.measured(ctx, workload{unit: memory.Request, allowed: allowed, config: cfg, drive: func(ctx context.Context, srv *server) (outcome, error) {
-			first, err := srv.complete(ctx, hostilePrompt, 8)
-			if err != nil {
-				return outcome{}, fmt.Errorf("before anything hostile: %w", err)
-			}
-			i, enough := 0, s.enoughLooks()
-			for ; i < rounds || time.Now().Before(enough); i++ {
-				if err := srv.harass(ctx, i, crowd); err != nil {
-					return outcome{}, fmt.Errorf("round %d: %w", i+1, err)
-				}
-				got, err := srv.complete(ctx, hostilePrompt, 8)
-				if err != nil {
-					return outcome{}, fmt.Errorf("after round %d: %w", i+1, err)
-				}
-				if *got.Content != *first.Content {
-					return outcome{}, srv.fault("after round %d the same request gets %q, before it got %q", i+1, *got.Content, *first.Content)
-				}
-				// A round counts as one: its requests are of many kinds.
-				srv.requests.Add(1)
-			}
-			return outcome{
-				detail:  fmt.Sprintf("%d rounds of hostile clients, %d at once", i, crowd),
-				figures: map[string]any{"rounds": i, "crowd": crowd},
-				warm:    hostileWarm,
-			}, nil
-		}})
+		out, err := s.measured(ctx, hostileWork(rounds, hostileWarm, crowd, allowed, cfg))
+		// A thread of the server takes an arena the first time that it meets a large
+		// body, so memory rises in steps until each has one; a leak goes on rising.
+		var f *fault
+		if errors.As(err, &f) && f.name == FaultRSSGrowth {
+			out, err = s.measured(ctx, hostileWork(hostileAgain*rounds, rounds, crowd, allowed, cfg))
+		}
+		return out, err
 	}
+}
+
+// hostileAgain is how many times as long memory that grew is looked at again.
+const hostileAgain = 6
+
+// hostileWork is so many rounds, of which the first warm ones are not judged.
+func hostileWork(rounds, warm, crowd int, allowed float64, cfg func(context.Context, *session) (config, error)) workload {
+	return workload{unit: memory.Request, allowed: allowed, config: cfg, drive: func(ctx context.Context, srv *server) (outcome, error) {
+		first, err := srv.complete(ctx, hostilePrompt, 8)
+		if err != nil {
+			return outcome{}, fmt.Errorf("before anything hostile: %w", err)
+		}
+		i, enough := 0, srv.s.enoughLooks()
+		for ; i < rounds || time.Now().Before(enough); i++ {
+			if err := srv.harass(ctx, i, crowd); err != nil {
+				return outcome{}, fmt.Errorf("round %d: %w", i+1, err)
+			}
+			got, err := srv.complete(ctx, hostilePrompt, 8)
+			if err != nil {
+				return outcome{}, fmt.Errorf("after round %d: %w", i+1, err)
+			}
+			if *got.Content != *first.Content {
+				return outcome{}, srv.fault("after round %d the same request gets %q, before it got %q", i+1, *got.Content, *first.Content)
+			}
+			// A round counts as one: its requests are of many kinds.
+			srv.requests.Add(1)
+		}
+		return outcome{
+			detail:  fmt.Sprintf("%d rounds of hostile clients, %d at once", i, crowd),
+			figures: map[string]any{"rounds": i, "crowd": crowd},
+			warm:    float64(warm),
+		}, nil
+	}}
 }
 
 // hostileWarm is how many rounds are not judged, as loopWarm.

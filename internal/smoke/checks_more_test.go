@@ -30,6 +30,8 @@ func TestMoreChecksPass(t *testing.T) {
 		"prefill":         {"", prefill, "2048 tokens "},
 		"parallel":        {"takes its time", parallel, "requests in 3 slots; anonymous memory"},
 		"hostile":         {"", hostile, "rounds of hostile clients, 40 at once; anonymous memory"},
+		"hostile, arenas": {"keeps some connections", hostile, "144 rounds of hostile clients, 40 at once; anonymous memory"},
+		"draft by type":   {"drafts by type", check("speculative"), "the same tokens with a draft (model)"},
 		"restart":         {"", restart, "started again 2 times on port"},
 		"draft model":     {"", check("speculative"), "the same tokens with a draft (model)"},
 		"draft ngram":     {"", check("speculative", "draft", "ngram"), "the same tokens with a draft (ngram)"},

@@ -154,6 +154,10 @@ func draftFlags(help, draft, model string) ([]string, error) {
 	if draft == draftModel {
 		must = pick(model, "--spec-draft-model", "--model-draft")
 		may = append(pick(strconv.Itoa(draftMax), "--spec-draft-n-max", "--draft-max"), pick("0", "--spec-draft-p-min", "--draft-p-min")...)
+		// b9842 has the option, and drafts nothing without it.
+		if strings.Contains(help, "draft-simple") {
+			may = append(may, pick("draft-simple", "--spec-type")...)
+		}
 	} else {
 		must = pick("ngram-simple", "--spec-type")
 		may = append(pick("4", "--spec-ngram-simple-size-n", "--spec-ngram-size-n"), pick(strconv.Itoa(draftMax), "--spec-ngram-simple-size-m", "--spec-ngram-size-m")...)

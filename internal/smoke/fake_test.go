@@ -149,7 +149,8 @@ func fakeServer(mode string) {
 	host, port, alias := fs.String("host", "", ""), fs.String("port", "", ""), fs.String("alias", "", "")
 	version := fs.Bool("version", false, "")
 	help, devices := fs.Bool("help", false, ""), fs.Bool("list-devices", false, "")
-	draft, ngram := fs.String("model-draft", "", ""), fs.String("spec-type", "", "")
+	draft, kind := fs.String("model-draft", "", ""), fs.String("spec-type", "", "")
+	fs.StringVar(draft, "spec-draft-model", "", "")
 	for _, known := range []string{"ngl", "m", "b", "c", "np", "t", "tb", "cache-ram", "draft-max", "draft-p-min", "spec-ngram-size-n", "spec-ngram-size-m"} {
 		fs.String(known, "", "")
 	}
@@ -177,12 +178,16 @@ func fakeServer(mode string) {
 		return
 	case *help:
 		fmt.Println("-cram, --cache-ram N   set the maximum cache size")
+		if mode == "drafts by type" { // as b9842 does
+			fmt.Println("--spec-draft-model, -md, --model-draft FNAME\n--draft-max N\n--draft-p-min P\n--spec-type none,draft-simple,ngram-simple")
+			return
+		}
 		if mode != "no speculation" {
 			fmt.Println("-md, --model-draft FNAME\n--draft-max N\n--draft-p-min P\n--spec-type [none|ngram-simple]\n--spec-ngram-size-n N\n--spec-ngram-size-m N")
 		}
 		return
 	}
-	f := &fake{mode: mode, alias: *alias, draft: *draft+*ngram != "", starts: countStart()}
+	f := &fake{mode: mode, alias: *alias, draft: *kind != "" || *draft != "" && mode != "drafts by type", starts: countStart()}
 	if mode == "starts once" && f.starts > 1 {
 		fmt.Fprintln(os.Stderr, "lock file is there")
 		os.Exit(1)
@@ -237,7 +242,7 @@ func fakeServer(mode string) {
 	}
 	debug.SetGCPercent(10) // its own memory is not to swing
 	go f.signals()
-	panic(http.Serve(&watched{l, mode}, f))
+	panic(http.Serve(&watched{Listener: l, mode: mode}, f))
 }
 
 // signals ends as upstream does: an idle server at once with 0, one in the
