@@ -3,8 +3,6 @@ package evidence
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/run"
 )
 
@@ -160,7 +159,7 @@ func hashBinary(name string) (string, error) {
 	if !isBinary && st.Mode()&0o111 == 0 {
 		return "", nil
 	}
-	return hashFile(name)
+	return build.SumFile(name)
 }
 
 // version asks the first program that is there and tells one.
@@ -224,7 +223,7 @@ func (r *recorder) hashInputs(words []string) {
 				continue
 			}
 			r.hashed[name] = true
-			sum, err := hashFile(name)
+			sum, err := build.SumFile(name)
 			if err != nil {
 				r.note("an input has no hash: " + r.hide.text(err.Error()))
 				continue
@@ -232,17 +231,4 @@ func (r *recorder) hashInputs(words []string) {
 			r.res.Inputs[r.hide.text(name)] = sum
 		}
 	}
-}
-
-func hashFile(name string) (string, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", fmt.Errorf("%s: %w", name, err)
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }

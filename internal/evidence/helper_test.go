@@ -27,9 +27,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build builds the tests' program once. It is one of its own, without the race
+// fakeProgram builds the tests' program once. It is one of its own, without the race
 // detector, whose own records grow with every request.
-var build = sync.OnceValues(func() (string, error) {
+var fakeProgram = sync.OnceValues(func() (string, error) {
 	name := filepath.Join(programs, "fake")
 	out, err := exec.Command("go", "build", "-o", name, "testdata/fake/main.go").CombinedOutput()
 	if err != nil {
@@ -41,7 +41,7 @@ var build = sync.OnceValues(func() (string, error) {
 // builds makes a folder with the builds' folders in it, each with both programs.
 func builds(t *testing.T, names ...string) string {
 	t.Helper()
-	self, err := build()
+	self, err := fakeProgram()
 	if err != nil {
 		t.Fatal(err)
 	}
