@@ -72,6 +72,22 @@ func TestFullDisk(t *testing.T) {
 			must(t, tree.Close()) // before the disk goes
 		})
 	}
+	t.Run("history", func(t *testing.T) {
+		dir, resize := smallDisk(t, 64<<10)
+		o := Options{Cache: filepath.Join(dir, "cache"), Override: u.dir, Lock: u.lock}
+		for _, size := range []int{64 << 10, 1 << 20} {
+			resize(size)
+			_, err := History(t.Context(), o, "llama.cpp")
+			if !errors.Is(err, syscall.ENOSPC) {
+				t.Fatalf("%d bytes: %v", size, err)
+			}
+			wantErr(t, err, o.Cache, "no space left")
+		}
+		resize(16 << 20)
+		if _, err := History(t.Context(), o, "llama.cpp"); err != nil {
+			t.Errorf("with room: %v", err)
+		}
+	})
 	t.Run("checkout", func(t *testing.T) {
 		dir, resize := smallDisk(t, 64<<10)
 		o, _ := options(t, u.lock)

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -222,7 +223,11 @@ func (h historian) run(ctx context.Context, args ...string) ([]string, error) {
 	if !errors.As(err, &e) || e.Err != nil {
 		return said.lines, err
 	}
-	return said.lines, fmt.Errorf("git %s: %s", h.verb(args), said.complaint(e.Exit))
+	complaint := said.complaint(e.Exit)
+	if strings.Contains(complaint, "No space left on device") { // git is told to speak English
+		return said.lines, cacheError(fmt.Errorf("%s: git %s: %w", h.path, h.verb(args), syscall.ENOSPC))
+	}
+	return said.lines, fmt.Errorf("git %s: %s", h.verb(args), complaint)
 }
 
 func (h historian) verb(args []string) string {
