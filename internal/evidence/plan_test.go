@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"errors"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -132,4 +133,18 @@ func FuzzPlan(f *testing.F) {
 			newHider(p, nil).text(p.Text)
 		}
 	})
+}
+
+// The plans that the repository keeps are plans.
+func TestKeptPlans(t *testing.T) {
+	t.Parallel()
+	plans, err := filepath.Glob("../../docs/evidence/plans/*.toml")
+	if err != nil || len(plans) == 0 {
+		t.Fatal(plans, err)
+	}
+	for _, name := range plans {
+		if _, err := ReadPlan(name, map[string]string{"BUILDS": "b", "MODELS": "m", "SHIM": "s"}); err != nil {
+			t.Error(err)
+		}
+	}
 }
