@@ -4,6 +4,7 @@ package binary
 
 import (
 	"bytes"
+	"context"
 	"debug/elf"
 	"encoding/hex"
 	"errors"
@@ -43,7 +44,11 @@ var ErrNotELF = errors.New("not an ELF file")
 
 // Inspect reads an ELF file, or a fatbin as nvcc -fatbin writes it. Errors name the file; a file of another format
 // gives ErrNotELF, a broken one says what is wrong.
-func Inspect(path string) (*File, error) {
+func Inspect(path string) (*File, error) { return InspectContext(context.Background(), path) }
+
+// InspectContext is Inspect for files of others, which may be of any size: it ends
+// with the context's error when ctx ends.
+func InspectContext(ctx context.Context, path string) (*File, error) {
 	var size int64
 	// Opening a pipe waits for somebody to write to it.
 	if fi, err := os.Stat(path); err != nil {
@@ -56,12 +61,28 @@ func Inspect(path string) (*File, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	out, err := Read(f, size)
+	out, err := Read(until{ctx, f}, size)
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("inspect %s: %w", path, err)
 	}
 	out.Name = filepath.Base(path)
 	return out, nil
+}
+
+// until reads as long as its context lives.
+type until struct {
+	ctx context.Context
+	r   io.ReaderAt
+}
+
+func (u until) ReadAt(p []byte, off int64) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.r.ReadAt(p, off)
 }
 
 // Read reads what Inspect reads from r, which has size bytes. It never panics,

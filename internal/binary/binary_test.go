@@ -2,6 +2,7 @@ package binary_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -182,4 +183,12 @@ func FuzzRead(f *testing.F) {
 			panic("neither a file nor an error")
 		}
 	})
+}
+
+func TestInspectEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := binary.InspectContext(ctx, os.Args[0]); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v", err)
+	}
 }

@@ -56,8 +56,8 @@ func (a *app) inspectCmd() *cobra.Command {
 			}
 			var list []inspected
 			for _, name := range files {
-				f, err := binary.Inspect(name)
-				if errors.Is(err, fs.ErrPermission) {
+				f, err := binary.InspectContext(c.Context(), name)
+				if errors.Is(err, fs.ErrPermission) || c.Context().Err() != nil {
 					return err
 				}
 				if err != nil { // it is not there, or not what can be inspected

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -98,6 +99,10 @@ func Forecast(h *gguf.Header, o NeedOptions) (Need, error) {
 			return Need{}, errors.New("the file has no weights and says nothing of layers and heads: it is a vocabulary alone")
 		}
 		return Need{}, errors.New("the file says nothing of layers and heads: it is no model, or not its first part")
+	}
+	if o.NoFlash && !slices.Contains([]string{"F32", "F16", "BF16"}, o.ValueType.String()) {
+		// llama_init_from_model: "V cache quantization requires flash_attn".
+		return Need{}, fmt.Errorf("llama.cpp does not start with a V cache in %s and without flash attention: only f32, f16 and bf16 go there", o.ValueType)
 	}
 	n := need(h, o)
 	if n.Total == math.MaxInt64 {

@@ -155,6 +155,12 @@ func TestForecastHuge(t *testing.T) {
 		{Ctx: 1}, {Ctx: MaxCtx, UBatch: MaxCtx, Parallel: MaxSlots}, {Ctx: MaxCtx, UBatch: MaxCtx, NoFlash: true}, {Ctx: MaxCtx, UBatch: 1 << 20, Legacy: true, IK: true},
 	} {
 		o.KeyType, o.ValueType, o.GPULayers = gguf.Q8_0, gguf.Q8_0, -1
+		if o.NoFlash {
+			if _, err := Forecast(&small, o); err == nil || !strings.Contains(err.Error(), "without flash attention") {
+				t.Errorf("a V cache in Q8_0 without flash attention: %v", err)
+			}
+			o.ValueType = gguf.F16
+		}
 		light := h
 		light.Tensors = nil
 		for _, h := range []gguf.Header{h, light} {

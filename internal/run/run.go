@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"time"
@@ -52,17 +53,43 @@ func Run(ctx context.Context, c Cmd) error {
 	return p.Wait()
 }
 
-// Output is Run and returns what the program wrote to its standard output.
+// MaxOutput is how many bytes of a program's standard output Output takes.
+const MaxOutput = 64 << 20
+
+// Output is Run and returns what the program wrote to its standard output, at most
+// MaxOutput bytes: a program that writes more is ended, and that is an error.
 // Standard error goes to the log and to the tail of an *Error.
 func Output(ctx context.Context, c Cmd) ([]byte, error) {
 	if c.Stdout != nil {
 		return nil, errors.New("run: Output collects Stdout itself")
 	}
-	var out bytes.Buffer
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	out := bounded{stop: stop}
 	c.Stdout = &out
 	if c.Stderr == nil {
 		c.Stderr = io.Discard
 	}
 	err := Run(ctx, c)
+	if errors.Is(context.Cause(ctx), errTooMuch) {
+		return nil, fmt.Errorf("%s %w", c.Argv[0], errTooMuch)
+	}
 	return out.Bytes(), err
+}
+
+var errTooMuch = fmt.Errorf("wrote more than %d MiB and was ended", MaxOutput>>20)
+
+// bounded keeps what is written, and stops the program when that is too much.
+type bounded struct {
+	bytes.Buffer
+	stop context.CancelCauseFunc
+}
+
+// Write takes the next bytes; it never fails.
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.Len()+len(p) > MaxOutput {
+		b.stop(errTooMuch)
+		return len(p), nil
+	}
+	return b.Buffer.Write(p)
 }

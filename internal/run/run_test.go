@@ -29,6 +29,14 @@ func TestOutput(t *testing.T) {
 	}
 }
 
+// A program that writes for ever is ended, and its output is not kept.
+func TestOutputIsBounded(t *testing.T) {
+	out, err := run.Output(t.Context(), run.Cmd{Argv: []string{"/bin/sh", "-c", "while :; do head -c 1000000 /dev/zero; done"}})
+	if out != nil || err == nil || !strings.Contains(err.Error(), "/bin/sh wrote more than 64 MiB") {
+		t.Errorf("%d bytes, %v", len(out), err)
+	}
+}
+
 func TestEnvIsNotInherited(t *testing.T) {
 	t.Setenv("LLPATCH_TEST_SECRET", "x")
 	c := cmd(t, "env")
