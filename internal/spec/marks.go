@@ -67,5 +67,8 @@ func (r *Repo) CheckTree(upstream string, t tag.Tag, has func(path string) bool)
 	if len(e.Lacks) == 0 {
 		return nil
 	}
+	if upstream != LlamaCpp {
+		e.Targets = r.targets(LlamaCpp)
+	}
 	return e
 }

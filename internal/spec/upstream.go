@@ -42,6 +42,9 @@ func (e *WrongUpstream) Error() string {
 	default:
 		fmt.Fprintf(&b, "%s is a commit of %s (build %d there), and %s was asked for", e.Tag, e.Is, e.Build, e.Upstream)
 	}
+	if e.Is == "" && e.Upstream != LlamaCpp { // which all the others were forked from
+		fmt.Fprintf(&b, "; if it is %s's, llpatch fetch %s --upstream %s fetches it; targets that build %s: %s", LlamaCpp, e.Tag, LlamaCpp, LlamaCpp, strings.Join(e.Targets, ", "))
+	}
 	if e.Is != "" {
 		fmt.Fprintf(&b, "; llpatch fetch %s --upstream %s fetches it; targets that build %s: %s", e.Tag, e.Is, e.Is, strings.Join(e.Targets, ", "))
 	}
