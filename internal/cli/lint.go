@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/llpatch/llpatch/internal/compat"
 	"github.com/llpatch/llpatch/internal/release"
 )
 
@@ -25,9 +24,6 @@ func (a *app) lintCmd() *cobra.Command {
 			}
 			o.Cache, o.Log, o.Progress = records.Cache, a.log, a.progress.update
 			report, err := release.Lint(c.Context(), repo, o)
-			if h, ok := is[*compat.NoHistory](err); ok {
-				return &usageError{err: h}
-			}
 			if err != nil {
 				return err
 			}

@@ -87,7 +87,11 @@ func (a *app) fetchCmd() *cobra.Command {
 				Tag      tag.Tag  `json:"tag"`
 				Pin      spec.Pin `json:"pin"`
 				Source   string   `json:"source"`
-			}{upstream, tree.Tag, tree.Pin, tree.Source}
+				InPlace  bool     `json:"in_place"`
+			}{upstream, tree.Tag, tree.Pin, tree.Source, tree.InPlace}
+			if tree.InPlace && a.source != "" {
+				a.log.Info("a local repository is used in place: the cache holds nothing of it, so give --source again with the next command", "source", tree.Source)
+			}
 			return a.print(v, func() string { return fmt.Sprintf("%s %s\n", tree.Tag, tree.ID()) })
 		},
 	}

@@ -56,20 +56,6 @@ type Chain struct {
 	dir   string // Out/<tag>/<target>
 }
 
-// Fetch gives the verified tree of a tag.
-func (o Options) Fetch(ctx context.Context, upstream string, t tag.Tag) (*source.Tree, error) {
-	if err := o.Repo.CheckTag(upstream, t); err != nil {
-		return nil, err
-	}
-	return source.Fetch(ctx, source.Options{
-		Cache: o.Cache, Sources: o.Repo.Sources, Lock: o.Repo.Lock, Override: o.Source,
-		Locked: o.Locked, Offline: o.Offline, Nearest: o.Nearest, Log: o.Log, Progress: o.Progress,
-		Record: func(upstream string, t tag.Tag, p spec.Pin) error {
-			return o.Records.Pin(ctx, o.Repo, upstream, t, p)
-		},
-	}, upstream, t)
-}
-
 // Open fetches the tag, chooses its series for the target, and places every
 // patch in memory. Nothing is written to Out yet.
 func Open(ctx context.Context, o Options, t tag.Tag, target string) (*Chain, error) {
@@ -81,14 +67,15 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (*Chain, err
 		return nil, &spec.Error{File: path.Join("recipes", target+".toml"), Msg: err.Error()}
 	}
 	t = o.Repo.Lock.Named(rec.Upstream, t)
-	if err := o.Repo.CheckTag(rec.Upstream, t); err != nil {
+	if err := o.checkTag(rec.Upstream, t); err != nil {
 		return nil, err
 	}
 	if n, known := o.build(rec, t); known && !o.Nearest && !rec.Range.Contains(n) {
 		return nil, &spec.OutOfRange{Recipe: rec, Tag: t.String(), Build: n}
 	}
 	c := &Chain{Options: o, Recipe: rec, Toolchain: o.Repo.Toolchains[rec.Toolchain]}
-	if c.Tree, err = o.Fetch(ctx, rec.Upstream, t); err != nil {
+	var pins pending
+	if c.Tree, err = o.fetch(ctx, rec.Upstream, t, &pins); err != nil {
 		return nil, err
 	}
 	choose := o.Repo.Choose
@@ -117,6 +104,9 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (*Chain, err
 		o.Log.Info(note)
 	}
 	lacks, err := c.Patched.Tree.Lacks()
+	if err == nil {
+		err = pins.record(ctx, o)
+	}
 	if err != nil {
 		return nil, errors.Join(err, c.Tree.Close())
 	}

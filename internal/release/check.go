@@ -165,19 +165,24 @@ func (o Options) Explain(ctx context.Context, t tag.Tag, target string) (*spec.S
 		return nil, err
 	}
 	t = o.Repo.Lock.Named(rec.Upstream, t)
-	if err := o.Repo.CheckTag(rec.Upstream, t); err != nil {
+	if err := o.checkTag(rec.Upstream, t); err != nil {
 		return nil, err
 	}
 	n, known := o.build(rec, t)
+	var pins pending
 	if !known {
-		tree, err := o.Fetch(ctx, rec.Upstream, t)
+		tree, err := o.fetch(ctx, rec.Upstream, t, &pins)
 		if err != nil {
 			return nil, err
 		}
 		defer func() { _ = tree.Close() }()
 		n = tree.Pin.Build
 	}
-	return o.Repo.Choose(rec, t.String(), n)
+	s, err := o.Repo.Choose(rec, t.String(), n)
+	if err != nil {
+		return nil, err
+	}
+	return s, pins.record(ctx, o)
 }
 
 // build is a tag's build number, where its name or the lock tells it.

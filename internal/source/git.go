@@ -28,6 +28,7 @@ func (f *fetcher) fromRepository(ctx context.Context, path string, t tag.Tag, wa
 	if err != nil {
 		return nil, errors.Join(err, st.close())
 	}
+	tree.InPlace = true
 	return tree, nil
 }
 

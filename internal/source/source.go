@@ -26,7 +26,7 @@ type Options struct {
 	Nearest bool // where no source has the tag, take the nearest that one has
 
 	// Record is called with the pin of a tag that is not in the lock; the caller
-	// writes the lock. Nil: it is not recorded.
+	// judges whose it is and writes the lock. Nil: it is not recorded.
 	Record func(upstream string, t tag.Tag, p spec.Pin) error
 
 	Log      *slog.Logger                         // nil: slog.Default
@@ -132,7 +132,7 @@ func (f *fetcher) fetch(ctx context.Context, t tag.Tag) (*Tree, error) {
 			return nil, errors.Join(fmt.Errorf("record %s in recipes/tags.lock: %w", t, err), tree.Close())
 		}
 	}
-	f.Log.Warn("tag is not in recipes/tags.lock", "tag", t, "tree", tree.Pin.Tree, "commit", tree.Pin.Commit, "source", tree.Source, "recorded", f.Record != nil)
+	f.Log.Warn("tag is not in recipes/tags.lock", "tag", t, "tree", tree.Pin.Tree, "commit", tree.Pin.Commit, "source", tree.Source)
 	return tree, nil
 }
 

@@ -57,6 +57,7 @@ type Tree struct {
 	Source   string  // the transport that gave it; "cache" where none was needed
 	Origin   string  // the source that first gave it: a declared one's name, GivenSource, or "cache" where that is forgotten
 	Asked    tag.Tag // what was asked for, where Tag is only the nearest; else zero
+	InPlace  bool    // it is read from a repository of this machine where that is, and the cache holds nothing of it
 
 	id      string
 	entries []Entry
@@ -86,6 +87,16 @@ func (t *Tree) Stat(path string) (Entry, bool) {
 		return Entry{}, false
 	}
 	return t.entries[i], true
+}
+
+// Has reports whether the tree holds a file or a folder at path.
+func (t *Tree) Has(path string) bool {
+	if _, ok := t.Stat(path); ok {
+		return true
+	}
+	under := path + "/" // not beside the file path in the order: path-x comes before path/x
+	i, _ := slices.BinarySearchFunc(t.entries, under, func(e Entry, p string) int { return strings.Compare(e.Path, p) })
+	return i < len(t.entries) && strings.HasPrefix(t.entries[i].Path, under)
 }
 
 // Read returns a file. The error is fs.ErrNotExist where the tree has no such

@@ -131,3 +131,16 @@ func FuzzParseTree(f *testing.F) {
 		}
 	})
 }
+
+// TestHas: a folder is there where a file is in it, whatever sorts between.
+func TestHas(t *testing.T) {
+	tree, err := New(map[string]File{"a/b/c": {Mode: Regular}, "a/b-d": {Mode: Regular}, "a/b.e/f": {Mode: Regular}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]bool{"a": true, "a/b": true, "a/b/c": true, "a/b-d": true, "a/b.e": true, "a/": false, "b": false, "a/b/c/d": false, "a/b-": false, "z": false} {
+		if tree.Has(path) != want {
+			t.Errorf("%s: %v", path, !want)
+		}
+	}
+}

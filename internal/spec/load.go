@@ -18,6 +18,7 @@ type Repo struct {
 	Recipes    map[string]Recipe
 	Toolchains map[string]Toolchain
 	Sources    []Source
+	Marks      map[string][]string // by upstream: what tells its trees from another's
 	Lock       Lock
 	Levels     Levels
 }
@@ -52,7 +53,7 @@ func Load(fsys fs.FS) (*Repo, error) {
 	}
 	for _, name := range l.glob("recipes", ".toml") {
 		if name == SourcesFile {
-			r.Sources = l.sources()
+			r.Sources, r.Marks = l.sources()
 			continue
 		}
 		if rec, ok := l.recipe(name); ok {

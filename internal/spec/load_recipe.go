@@ -210,13 +210,14 @@ func (l *loader) toolchain(name string) (Toolchain, bool) {
 	return tc, !f.bad
 }
 
-func (l *loader) sources() []Source {
+func (l *loader) sources() ([]Source, map[string][]string) {
 	var doc struct {
-		Source []Source `toml:"source"`
+		Upstream []Upstream `toml:"upstream"`
+		Source   []Source   `toml:"source"`
 	}
 	f := l.decode(SourcesFile, &doc)
 	if f == nil {
-		return nil
+		return nil, nil
 	}
 	for i := range doc.Source {
 		s := &doc.Source[i]
@@ -246,5 +247,5 @@ func (l *loader) sources() []Source {
 			}
 		}
 	}
-	return doc.Source
+	return doc.Source, f.upstreams(doc.Upstream)
 }

@@ -158,6 +158,38 @@ func find(data []byte, text string) position {
 	return position{}
 }
 
+// LockLine returns the line, from 1, of a tag's entry in the text of a tags.lock;
+// 0 where it has none.
+func LockLine(data []byte, upstream, name string) int {
+	d := json.NewDecoder(bytes.NewReader(data))
+	var keys [2]string // of the objects being read
+	depth, key := 0, true
+	for {
+		token, err := d.Token()
+		if err != nil {
+			return 0
+		}
+		switch v := token.(type) {
+		case json.Delim:
+			if v == '{' || v == '[' {
+				depth++
+			} else {
+				depth--
+			}
+			key = true
+			continue
+		case string:
+			if key && depth >= 1 && depth <= 2 {
+				keys[depth-1] = v
+				if depth == 2 && keys == [2]string{upstream, name} {
+					return place(data, d.InputOffset()).line
+				}
+			}
+		}
+		key = !key
+	}
+}
+
 // Levels is patches/llpatch.lock: upstream -> tag -> target -> what was
 // released, in the order of the level.
 type Levels map[string]map[string]map[string][]Level

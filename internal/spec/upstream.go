@@ -20,23 +20,43 @@ func Names(upstream string, t tag.Tag) bool {
 type WrongUpstream struct {
 	Upstream string // of which it was asked
 	Tag      tag.Tag
-	Is       string   // the upstream whose it is
+	Is       string   // the upstream whose it is; "": not known, only that it is not Upstream's
 	Build    int      // there; 0: not known
 	Targets  []string // that build Is
 	Pinned   []string // commits of Upstream that can be asked for, where Tag is no name of its releases
+	Mark     string   // what the tree has that only trees of Is have; "": the tree was not looked at, or has no mark
+	Lacks    []string // marks of Upstream, none of which the tree has
+	Record   string   // file:line of the entry of tags.lock that says otherwise, or that alone says so; "": there is none
 }
 
 // Error says whose it is and what to ask for.
 func (e *WrongUpstream) Error() string {
 	var b strings.Builder
-	if len(e.Pinned) == 0 {
-		fmt.Fprintf(&b, "%s is a commit of %s (build %d there), and %s was asked for", e.Tag, e.Is, e.Build, e.Upstream)
-	} else {
+	switch {
+	case len(e.Pinned) > 0:
 		fmt.Fprintf(&b, "%s is a name of %s's: %s has no releases, and its builds count other commits", e.Tag, e.Is, e.Upstream)
+	case e.Is == "":
+		fmt.Fprintf(&b, "%s is not %s's: its tree has no %s, which marks one (recipes/sources.toml)", e.Tag, e.Upstream, strings.Join(e.Lacks, " and no "))
+	case e.Mark != "":
+		fmt.Fprintf(&b, "%s is of %s, whose mark %s its tree has, and %s was asked for", e.Tag, e.Is, e.Mark, e.Upstream)
+	default:
+		fmt.Fprintf(&b, "%s is a commit of %s (build %d there), and %s was asked for", e.Tag, e.Is, e.Build, e.Upstream)
 	}
-	fmt.Fprintf(&b, "; targets that build %s: %s", e.Is, strings.Join(e.Targets, ", "))
+	if e.Is == "" && e.Upstream != LlamaCpp { // which all the others were forked from
+		fmt.Fprintf(&b, "; if it is %s's, llpatch fetch %s --upstream %s fetches it; targets that build %s: %s", LlamaCpp, e.Tag, LlamaCpp, LlamaCpp, strings.Join(e.Targets, ", "))
+	}
+	if e.Is != "" {
+		fmt.Fprintf(&b, "; llpatch fetch %s --upstream %s fetches it; targets that build %s: %s", e.Tag, e.Is, e.Is, strings.Join(e.Targets, ", "))
+	}
 	if len(e.Pinned) > 0 {
 		fmt.Fprintf(&b, "; of %s give a full commit id; recipes/tags.lock has\n  %s", e.Upstream, strings.Join(e.Pinned, "\n  "))
+	}
+	switch {
+	case e.Record == "":
+	case e.Mark != "" || len(e.Lacks) > 0:
+		fmt.Fprintf(&b, "\n%s files it under %s, as an older llpatch did unasked: remove that line", e.Record, e.Upstream)
+	default:
+		fmt.Fprintf(&b, "\n%s says so; if that is wrong, as an older llpatch could write it, remove that line", e.Record)
 	}
 	return b.String()
 }
