@@ -111,9 +111,12 @@ func (c *checker) run(at string, r *PlanRun) {
 		}
 		c.expandMap(at+".build-env."+b, r.BuildEnv[b])
 	}
-	for _, b := range r.Builds {
-		if !c.known(b) {
+	for i, b := range r.Builds {
+		switch {
+		case !c.known(b):
 			c.fail(at+".builds", "there is no build %q", b)
+		case slices.Contains(r.Builds[:i], b):
+			c.fail(at+".builds", "build %q is there twice", b)
 		}
 	}
 	if len(r.Builds) == 0 {

@@ -170,7 +170,7 @@ func (rec *Run) judgeOutput(a Aim) {
 		return
 	}
 	found := map[string]string{}
-	err := output(rec.log, func(line string) {
+	err := output(rec.log, rec.head, func(line string) {
 		for _, re := range slices.Concat(a.has, a.lacks) {
 			if _, ok := found[re.String()]; !ok && re.MatchString(line) {
 				found[re.String()] = line

@@ -27,6 +27,7 @@ func TestPlanFaults(t *testing.T) {
 		bench + "pairs = -1":                                                               "p.toml:8:1: pairs is -1",
 		bench + "timeout = \"soon\"":                                                       `p.toml:8:1: "soon" is no length of time`,
 		bench + "builds = [\"x\"]":                                                         `p.toml:8:1: there is no build "x"`,
+		bench + "builds = [\"stock\", \"stock\"]":                                          "p.toml:8:1: build \"stock\" is there twice",
 		bench + "keep = [\"(\"]":                                                           "p.toml:8:1: \"(\" is no regular expression",
 		bench + "args = [\"{M}/m.gguf\"]":                                                  "p.toml:8:1: {M} has no value",
 		bench + "[run.env]\nA = \"{M}\"":                                                   "p.toml:9:1: {M} has no value",

@@ -174,11 +174,17 @@ func (r *recorder) one(ctx context.Context, pr *PlanRun, build string, pair int)
 	rec = Run{
 		Name: pr.Name, Build: build, Pair: pair, Argv: r.hide.list(argv), Env: r.hide.env(env), RC: -1,
 		Began: time.Now().UTC().Truncate(time.Millisecond),
-		log:   filepath.Join(r.o.Work, fmt.Sprintf("%s-%s-%d.log", pr.Name, build, pair)),
+		// A folder for each run: names may have hyphens and digits themselves.
+		log:  filepath.Join(r.o.Work, pr.Name, fmt.Sprintf("%s-%d.log", build, pair)),
+		head: 1 + strings.Count(run.QuoteArgv(argv), "\n"),
 	}
 	r.hashInputs(slices.Concat(pr.Under, pr.Args, slices.Collect(maps.Values(env))))
 	if _, err := os.Stat(program); err != nil {
 		rec.NotRun = fmt.Sprintf("build %s has no program %s", build, pr.Program)
+		return rec
+	}
+	if err := os.MkdirAll(filepath.Dir(rec.log), 0o755); err != nil {
+		rec.NotRun = "its log: " + r.hide.text(err.Error())
 		return rec
 	}
 	w := &work{server: pr.Server, seed: uint64(pair), rec: &rec}
@@ -212,7 +218,7 @@ func (r *recorder) one(ctx context.Context, pr *PlanRun, build string, pair int)
 	}
 	rec.Notes = append(rec.Notes, series.Notes...)
 	rec.Tail, rec.Notes = r.hide.list(rec.Tail), r.hide.list(rec.Notes)
-	if rec.Kept, err = kept(rec.log, pr.keep); err != nil {
+	if rec.Kept, err = kept(rec.log, rec.head, pr.keep); err != nil {
 		rec.Notes = append(rec.Notes, r.hide.text(err.Error()))
 	}
 	rec.Kept = r.hide.list(rec.Kept)

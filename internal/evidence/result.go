@@ -87,6 +87,7 @@ type Run struct {
 	Sample Samples          `json:"samples"`
 
 	log     string
+	head    int     // lines of the log that are the command line
 	answers [][]int // tokens of the first requests
 	from    int64   // requests at which the load began
 }

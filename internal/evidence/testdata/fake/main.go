@@ -34,6 +34,9 @@ func bench() int {
 		time.Sleep(time.Minute)
 	case "silent":
 		return 0
+	case "no line end":
+		fmt.Print("last words")
+		return 3
 	case "abort":
 		if own, err := os.FindProcess(os.Getpid()); err == nil {
 			_ = own.Kill()
