@@ -30,7 +30,7 @@ func parseBench(out []byte) ([]Test, error) {
 		return nil, errors.New("llama-bench made no test")
 	}
 	for _, t := range tests {
-		if t.TPS <= 0 || t.Prompt < 0 || t.Gen < 0 {
+		if !isSpeed(t.TPS) || t.Prompt < 0 || t.Gen < 0 {
 			return nil, errors.New("llama-bench printed a test without a speed")
 		}
 	}

@@ -228,7 +228,11 @@ func (r *recorder) hashInputs(words []string) {
 				r.note("an input has no hash: " + r.hide.text(err.Error()))
 				continue
 			}
-			r.res.Inputs[r.hide.text(name)] = sum
+			key := r.hide.text(name)
+			for i := 2; r.res.Inputs[key] != ""; i++ { // of another folder
+				key = fmt.Sprintf("%s#%d", r.hide.text(name), i)
+			}
+			r.res.Inputs[key] = sum
 		}
 	}
 }

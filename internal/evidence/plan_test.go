@@ -35,6 +35,8 @@ func TestPlanFaults(t *testing.T) {
 		bench + "[run.server]\nclients = 1":                                                "p.toml:8:2: only llama-server is asked",
 		bench + "[run.aim.x]\nrc = 0":                                                      "is neither \"all\" nor a build of this run",
 		bench + "[run.aim.all]\nrc = \"maybe\"":                                            "p.toml:9:1: rc is \"maybe\"",
+		bench + "[run.aim.all]\npp-ratio-min = nan":                                        "p.toml:9:1: pp-ratio-min is NaN",
+		bench + "[run.aim.all]\ntg-ratio-min = +inf":                                       "p.toml:9:1: tg-ratio-min is +Inf",
 		bench + "[run.aim.all]\nrc = 1.5":                                                  "p.toml:9:1: rc is 1.5",
 		bench + "[run.aim.all]\ntokens = \"same\"":                                         "p.toml:9:1: tokens is \"same\"; it can be \"equal\"",
 		bench + "[run.aim.all]\nrss = \"flat\"":                                            "judged for a llama-server only",

@@ -121,6 +121,7 @@ func TestJSONLists(t *testing.T) {
 func TestBenchFaults(t *testing.T) {
 	for out, want := range map[string]string{
 		"": "no figures", "=========\n": "no figures", "[": "no JSON", "[]": "no test", `[{"n_prompt":1}]`: "without a speed",
+		`[{"n_prompt":1,"avg_ts":1e300}]`: "without a speed", `[{"n_prompt":1,"avg_ts":1e-320}]`: "without a speed",
 	} {
 		if _, err := parseBench([]byte(out)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", out, err)

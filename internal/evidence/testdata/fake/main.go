@@ -35,7 +35,7 @@ func bench() int {
 	case "silent":
 		return 0
 	case "no line end":
-		fmt.Print("last words")
+		fmt.Fprint(os.Stderr, "last words")
 		return 3
 	case "abort":
 		if own, err := os.FindProcess(os.Getpid()); err == nil {
@@ -124,12 +124,21 @@ func serve() int {
 		for i := range ids {
 			ids[i] = req.Prompt[i%len(req.Prompt)] + i
 		}
+		content, predictedMS := "x", "20"
+		switch fake {
+		case "no tokens":
+			content, ids = "", nil
+		case "no time":
+			predictedMS = "1e-320"
+		case "ages":
+			predictedMS = "1e300"
+		}
 		if fake == "other" && n == 2 {
 			ids[len(ids)-1]++
 		}
 		tokens := strings.ReplaceAll(fmt.Sprint(ids), " ", ",")
-		fmt.Fprintf(w, `{"content":"x","tokens":%s,"timings":{"prompt_n":%d,"prompt_ms":10,"predicted_n":%d,"predicted_ms":20}}`,
-			tokens, len(req.Prompt), len(ids))
+		fmt.Fprintf(w, `{"content":%q,"tokens":%s,"timings":{"prompt_n":%d,"prompt_ms":10,"predicted_n":%d,"predicted_ms":%s}}`,
+			content, tokens, len(req.Prompt), len(ids), predictedMS)
 	})
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
