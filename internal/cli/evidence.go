@@ -107,6 +107,7 @@ func (a *app) evidence(c *cobra.Command, o evidence.Options, plan string) error 
 	a.interrupted = fmt.Sprintf("%s has the runs that ended; --only NAME, with another file, does the rest", o.Out)
 	res, rerr := evidence.Record(c.Context(), o)
 	if res == nil {
+		_ = os.Remove(work) // goes only where it has no log
 		return rerr
 	}
 	return errors.Join(a.print(res, res.Markdown), rerr)

@@ -21,7 +21,7 @@ import (
 
 // host reads what the machine is; what it does not tell stays empty.
 func host(env []string, h *hider) Host {
-	out := Host{OS: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(), Env: map[string]string{}}
+	out := Host{OS: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU()}
 	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		out.Kernel = strings.TrimSpace(string(b))
 	}
@@ -33,14 +33,14 @@ func host(env []string, h *hider) Host {
 			out.Memory = kib >> 10
 		}
 	}
+	telling := map[string]string{}
 	for _, e := range env {
 		k, v, _ := strings.Cut(e, "=")
-		for _, prefix := range []string{"GGML_", "LLAMA_", "CUDA_", "LD_", "OMP_", "LLPATCH_SIM_"} {
-			if strings.HasPrefix(k, prefix) {
-				out.Env[k] = h.text(v)
-			}
+		if tellingRE.MatchString(k) {
+			telling[k] = v
 		}
 	}
+	out.Env = h.env(telling)
 	return out
 }
 
@@ -104,7 +104,7 @@ func firstLine(s string) string {
 
 // built hashes what is in a build's folder.
 func (r *recorder) built(ctx context.Context, b Build) (Built, error) {
-	out := Built{Dir: "{" + b.Name + "}", Env: r.hide.env(b.Env), Note: b.Note, SHA256: map[string]string{}}
+	out := Built{Dir: "{" + b.Name + "}", Env: r.hide.env(b.Env), Note: r.hide.text(b.Note), SHA256: map[string]string{}}
 	entries, err := os.ReadDir(b.Dir)
 	if err != nil {
 		return out, fmt.Errorf("build %s: %w", b.Name, err)
@@ -130,7 +130,9 @@ func (r *recorder) built(ctx context.Context, b Build) (Built, error) {
 	}
 	for _, dir := range []string{b.Dir, filepath.Dir(b.Dir)} {
 		if data, err := os.ReadFile(filepath.Join(dir, "BUILD_INFO.json")); err == nil && json.Valid(data) {
-			out.Info = json.RawMessage(r.hide.text(string(data)))
+			if info := r.hide.text(string(data)); json.Valid([]byte(info)) {
+				out.Info = json.RawMessage(info)
+			}
 			break
 		}
 	}
@@ -170,7 +172,11 @@ func (r *recorder) version(ctx context.Context, b Build) string {
 			continue
 		}
 		var out bytes.Buffer
-		err := run.Run(ctx, run.Cmd{Argv: []string{path, "--version"}, Env: r.environ(b.Env), Dir: b.Dir, Stdout: &out, Timeout: factLimit})
+		env := maps.Clone(b.Env)
+		for k, v := range env {
+			env[k] = strings.ReplaceAll(v, "{build}", b.Dir)
+		}
+		err := run.Run(ctx, run.Cmd{Argv: []string{path, "--version"}, Env: r.environ(env), Dir: b.Dir, Stdout: &out, Timeout: factLimit})
 		for line := range strings.Lines(out.String()) {
 			if strings.HasPrefix(line, "version:") {
 				return r.hide.text(strings.TrimSpace(line))

@@ -49,6 +49,7 @@ type recorder struct {
 }
 
 func (r *recorder) note(s string) {
+	s = r.hide.text(s)
 	if !slices.Contains(r.res.Notes, s) {
 		r.res.Notes = append(r.res.Notes, s)
 		r.o.Log.Warn("evidence: " + s)
@@ -72,14 +73,19 @@ func Record(ctx context.Context, o Options) (*Result, error) {
 		o.Source = "simulated device"
 	}
 	p := o.Plan
-	r := &recorder{o: o, hide: newHider(p, o.Vars), hashed: map[string]bool{}}
+	r := &recorder{o: o, hide: newHider(p, o.Vars, o.Env...), hashed: map[string]bool{}}
 	r.res = &Result{
-		What: p.What, Tag: p.Tag, Commit: p.Commit, Tree: p.Tree, LLPatch: o.Version,
-		Command: r.hide.list(o.Command), Began: time.Now().UTC().Truncate(time.Second),
-		VRAM: o.Source, EverySec: o.Every.Seconds(), Baseline: p.Baseline, Plan: r.hide.text(p.Text),
+		What: r.hide.text(p.What), Tag: r.hide.text(p.Tag), Commit: r.hide.text(p.Commit), Tree: r.hide.text(p.Tree), LLPatch: o.Version,
+		Command: r.hide.argv(o.Command), Began: time.Now().UTC().Truncate(time.Second),
+		VRAM: o.Source, EverySec: o.Every.Seconds(), Baseline: p.Baseline, Plan: r.hide.plan(p.Text),
 		Builds: map[string]Built{}, Inputs: map[string]string{}, Runs: []Run{},
 	}
 	r.res.Host = host(o.Env, r.hide)
+	for _, b := range p.Builds {
+		if _, err := os.ReadDir(b.Dir); err != nil {
+			return nil, &NotRun{Why: []string{fmt.Sprintf("build %s: %v", b.Name, err)}}
+		}
+	}
 	if err := r.write(); err != nil {
 		return nil, err // before an hour's work, not after it
 	}
@@ -131,6 +137,9 @@ func (r *recorder) rounds(ctx context.Context, pr *PlanRun) error {
 			r.o.Log.Info("evidence: "+pr.Name, "build", b, "pair", pair, "rc", rec.RC, "seconds", rec.Seconds, "log", rec.log)
 			r.res.Runs = append(r.res.Runs, rec)
 			r.res.judgePair(r.o.Plan, pr, r.res.Runs[from:])
+			for i := range r.res.Runs[from:] {
+				r.tell(&r.res.Runs[from+i])
+			}
 			r.res.summarize(r.o.Plan)
 			if err := r.write(); err != nil {
 				return err
@@ -141,6 +150,17 @@ func (r *recorder) rounds(ctx context.Context, pr *PlanRun) error {
 		}
 	}
 	return nil
+}
+
+// tell hides what the checks quote, and adds the last lines where an aim was missed.
+func (r *recorder) tell(rec *Run) {
+	for i := range rec.Checks {
+		c := &rec.Checks[i]
+		c.Aim, c.Got = r.hide.text(c.Aim), r.hide.text(c.Got)
+		if c.State == Missed && len(rec.Tail) == 0 {
+			rec.Tail = r.hide.lines(rec.tail)
+		}
+	}
 }
 
 func (r *recorder) write() error {
@@ -168,11 +188,11 @@ func (r *recorder) one(ctx context.Context, pr *PlanRun, build string, pair int)
 	for k := range env {
 		env[k] = here.Replace(env[k])
 	}
-	if pr.Program == llamaBench && !slices.Contains(argv, "-o") && !slices.Contains(argv, "--output") {
+	if pr.Program == llamaBench && !slices.Contains(pr.Args, "-o") && !slices.Contains(pr.Args, "--output") {
 		argv = append(argv, "-o", "json")
 	}
 	rec = Run{
-		Name: pr.Name, Build: build, Pair: pair, Argv: r.hide.list(argv), Env: r.hide.env(env), RC: -1,
+		Name: pr.Name, Build: build, Pair: pair, Argv: r.hide.argv(argv), Env: r.hide.env(env), RC: -1,
 		Began: time.Now().UTC().Truncate(time.Millisecond),
 		// A folder for each run: names may have hyphens and digits themselves.
 		log:  filepath.Join(r.o.Work, pr.Name, fmt.Sprintf("%s-%d.log", build, pair)),
@@ -217,11 +237,11 @@ func (r *recorder) one(ctx context.Context, pr *PlanRun, build string, pair int)
 		rec.Served.Why = r.hide.text(rec.Served.Why)
 	}
 	rec.Notes = append(rec.Notes, series.Notes...)
-	rec.Tail, rec.Notes = r.hide.list(rec.Tail), r.hide.list(rec.Notes)
+	rec.Tail, rec.Notes = r.hide.lines(rec.Tail), r.hide.lines(rec.Notes)
 	if rec.Kept, err = kept(rec.log, rec.head, pr.keep); err != nil {
 		rec.Notes = append(rec.Notes, r.hide.text(err.Error()))
 	}
-	rec.Kept = r.hide.list(rec.Kept)
+	rec.Kept = r.hide.lines(rec.Kept)
 	return rec
 }
 
@@ -259,8 +279,8 @@ func (rec *Run) ended(p *run.Process) {
 	default:
 		rec.NotRun = err.Error()
 	}
-	if rec.RC != 0 {
-		rec.Tail = p.Tail()
+	if rec.tail = p.Tail(); rec.RC != 0 {
+		rec.Tail = rec.tail
 	}
 }
 

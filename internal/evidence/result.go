@@ -87,9 +87,10 @@ type Run struct {
 	Sample Samples          `json:"samples"`
 
 	log     string
-	head    int     // lines of the log that are the command line
-	answers [][]int // tokens of the first requests
-	from    int64   // requests at which the load began
+	head    int      // lines of the log that are the command line
+	tail    []string // the last lines of the output
+	answers [][]int  // tokens of the first requests
+	from    int64    // requests at which the load began
 }
 
 // Test is one test of llama-bench.

@@ -62,6 +62,9 @@ func bench() int {
 // serve answers as llama-server does. Its tokens follow from the prompt.
 func serve() int {
 	if slices.Contains(os.Args, "--version") {
+		if dir, ok := strings.CutPrefix(os.Getenv("FAKE"), "needs "); ok && dir != filepath.Dir(os.Args[0]) {
+			return 1
+		}
 		fmt.Println("load_backend: loaded")
 		fmt.Println("version: 8390 (abc)")
 		return 0
