@@ -76,13 +76,9 @@ reached; 6: one was missed; 7: something could not be run or told.`,
 	c.AddCommand(&cobra.Command{
 		Use: "show FILE.json", Short: "Print the table of a record", Args: args("FILE.json"),
 		RunE: func(_ *cobra.Command, argv []string) error {
-			data, err := os.ReadFile(argv[0])
+			res, err := evidence.ReadRecord(argv[0])
 			if err != nil {
 				return &usageError{err: err}
-			}
-			res, err := evidence.Parse(data)
-			if err != nil {
-				return &usageError{err: fmt.Errorf("%s: %w", argv[0], err)}
 			}
 			return a.print(res, res.Markdown)
 		},

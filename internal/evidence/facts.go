@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/run"
 )
 
@@ -120,7 +119,7 @@ func (r *recorder) built(ctx context.Context, b Build) (Built, error) {
 		if !e.Type().IsRegular() {
 			continue
 		}
-		sum, err := hashBinary(name)
+		sum, err := hashBinary(ctx, name)
 		if err != nil {
 			return out, fmt.Errorf("build %s: %w", b.Name, err)
 		}
@@ -141,7 +140,7 @@ func (r *recorder) built(ctx context.Context, b Build) (Built, error) {
 }
 
 // hashBinary returns the SHA-256 of a program or library, and "" for other files.
-func hashBinary(name string) (string, error) {
+func hashBinary(ctx context.Context, name string) (string, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return "", err
@@ -161,7 +160,7 @@ func hashBinary(name string) (string, error) {
 	if !isBinary && st.Mode()&0o111 == 0 {
 		return "", nil
 	}
-	return build.SumFile(name)
+	return sumFile(ctx, name)
 }
 
 // version asks the first program that is there and tells one.
@@ -215,7 +214,7 @@ func merge(all ...map[string]string) map[string]string {
 }
 
 // hashInputs records the files that a command line names, such as models.
-func (r *recorder) hashInputs(words []string) {
+func (r *recorder) hashInputs(ctx context.Context, words []string) {
 	for _, w := range words {
 		if _, v, ok := strings.Cut(w, "="); ok && strings.HasPrefix(w, "-") {
 			w = v
@@ -229,7 +228,10 @@ func (r *recorder) hashInputs(words []string) {
 				continue
 			}
 			r.hashed[name] = true
-			sum, err := build.SumFile(name)
+			sum, err := sumFile(ctx, name)
+			if ctx.Err() != nil {
+				return
+			}
 			if err != nil {
 				r.note("an input has no hash: " + r.hide.text(err.Error()))
 				continue

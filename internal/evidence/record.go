@@ -93,6 +93,9 @@ func Record(ctx context.Context, o Options) (*Result, error) {
 	for _, b := range p.Builds {
 		o.Progress("hash build "+b.Name, 0, 0)
 		built, err := r.built(ctx, b)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		if err != nil {
 			return nil, &NotRun{Why: []string{err.Error()}}
 		}
@@ -198,7 +201,7 @@ func (r *recorder) one(ctx context.Context, pr *PlanRun, build string, pair int)
 		log:  filepath.Join(r.o.Work, pr.Name, fmt.Sprintf("%s-%d.log", build, pair)),
 		head: 1 + strings.Count(run.QuoteArgv(argv), "\n"),
 	}
-	r.hashInputs(slices.Concat(pr.Under, pr.Args, slices.Collect(maps.Values(env))))
+	r.hashInputs(ctx, slices.Concat(pr.Under, pr.Args, slices.Collect(maps.Values(env))))
 	if _, err := os.Stat(program); err != nil {
 		rec.NotRun = fmt.Sprintf("build %s has no program %s", build, pr.Program)
 		return rec

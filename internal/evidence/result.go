@@ -197,5 +197,12 @@ func Parse(data []byte) (*Result, error) {
 	if len(r.Builds) == 0 || r.Plan == "" {
 		return nil, fmt.Errorf("no record of evidence that llpatch wrote: it has no builds or no plan")
 	}
+	for _, s := range r.Summary {
+		for _, q := range []*Ratio{s.PPRatio, s.TGRatio} {
+			if q != nil && (q.Low == nil) != (q.High == nil) {
+				return nil, fmt.Errorf("no whole record of evidence: a ratio of run %s, build %s, has one end of its interval only", s.Run, s.Build)
+			}
+		}
+	}
 	return &r, nil
 }
