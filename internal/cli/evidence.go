@@ -12,6 +12,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/evidence"
 	"github.com/llpatch/llpatch/internal/memory"
+	"github.com/llpatch/llpatch/internal/spec"
 )
 
 func (a *app) evidenceCmd() *cobra.Command {
@@ -56,10 +57,12 @@ reached; 6: one was missed; 7: something could not be run or told.`,
 					return usage(err)
 				}
 			}
-			if o.Plan, err = evidence.ReadPlan(argv[0], o.Vars); errors.Is(err, os.ErrNotExist) {
-				return usage(err)
-			} else if err != nil {
-				return err
+			if o.Plan, err = evidence.ReadPlan(argv[0], o.Vars); err != nil {
+				var fault *spec.Error
+				if errors.As(err, &fault) {
+					return err
+				}
+				return usage(err) // it could not be read at all
 			}
 			if err := o.Plan.Only(only); err != nil {
 				return usage(err)
