@@ -97,8 +97,13 @@ func SumFile(name string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
+	return Sum(f)
+}
+
+// Sum returns the SHA-256 of what is left to read, in hex.
+func Sum(r io.Reader) (string, error) {
 	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
+	if _, err := io.Copy(h, r); err != nil {
 		return "", err
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil

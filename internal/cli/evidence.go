@@ -12,6 +12,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/evidence"
 	"github.com/llpatch/llpatch/internal/memory"
+	"github.com/llpatch/llpatch/internal/spec"
 )
 
 func (a *app) evidenceCmd() *cobra.Command {
@@ -56,10 +57,12 @@ reached; 6: one was missed; 7: something could not be run or told.`,
 					return usage(err)
 				}
 			}
-			if o.Plan, err = evidence.ReadPlan(argv[0], o.Vars); errors.Is(err, os.ErrNotExist) {
-				return usage(err)
-			} else if err != nil {
-				return err
+			if o.Plan, err = evidence.ReadPlan(argv[0], o.Vars); err != nil {
+				var fault *spec.Error
+				if errors.As(err, &fault) {
+					return err
+				}
+				return usage(err) // it could not be read at all
 			}
 			if err := o.Plan.Only(only); err != nil {
 				return usage(err)
@@ -76,13 +79,9 @@ reached; 6: one was missed; 7: something could not be run or told.`,
 	c.AddCommand(&cobra.Command{
 		Use: "show FILE.json", Short: "Print the table of a record", Args: args("FILE.json"),
 		RunE: func(_ *cobra.Command, argv []string) error {
-			data, err := os.ReadFile(argv[0])
+			res, err := evidence.ReadRecord(argv[0])
 			if err != nil {
 				return &usageError{err: err}
-			}
-			res, err := evidence.Parse(data)
-			if err != nil {
-				return &usageError{err: fmt.Errorf("%s: %w", argv[0], err)}
 			}
 			return a.print(res, res.Markdown)
 		},
@@ -107,6 +106,7 @@ func (a *app) evidence(c *cobra.Command, o evidence.Options, plan string) error 
 	a.interrupted = fmt.Sprintf("%s has the runs that ended; --only NAME, with another file, does the rest", o.Out)
 	res, rerr := evidence.Record(c.Context(), o)
 	if res == nil {
+		_ = os.Remove(work) // goes only where it has no log
 		return rerr
 	}
 	return errors.Join(a.print(res, res.Markdown), rerr)

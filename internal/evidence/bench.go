@@ -30,7 +30,7 @@ func parseBench(out []byte) ([]Test, error) {
 		return nil, errors.New("llama-bench made no test")
 	}
 	for _, t := range tests {
-		if t.TPS <= 0 || t.Prompt < 0 || t.Gen < 0 {
+		if !isSpeed(t.TPS) || t.Prompt < 0 || t.Gen < 0 {
 			return nil, errors.New("llama-bench printed a test without a speed")
 		}
 	}
@@ -74,9 +74,9 @@ func speeds(tests []Test) (pp, tg *float64) {
 // maxKept bounds the lines that are kept of one run.
 const maxKept = 100
 
-// output passes on each line of a program's output, from its log: the first line
-// and the last are run's own.
-func output(log string, each func(line string)) error {
+// output passes on each line of a program's output, from its log: the first head
+// lines, which are the command line, and the last are run's own.
+func output(log string, head int, each func(line string)) error {
 	f, err := os.Open(log)
 	if err != nil {
 		return fmt.Errorf("the program's log: %w", err)
@@ -86,7 +86,7 @@ func output(log string, each func(line string)) error {
 	sc.Buffer(nil, 16<<20)
 	before, n := "", 0
 	for sc.Scan() {
-		if n++; n > 2 {
+		if n++; n > head+1 {
 			each(before)
 		}
 		before = sc.Text()
@@ -98,12 +98,12 @@ func output(log string, each func(line string)) error {
 }
 
 // kept returns the lines that match one of the expressions.
-func kept(log string, keep []*regexp.Regexp) (lines []string, err error) {
+func kept(log string, head int, keep []*regexp.Regexp) (lines []string, err error) {
 	if len(keep) == 0 {
 		return nil, nil
 	}
 	more := 0
-	err = output(log, func(line string) {
+	err = output(log, head, func(line string) {
 		for _, re := range keep {
 			if re.MatchString(line) {
 				if len(lines) < maxKept {

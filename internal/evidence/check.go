@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -111,9 +112,12 @@ func (c *checker) run(at string, r *PlanRun) {
 		}
 		c.expandMap(at+".build-env."+b, r.BuildEnv[b])
 	}
-	for _, b := range r.Builds {
-		if !c.known(b) {
+	for i, b := range r.Builds {
+		switch {
+		case !c.known(b):
 			c.fail(at+".builds", "there is no build %q", b)
+		case slices.Contains(r.Builds[:i], b):
+			c.fail(at+".builds", "build %q is there twice", b)
 		}
 	}
 	if len(r.Builds) == 0 {
@@ -191,6 +195,14 @@ func (c *checker) aim(at string, r *PlanRun, a *Aim) {
 	} {
 		if w.value != "" && w.value != w.word {
 			c.fail(at+"."+w.key, "%s is %q; it can be %q", w.key, w.value, w.word)
+		}
+	}
+	for _, least := range []struct {
+		key   string
+		value *float64
+	}{{"pp-ratio-min", a.PP}, {"tg-ratio-min", a.TG}} {
+		if v := least.value; v != nil && (!(*v >= 0) || math.IsInf(*v, 0)) {
+			c.fail(at+"."+least.key, "%s is %g; it must be a ratio, as 0.95", least.key, *v)
 		}
 	}
 	compared := a.Tokens != "" || a.Kept != "" || a.PP != nil || a.TG != nil

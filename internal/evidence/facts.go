@@ -15,13 +15,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/run"
 )
 
 // host reads what the machine is; what it does not tell stays empty.
 func host(env []string, h *hider) Host {
-	out := Host{OS: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(), Env: map[string]string{}}
+	out := Host{OS: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU()}
 	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		out.Kernel = strings.TrimSpace(string(b))
 	}
@@ -33,14 +32,14 @@ func host(env []string, h *hider) Host {
 			out.Memory = kib >> 10
 		}
 	}
+	telling := map[string]string{}
 	for _, e := range env {
 		k, v, _ := strings.Cut(e, "=")
-		for _, prefix := range []string{"GGML_", "LLAMA_", "CUDA_", "LD_", "OMP_", "LLPATCH_SIM_"} {
-			if strings.HasPrefix(k, prefix) {
-				out.Env[k] = h.text(v)
-			}
+		if tellingRE.MatchString(k) {
+			telling[k] = v
 		}
 	}
+	out.Env = h.env(telling)
 	return out
 }
 
@@ -104,7 +103,7 @@ func firstLine(s string) string {
 
 // built hashes what is in a build's folder.
 func (r *recorder) built(ctx context.Context, b Build) (Built, error) {
-	out := Built{Dir: "{" + b.Name + "}", Env: r.hide.env(b.Env), Note: b.Note, SHA256: map[string]string{}}
+	out := Built{Dir: "{" + b.Name + "}", Env: r.hide.env(b.Env), Note: r.hide.text(b.Note), SHA256: map[string]string{}}
 	entries, err := os.ReadDir(b.Dir)
 	if err != nil {
 		return out, fmt.Errorf("build %s: %w", b.Name, err)
@@ -120,7 +119,7 @@ func (r *recorder) built(ctx context.Context, b Build) (Built, error) {
 		if !e.Type().IsRegular() {
 			continue
 		}
-		sum, err := hashBinary(name)
+		sum, err := hashBinary(ctx, name)
 		if err != nil {
 			return out, fmt.Errorf("build %s: %w", b.Name, err)
 		}
@@ -130,7 +129,9 @@ func (r *recorder) built(ctx context.Context, b Build) (Built, error) {
 	}
 	for _, dir := range []string{b.Dir, filepath.Dir(b.Dir)} {
 		if data, err := os.ReadFile(filepath.Join(dir, "BUILD_INFO.json")); err == nil && json.Valid(data) {
-			out.Info = json.RawMessage(r.hide.text(string(data)))
+			if info := r.hide.text(string(data)); json.Valid([]byte(info)) {
+				out.Info = json.RawMessage(info)
+			}
 			break
 		}
 	}
@@ -139,7 +140,7 @@ func (r *recorder) built(ctx context.Context, b Build) (Built, error) {
 }
 
 // hashBinary returns the SHA-256 of a program or library, and "" for other files.
-func hashBinary(name string) (string, error) {
+func hashBinary(ctx context.Context, name string) (string, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return "", err
@@ -159,7 +160,7 @@ func hashBinary(name string) (string, error) {
 	if !isBinary && st.Mode()&0o111 == 0 {
 		return "", nil
 	}
-	return build.SumFile(name)
+	return sumFile(ctx, name)
 }
 
 // version asks the first program that is there and tells one.
@@ -170,7 +171,11 @@ func (r *recorder) version(ctx context.Context, b Build) string {
 			continue
 		}
 		var out bytes.Buffer
-		err := run.Run(ctx, run.Cmd{Argv: []string{path, "--version"}, Env: r.environ(b.Env), Dir: b.Dir, Stdout: &out, Timeout: factLimit})
+		env := maps.Clone(b.Env)
+		for k, v := range env {
+			env[k] = strings.ReplaceAll(v, "{build}", b.Dir)
+		}
+		err := run.Run(ctx, run.Cmd{Argv: []string{path, "--version"}, Env: r.environ(env), Dir: b.Dir, Stdout: &out, Timeout: factLimit})
 		for line := range strings.Lines(out.String()) {
 			if strings.HasPrefix(line, "version:") {
 				return r.hide.text(strings.TrimSpace(line))
@@ -209,7 +214,7 @@ func merge(all ...map[string]string) map[string]string {
 }
 
 // hashInputs records the files that a command line names, such as models.
-func (r *recorder) hashInputs(words []string) {
+func (r *recorder) hashInputs(ctx context.Context, words []string) {
 	for _, w := range words {
 		if _, v, ok := strings.Cut(w, "="); ok && strings.HasPrefix(w, "-") {
 			w = v
@@ -223,12 +228,19 @@ func (r *recorder) hashInputs(words []string) {
 				continue
 			}
 			r.hashed[name] = true
-			sum, err := build.SumFile(name)
+			sum, err := sumFile(ctx, name)
+			if ctx.Err() != nil {
+				return
+			}
 			if err != nil {
 				r.note("an input has no hash: " + r.hide.text(err.Error()))
 				continue
 			}
-			r.res.Inputs[r.hide.text(name)] = sum
+			key := r.hide.text(name)
+			for i := 2; r.res.Inputs[key] != ""; i++ { // of another folder
+				key = fmt.Sprintf("%s#%d", r.hide.text(name), i)
+			}
+			r.res.Inputs[key] = sum
 		}
 	}
 }

@@ -12,10 +12,12 @@ import (
 // hider replaces the machine's folders by names, in everything that is recorded.
 type hider struct {
 	from, to []string // the longest first
+	secrets  []string
 }
 
-// newHider knows the plan's builds and the variables whose value is a path.
-func newHider(p *Plan, vars map[string]string) *hider {
+// newHider knows the plan's builds, the variables whose value is a path, and the
+// secrets of them and of the environment.
+func newHider(p *Plan, vars map[string]string, env ...string) *hider {
 	type pair struct{ from, to string }
 	var all []pair
 	add := func(dir, name string) {
@@ -40,31 +42,41 @@ func newHider(p *Plan, vars map[string]string) *hider {
 		add(vars[k], "{"+k+"}")
 	}
 	slices.SortStableFunc(all, func(a, b pair) int { return cmp.Compare(len(b.from), len(a.from)) })
-	h := &hider{}
+	h := &hider{secrets: secrets(p, vars, env)}
 	for _, q := range all {
 		h.from, h.to = append(h.from, q.from), append(h.to, q.to)
 	}
 	return h
 }
 
-// pathRE is an absolute path after what may stand before one; its last part is
-// kept. The system's own folders are the same everywhere.
+// pathRE is an absolute path after what may stand before one, also a flag's letter
+// (-I/a/b), an escaped line break and file://; its last part is kept. The system's
+// own folders are the same everywhere.
 var (
-	pathRE   = regexp.MustCompile(`(^|[\s"'` + "`" + `=:;,(\[<>|])((?:/[\w.+@%~-]+)+/)([\w.+@%~-]*)`)
+	pathRE   = regexp.MustCompile(`(` + beforePath + `|[\s"'` + "`" + `=:;,(\[{<>|&#!@])(/[` + inPath + `]+(?:/+[` + inPath + `]+)*/+)([` + inPath + `]*)`)
 	systemRE = regexp.MustCompile(`^/(usr/(s?bin|lib|lib64|libexec|share|include|local/cuda[^/]*)|s?bin|lib|lib64|etc|proc|sys|dev|opt/nvidia)(/|$)`)
+	beforeRE = regexp.MustCompile(`(?:` + beforePath + `)$`)
 )
 
-// text hides the folders in a text.
+const (
+	beforePath = `^|(?:^|[\s"'=,\[])-[A-Za-z]|\\[a-z]|file://`
+	inPath     = `\pL\pM\pN_.+@%~-`
+)
+
+// text hides the folders and the secrets in a text.
 func (h *hider) text(s string) string {
+	for _, v := range h.secrets {
+		s = strings.ReplaceAll(s, v, hidden)
+	}
 	for i, from := range h.from {
 		s = replacePath(s, from, h.to[i])
 	}
-	return pathRE.ReplaceAllStringFunc(s, func(m string) string {
-		at := strings.IndexByte(m, '/')
-		if systemRE.MatchString(m[at:]) {
-			return m
+	return pathRE.ReplaceAllStringFunc(s, func(all string) string {
+		m := pathRE.FindStringSubmatch(all)
+		if systemRE.MatchString(m[2] + m[3]) {
+			return all
 		}
-		return m[:at] + "{path}/" + m[strings.LastIndexByte(m, '/')+1:]
+		return m[1] + "{path}/" + m[3]
 	})
 }
 
@@ -79,7 +91,7 @@ func replacePath(s, from, to string) string {
 		}
 		end := i + len(from)
 		whole := end == len(s) || !isPathByte(s[end])
-		if whole && (i == 0 || !isPathByte(s[i-1])) {
+		if whole && (i == 0 || !isPathByte(s[i-1]) || beforeRE.MatchString(s[max(0, i-8):i])) {
 			b.WriteString(s[:i] + to)
 		} else {
 			b.WriteString(s[:end])
@@ -90,20 +102,4 @@ func replacePath(s, from, to string) string {
 
 func isPathByte(c byte) bool {
 	return c == '_' || c == '-' || c == '.' || c == '+' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80
-}
-
-func (h *hider) list(in []string) []string {
-	out := make([]string, 0, len(in))
-	for _, s := range in {
-		out = append(out, h.text(s))
-	}
-	return out
-}
-
-func (h *hider) env(in map[string]string) map[string]string {
-	out := make(map[string]string, len(in))
-	for k, v := range in {
-		out[k] = h.text(v)
-	}
-	return out
 }

@@ -65,7 +65,7 @@ func (rec *Run) judge(a Aim, base *Run) {
 		how = "signal: " + rec.Signal
 	}
 	rec.check(want, passedIf(ok), "%s", how)
-	if ok && rec.RC != 0 {
+	if a.failsAsAsked(rec) {
 		rec.judgeOutput(a) // it fails as it should: there is nothing to compare
 		return
 	}
@@ -110,6 +110,13 @@ func (a Aim) exit(rec *Run) (want string, ok bool) {
 	return "exit code 0", ended && rec.RC == 0
 }
 
+// failsAsAsked says whether the run ended with another exit code than 0, as the
+// aim has it: such a run is not compared.
+func (a Aim) failsAsAsked(rec *Run) bool {
+	_, ok := a.exit(rec)
+	return ok && rec.RC != 0 && rec.NotRun == ""
+}
+
 func (rec *Run) judgePeak(what string, most, got *int64) {
 	if most == nil {
 		return
@@ -127,6 +134,8 @@ func (rec *Run) judgeTokens(base *Run) {
 	switch {
 	case base == nil || base.Served == nil || base.SHA == "":
 		rec.check(aim, Unclear, "the baseline has no tokens")
+	case rec.Served != nil && rec.SHA != "" && rec.Tokens == 0 && base.Tokens == 0:
+		rec.check(aim, Unclear, "no answer has a token, here and there")
 	case rec.Served == nil || rec.SHA == "":
 		rec.check(aim, Unclear, "it has no tokens")
 	case rec.SHA == base.SHA:
@@ -170,7 +179,7 @@ func (rec *Run) judgeOutput(a Aim) {
 		return
 	}
 	found := map[string]string{}
-	err := output(rec.log, func(line string) {
+	err := output(rec.log, rec.head, func(line string) {
 		for _, re := range slices.Concat(a.has, a.lacks) {
 			if _, ok := found[re.String()]; !ok && re.MatchString(line) {
 				found[re.String()] = line
@@ -221,7 +230,7 @@ func (res *Result) summarize(p *Plan) {
 func summary(pr *PlanRun, build string, own, base map[int]*Run, isBase bool) Summary {
 	s := Summary{Run: pr.Name, Build: build, Runs: len(own)}
 	var pp, tg, ppRatio, tgRatio []float64
-	equal, compared := 0, 0
+	equal, compared, failing := 0, 0, 0
 	for pair := 1; pair <= pr.Pairs; pair++ {
 		r := own[pair]
 		if r == nil {
@@ -232,6 +241,10 @@ func summary(pr *PlanRun, build string, own, base map[int]*Run, isBase bool) Sum
 		}
 		s.PeakVRAM, s.RSS = higher(s.PeakVRAM, r.PeakVRAM), higher(s.RSS, r.RSS)
 		b := base[pair]
+		if pr.aim(build).failsAsAsked(r) {
+			failing++ // there is nothing to compare
+			b = nil
+		}
 		if b == nil {
 			b = &Run{}
 		}
@@ -249,7 +262,7 @@ func summary(pr *PlanRun, build string, own, base map[int]*Run, isBase bool) Sum
 		}
 		if r.Served != nil && b.Served != nil && !isBase {
 			compared++
-			if r.SHA != "" && r.SHA == b.SHA {
+			if r.SHA != "" && r.SHA == b.SHA && r.Tokens > 0 {
 				equal++
 			}
 		}
@@ -259,27 +272,28 @@ func summary(pr *PlanRun, build string, own, base map[int]*Run, isBase bool) Sum
 	}
 	s.PP, s.TG = median(pp), median(tg)
 	if len(ppRatio) > 0 {
-		s.PPRatio = ratioOf(ppRatio, len(own))
+		s.PPRatio = ratioOf(ppRatio, len(own)-failing)
 	}
 	if len(tgRatio) > 0 {
-		s.TGRatio = ratioOf(tgRatio, len(own))
+		s.TGRatio = ratioOf(tgRatio, len(own)-failing)
 	}
 	s.Aims = aims(own, pr.Pairs)
-	if a := pr.aim(build); !isBase {
-		s.ratioAim("prefill speed", a.PP, s.PPRatio)
-		s.ratioAim("decode speed", a.TG, s.TGRatio)
+	if a, n := pr.aim(build), len(own)-failing; !isBase && n > 0 {
+		s.ratioAim("prefill speed", a.PP, s.PPRatio, n)
+		s.ratioAim("decode speed", a.TG, s.TGRatio, n)
 	}
 	return s
 }
 
-func (s *Summary) ratioAim(what string, least *float64, r *Ratio) {
+// ratioAim judges a ratio that so many runs should have.
+func (s *Summary) ratioAim(what string, least *float64, r *Ratio, runs int) {
 	if least == nil {
 		return
 	}
 	c := Check{Aim: fmt.Sprintf("%s at least %g of the baseline's", what, *least), State: Unclear, Got: "not known"}
 	if r != nil {
 		c.Got = r.String()
-		if c.State = passedIf(r.Median >= *least); len(r.Values) < s.Runs && c.State == Passed {
+		if c.State = passedIf(r.Median >= *least); len(r.Values) < runs && c.State == Passed {
 			c.State = Unclear
 		}
 	}
@@ -288,7 +302,7 @@ func (s *Summary) ratioAim(what string, least *float64, r *Ratio) {
 
 // String is the median with its interval.
 func (r *Ratio) String() string {
-	if r.Low == nil {
+	if r.Low == nil || r.High == nil {
 		return fmt.Sprintf("%.3f", r.Median)
 	}
 	return fmt.Sprintf("%.3f (%.3f to %.3f)", r.Median, *r.Low, *r.High)

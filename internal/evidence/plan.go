@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -108,7 +107,7 @@ const (
 // ReadPlan reads a plan from a file. vars are the values of the {KEY}s in it. The
 // error joins one *spec.Error a fault.
 func ReadPlan(file string, vars map[string]string) (*Plan, error) {
-	data, err := os.ReadFile(file)
+	data, err := readFile(file, maxPlan)
 	if err != nil {
 		return nil, fmt.Errorf("plan: %w", err)
 	}

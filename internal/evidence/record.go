@@ -49,6 +49,7 @@ type recorder struct {
 }
 
 func (r *recorder) note(s string) {
+	s = r.hide.text(s)
 	if !slices.Contains(r.res.Notes, s) {
 		r.res.Notes = append(r.res.Notes, s)
 		r.o.Log.Warn("evidence: " + s)
@@ -72,14 +73,19 @@ func Record(ctx context.Context, o Options) (*Result, error) {
 		o.Source = "simulated device"
 	}
 	p := o.Plan
-	r := &recorder{o: o, hide: newHider(p, o.Vars), hashed: map[string]bool{}}
+	r := &recorder{o: o, hide: newHider(p, o.Vars, o.Env...), hashed: map[string]bool{}}
 	r.res = &Result{
-		What: p.What, Tag: p.Tag, Commit: p.Commit, Tree: p.Tree, LLPatch: o.Version,
-		Command: r.hide.list(o.Command), Began: time.Now().UTC().Truncate(time.Second),
-		VRAM: o.Source, EverySec: o.Every.Seconds(), Baseline: p.Baseline, Plan: r.hide.text(p.Text),
+		What: r.hide.text(p.What), Tag: r.hide.text(p.Tag), Commit: r.hide.text(p.Commit), Tree: r.hide.text(p.Tree), LLPatch: o.Version,
+		Command: r.hide.argv(o.Command), Began: time.Now().UTC().Truncate(time.Second),
+		VRAM: o.Source, EverySec: o.Every.Seconds(), Baseline: p.Baseline, Plan: r.hide.plan(p.Text),
 		Builds: map[string]Built{}, Inputs: map[string]string{}, Runs: []Run{},
 	}
 	r.res.Host = host(o.Env, r.hide)
+	for _, b := range p.Builds {
+		if _, err := os.ReadDir(b.Dir); err != nil {
+			return nil, &NotRun{Why: []string{fmt.Sprintf("build %s: %v", b.Name, err)}}
+		}
+	}
 	if err := r.write(); err != nil {
 		return nil, err // before an hour's work, not after it
 	}
@@ -87,6 +93,9 @@ func Record(ctx context.Context, o Options) (*Result, error) {
 	for _, b := range p.Builds {
 		o.Progress("hash build "+b.Name, 0, 0)
 		built, err := r.built(ctx, b)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
 		if err != nil {
 			return nil, &NotRun{Why: []string{err.Error()}}
 		}
@@ -131,6 +140,9 @@ func (r *recorder) rounds(ctx context.Context, pr *PlanRun) error {
 			r.o.Log.Info("evidence: "+pr.Name, "build", b, "pair", pair, "rc", rec.RC, "seconds", rec.Seconds, "log", rec.log)
 			r.res.Runs = append(r.res.Runs, rec)
 			r.res.judgePair(r.o.Plan, pr, r.res.Runs[from:])
+			for i := range r.res.Runs[from:] {
+				r.tell(&r.res.Runs[from+i])
+			}
 			r.res.summarize(r.o.Plan)
 			if err := r.write(); err != nil {
 				return err
@@ -141,6 +153,17 @@ func (r *recorder) rounds(ctx context.Context, pr *PlanRun) error {
 		}
 	}
 	return nil
+}
+
+// tell hides what the checks quote, and adds the last lines where an aim was missed.
+func (r *recorder) tell(rec *Run) {
+	for i := range rec.Checks {
+		c := &rec.Checks[i]
+		c.Aim, c.Got = r.hide.text(c.Aim), r.hide.text(c.Got)
+		if c.State == Missed && len(rec.Tail) == 0 {
+			rec.Tail = r.hide.lines(rec.tail)
+		}
+	}
 }
 
 func (r *recorder) write() error {
@@ -168,17 +191,23 @@ func (r *recorder) one(ctx context.Context, pr *PlanRun, build string, pair int)
 	for k := range env {
 		env[k] = here.Replace(env[k])
 	}
-	if pr.Program == llamaBench && !slices.Contains(argv, "-o") && !slices.Contains(argv, "--output") {
+	if pr.Program == llamaBench && !slices.Contains(pr.Args, "-o") && !slices.Contains(pr.Args, "--output") {
 		argv = append(argv, "-o", "json")
 	}
 	rec = Run{
-		Name: pr.Name, Build: build, Pair: pair, Argv: r.hide.list(argv), Env: r.hide.env(env), RC: -1,
+		Name: pr.Name, Build: build, Pair: pair, Argv: r.hide.argv(argv), Env: r.hide.env(env), RC: -1,
 		Began: time.Now().UTC().Truncate(time.Millisecond),
-		log:   filepath.Join(r.o.Work, fmt.Sprintf("%s-%s-%d.log", pr.Name, build, pair)),
+		// A folder for each run: names may have hyphens and digits themselves.
+		log:  filepath.Join(r.o.Work, pr.Name, fmt.Sprintf("%s-%d.log", build, pair)),
+		head: 1 + strings.Count(run.QuoteArgv(argv), "\n"),
 	}
-	r.hashInputs(slices.Concat(pr.Under, pr.Args, slices.Collect(maps.Values(env))))
+	r.hashInputs(ctx, slices.Concat(pr.Under, pr.Args, slices.Collect(maps.Values(env))))
 	if _, err := os.Stat(program); err != nil {
 		rec.NotRun = fmt.Sprintf("build %s has no program %s", build, pr.Program)
+		return rec
+	}
+	if err := os.MkdirAll(filepath.Dir(rec.log), 0o755); err != nil {
+		rec.NotRun = "its log: " + r.hide.text(err.Error())
 		return rec
 	}
 	w := &work{server: pr.Server, seed: uint64(pair), rec: &rec}
@@ -211,11 +240,11 @@ func (r *recorder) one(ctx context.Context, pr *PlanRun, build string, pair int)
 		rec.Served.Why = r.hide.text(rec.Served.Why)
 	}
 	rec.Notes = append(rec.Notes, series.Notes...)
-	rec.Tail, rec.Notes = r.hide.list(rec.Tail), r.hide.list(rec.Notes)
-	if rec.Kept, err = kept(rec.log, pr.keep); err != nil {
+	rec.Tail, rec.Notes = r.hide.lines(rec.Tail), r.hide.lines(rec.Notes)
+	if rec.Kept, err = kept(rec.log, rec.head, pr.keep); err != nil {
 		rec.Notes = append(rec.Notes, r.hide.text(err.Error()))
 	}
-	rec.Kept = r.hide.list(rec.Kept)
+	rec.Kept = r.hide.lines(rec.Kept)
 	return rec
 }
 
@@ -253,8 +282,8 @@ func (rec *Run) ended(p *run.Process) {
 	default:
 		rec.NotRun = err.Error()
 	}
-	if rec.RC != 0 {
-		rec.Tail = p.Tail()
+	if rec.tail = p.Tail(); rec.RC != 0 {
+		rec.Tail = rec.tail
 	}
 }
 

@@ -243,6 +243,7 @@ builds = ["ours"]
 	if _, err := Record(t.Context(), o); !errors.As(err, &not) || !strings.Contains(err.Error(), "build stock") {
 		t.Errorf("%v", err)
 	}
+	o.Plan.Builds[0].Dir = filepath.Join(dir, "stock")
 	o.Out = filepath.Join(dir, "no", "such", "folder.json")
 	if _, err := Record(t.Context(), o); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)

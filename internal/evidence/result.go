@@ -87,8 +87,10 @@ type Run struct {
 	Sample Samples          `json:"samples"`
 
 	log     string
-	answers [][]int // tokens of the first requests
-	from    int64   // requests at which the load began
+	head    int      // lines of the log that are the command line
+	tail    []string // the last lines of the output
+	answers [][]int  // tokens of the first requests
+	from    int64    // requests at which the load began
 }
 
 // Test is one test of llama-bench.
@@ -194,6 +196,13 @@ func Parse(data []byte) (*Result, error) {
 	}
 	if len(r.Builds) == 0 || r.Plan == "" {
 		return nil, fmt.Errorf("no record of evidence that llpatch wrote: it has no builds or no plan")
+	}
+	for _, s := range r.Summary {
+		for _, q := range []*Ratio{s.PPRatio, s.TGRatio} {
+			if q != nil && (q.Low == nil) != (q.High == nil) {
+				return nil, fmt.Errorf("no whole record of evidence: a ratio of run %s, build %s, has one end of its interval only", s.Run, s.Build)
+			}
+		}
 	}
 	return &r, nil
 }

@@ -222,6 +222,9 @@ func (w *work) drive(ctx context.Context) {
 	}
 	w.rec.SHA = hex.EncodeToString(hash.Sum(nil))
 	w.rec.PP, w.rec.TG = perSecond(promptN, promptMS/1000), perSecond(predictedN, predictedMS/1000)
+	if s.First > 0 && (w.rec.PP == nil || w.rec.TG == nil) {
+		w.note(fmt.Sprintf("its times give no speed: %d tokens of prompts in %g ms, %d of answers in %g ms", promptN, promptMS, predictedN, predictedMS))
+	}
 	if s.Requests+s.Prefills.Count == 0 {
 		return
 	}
@@ -236,8 +239,16 @@ func perSecond(n int, secs float64) *float64 {
 		return nil
 	}
 	v := float64(n) / secs
+	if !isSpeed(v) {
+		return nil
+	}
 	return &v
 }
+
+// isSpeed says whether a figure can be tokens a second: no machine is near either
+// bound, and what is neither infinite nor almost 0 divides into ratios that JSON
+// can hold.
+func isSpeed(v float64) bool { return v > 1e-9 && v < 1e12 }
 
 func (w *work) fail(err error) {
 	w.mu.Lock()

@@ -92,8 +92,14 @@ func TestHide(t *testing.T) {
 		"(/home/me/x/y.so+0x12) [0x1234]":                       "({path}/y.so+0x12) [0x1234]",
 		"42.1 t/s, 512/512, http://127.0.0.1:8080/health":       "42.1 t/s, 512/512, http://127.0.0.1:8080/health",
 		"/usr/lib/x86_64-linux-gnu/libc.so.6":                   "/usr/lib/x86_64-linux-gnu/libc.so.6",
-		"512 layers":                                            "512 layers",
-		"'/root/a/b.gguf' \"/tmp/x/\"":                          "'{path}/b.gguf' \"{path}/\"",
+		"-I/home/me/inc -L/srv/b/lib \"-I/srv/models\"":         "-I{path}/inc -L{B}/lib \"-I{M}\"",
+		"file:///home/me/x.html file:///srv/b/y":                "file://{path}/x.html file://{B}/y",
+		"/home/jürgen/日本/m.gguf":                                "{path}/m.gguf",
+		`a\n/home/me/x\n/srv/b/y`:                               `a\n{path}/x\n{B}/y`,
+		"/home//me/x":                                           "{path}/x",
+		"a/b/c/d x-I/b/c https://example.org/a/b/c":             "a/b/c/d x-I/b/c https://example.org/a/b/c",
+		"512 layers":                   "512 layers",
+		"'/root/a/b.gguf' \"/tmp/x/\"": "'{path}/b.gguf' \"{path}/\"",
 	} {
 		if got := h.text(text); got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
@@ -121,6 +127,7 @@ func TestJSONLists(t *testing.T) {
 func TestBenchFaults(t *testing.T) {
 	for out, want := range map[string]string{
 		"": "no figures", "=========\n": "no figures", "[": "no JSON", "[]": "no test", `[{"n_prompt":1}]`: "without a speed",
+		`[{"n_prompt":1,"avg_ts":1e300}]`: "without a speed", `[{"n_prompt":1,"avg_ts":1e-320}]`: "without a speed",
 	} {
 		if _, err := parseBench([]byte(out)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", out, err)

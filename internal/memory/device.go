@@ -59,11 +59,21 @@ func place(points []Point, idle []Reading, readings []reading, source string, no
 	default:
 		d.Source += ", the card less its idle figure"
 	}
+	if !perProcess {
+		low := d.Baseline
+		for _, r := range readings {
+			low = min(low, r.Used)
+		}
+		if d.Baseline-low > slack {
+			notes = append(notes, fmt.Sprintf("the card fell below its idle figure of %d MiB, which somebody else gave back: VRAM counts from the lowest look, %d MiB", d.Baseline>>20, low>>20))
+			d.Baseline = low
+		}
+	}
 	subtractHost(points, readings)
 	for _, r := range readings {
 		switch {
 		case !perProcess:
-			// Less than before is what somebody else gave back, or rounding.
+			// Less than before is rounding.
 			v := max(0, r.Used-d.Baseline)
 			points[r.point].VRAM = &v
 		case r.HasOwn:

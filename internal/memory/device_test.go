@@ -61,6 +61,29 @@ func TestNvidiaCardLessIdle(t *testing.T) {
 	}
 }
 
+// What was on the card before is no longer there: the peak is over what is left.
+func TestBelowIdle(t *testing.T) {
+	for _, c := range []struct {
+		used           []int64 // MiB, of the looks after an idle figure of 900
+		peak, baseline int64
+		noted          bool
+	}{
+		{[]int64{900, 200, 1000}, 800, 200, true},
+		{[]int64{900, 1400, 898}, 500, 900, false}, // rounding
+	} {
+		s := Series{Points: make([]Point, len(c.used))}
+		var looks []reading
+		for i, u := range c.used {
+			looks = append(looks, reading{point: i, Reading: Reading{Used: u << 20, Total: 2 << 30, Cards: 1}})
+		}
+		s.Device, s.Notes = place(s.Points, []Reading{{Used: 900 << 20}}, looks, "test", nil)
+		peak, ok := s.Peak(VRAM)
+		if !ok || peak != c.peak<<20 || s.Device.Baseline != c.baseline<<20 || noted(s, "fell below its idle figure of 900 MiB") != c.noted {
+			t.Errorf("%v: peak %d MiB (%v), device %+v, notes %v", c.used, peak>>20, ok, s.Device, s.Notes)
+		}
+	}
+}
+
 // Two cards: rows come in turn, a reading is both.
 func TestNvidiaTwoCards(t *testing.T) {
 	script := `case $1 in
@@ -275,7 +298,7 @@ func TestParseNvidia(t *testing.T) {
 			t.Errorf("%q: %+v, %v", l, c, err)
 		}
 	}
-	for _, bad := range []string{"", "0", "0, GPU-1, [N/A], 100", "0, GPU-1, 5 MiB, 100 MiB", "0, , 1, 2", "-1, GPU, 1, 2", "No devices were found", "0, GPU-1, 1, 0", "0,GPU,99999999999999999999,1"} {
+	for _, bad := range []string{"", "0", "0, GPU-1, [N/A], 100", "0, GPU-1, 5 MiB, 100 MiB", "0, , 1, 2", "-1, GPU, 1, 2", "No devices were found", "0, GPU-1, 1, 0", "0, GPU-1, 101, 100", "0,GPU,99999999999999999999,1"} {
 		if c, err := parseNvidiaCard(bad); err == nil {
 			t.Errorf("%q: %+v", bad, c)
 		}

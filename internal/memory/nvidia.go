@@ -231,7 +231,7 @@ func parseNvidiaCard(line string) (card, error) {
 	}
 	used, ok1 := mib(f[2])
 	total, ok2 := mib(f[3])
-	if f[1] == "" || !ok1 || !ok2 || total == 0 {
+	if f[1] == "" || !ok1 || !ok2 || total == 0 || used > total {
 		return card{}, errNoReading
 	}
 	return card{uuid: f[1], used: used, total: total}, nil

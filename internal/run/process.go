@@ -20,6 +20,7 @@ type Process struct {
 	ctl    *control // the way to the supervisor, or to the program itself
 	tail   *tail
 	log    *os.File
+	inLine bool // the log's last line has no end yet, guarded by logMu
 	logMu  sync.Mutex
 	logErr error
 	outErr error // the first error of Stdout or Stderr, guarded by logMu
@@ -169,6 +170,7 @@ func (p *Process) copy(r *os.File, to io.Writer) {
 			p.logMu.Lock()
 			if p.log != nil && p.logErr == nil {
 				_, p.logErr = p.log.Write(buf[:n])
+				p.inLine = buf[n-1] != '\n'
 			}
 			p.logMu.Unlock()
 			if to != nil {
@@ -259,6 +261,9 @@ func (p *Process) note(format string, args ...any) {
 	p.logMu.Lock()
 	defer p.logMu.Unlock()
 	if p.log != nil && p.logErr == nil {
+		if p.inLine { // or the program's last line would not be as it was printed
+			format, p.inLine = "\n"+format, false
+		}
 		_, p.logErr = fmt.Fprintf(p.log, format, args...)
 	}
 }

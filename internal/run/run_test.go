@@ -103,6 +103,21 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
+// A last line without an end stays as it was printed.
+func TestLogOfUnendedLine(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	if err := run.Run(t.Context(), run.Cmd{Argv: []string{"printf", "a\nb"}, Env: os.Environ(), Log: log}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "a\nb\n(exit code 0)\n"; !strings.HasSuffix(string(text), want) {
+		t.Errorf("log is %q, want %q at its end", text, want)
+	}
+}
+
 func TestStderrApart(t *testing.T) {
 	var out, errs bytes.Buffer
 	c := cmd(t, "exit", "0")

@@ -34,6 +34,9 @@ func bench() int {
 		time.Sleep(time.Minute)
 	case "silent":
 		return 0
+	case "no line end":
+		fmt.Fprint(os.Stderr, "last words")
+		return 3
 	case "abort":
 		if own, err := os.FindProcess(os.Getpid()); err == nil {
 			_ = own.Kill()
@@ -59,6 +62,9 @@ func bench() int {
 // serve answers as llama-server does. Its tokens follow from the prompt.
 func serve() int {
 	if slices.Contains(os.Args, "--version") {
+		if dir, ok := strings.CutPrefix(os.Getenv("FAKE"), "needs "); ok && dir != filepath.Dir(os.Args[0]) {
+			return 1
+		}
 		fmt.Println("load_backend: loaded")
 		fmt.Println("version: 8390 (abc)")
 		return 0
@@ -121,12 +127,21 @@ func serve() int {
 		for i := range ids {
 			ids[i] = req.Prompt[i%len(req.Prompt)] + i
 		}
+		content, predictedMS := "x", "20"
+		switch fake {
+		case "no tokens":
+			content, ids = "", nil
+		case "no time":
+			predictedMS = "1e-320"
+		case "ages":
+			predictedMS = "1e300"
+		}
 		if fake == "other" && n == 2 {
 			ids[len(ids)-1]++
 		}
 		tokens := strings.ReplaceAll(fmt.Sprint(ids), " ", ",")
-		fmt.Fprintf(w, `{"content":"x","tokens":%s,"timings":{"prompt_n":%d,"prompt_ms":10,"predicted_n":%d,"predicted_ms":20}}`,
-			tokens, len(req.Prompt), len(ids))
+		fmt.Fprintf(w, `{"content":%q,"tokens":%s,"timings":{"prompt_n":%d,"prompt_ms":10,"predicted_n":%d,"predicted_ms":%s}}`,
+			content, tokens, len(req.Prompt), len(ids), predictedMS)
 	})
 	term := make(chan os.Signal, 1)
 	signal.Notify(term, syscall.SIGTERM)
