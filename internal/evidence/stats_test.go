@@ -99,7 +99,7 @@ func TestHide(t *testing.T) {
 		"/home//me/x":                                           "{path}/x",
 		"a/b/c/d x-I/b/c https://example.org/a/b/c":             "a/b/c/d x-I/b/c https://example.org/a/b/c",
 		"512 layers":                   "512 layers",
-		"'/root/a/b.gguf' \"/tmp/x/\"": "'{path}/b.gguf' \"{path}/\"",
+		"'/srv/a/b.gguf' \"/tmp/x/\"": "'{path}/b.gguf' \"{path}/\"",
 	} {
 		if got := h.text(text); got != want {
 			t.Errorf("%s: %s, want %s", text, got, want)
