@@ -98,7 +98,7 @@ func TestHide(t *testing.T) {
 		`a\n/home/me/x\n/srv/b/y`:                               `a\n{path}/x\n{B}/y`,
 		"/home//me/x":                                           "{path}/x",
 		"a/b/c/d x-I/b/c https://example.org/a/b/c":             "a/b/c/d x-I/b/c https://example.org/a/b/c",
-		"512 layers":                   "512 layers",
+		"512 layers":                  "512 layers",
 		"'/srv/a/b.gguf' \"/tmp/x/\"": "'{path}/b.gguf' \"{path}/\"",
 	} {
 		if got := h.text(text); got != want {
