@@ -48,13 +48,7 @@ func (c *checker) check() {
 	seen := map[string]bool{All: true, "build": true}
 	for i := range p.Builds {
 		b, at := &p.Builds[i], fmt.Sprintf("build[%d]", i)
-		switch {
-		case !nameRE.MatchString(b.Name):
-			c.fail(at+".name", "name is %q; it must be letters, digits, dots, hyphens", b.Name)
-		case seen[b.Name]:
-			c.fail(at+".name", "name %q is taken", b.Name)
-		}
-		seen[b.Name] = true
+		c.takeName(at, b.Name, seen)
 		if b.Dir == "" {
 			c.fail(at+".dir", "dir is missing or empty: the folder with the programs")
 			continue
@@ -80,15 +74,20 @@ func (c *checker) check() {
 	runs := map[string]bool{}
 	for i := range p.Runs {
 		r, at := &p.Runs[i], fmt.Sprintf("run[%d]", i)
-		switch {
-		case !nameRE.MatchString(r.Name):
-			c.fail(at+".name", "name is %q; it must be letters, digits, dots, hyphens", r.Name)
-		case runs[r.Name]:
-			c.fail(at+".name", "name %q is taken", r.Name)
-		}
-		runs[r.Name] = true
+		c.takeName(at, r.Name, runs)
 		c.run(at, r)
 	}
+}
+
+// takeName checks the name of what stands at a key, and takes it.
+func (c *checker) takeName(at, name string, taken map[string]bool) {
+	switch {
+	case !nameRE.MatchString(name):
+		c.fail(at+".name", "name is %q; it must be letters, digits, dots, hyphens", name)
+	case taken[name]:
+		c.fail(at+".name", "name %q is taken", name)
+	}
+	taken[name] = true
 }
 
 func (c *checker) known(build string) bool {
