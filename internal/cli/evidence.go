@@ -53,7 +53,7 @@ reached; 6: one was missed; 7: something could not be run or told.`,
 			var err error
 			if o.State, _ = strings.CutPrefix(device, "sim:"); o.State == device {
 				o.State = ""
-				if o.Probe, o.Source, err = chooseProbe(device, o.Env); err != nil {
+				if o.Probe, o.Source, err = a.chooseProbe(c.Context(), device, o.Env); err != nil {
 					return usage(err)
 				}
 			}

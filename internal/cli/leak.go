@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -47,7 +48,7 @@ is flat, bounded, or what the context needs; 6: it grows; 7: it could not be tol
 			}
 			o.Argv, o.Env, o.Log, o.Progress = argv, os.Environ(), a.log, a.progress.update
 			var err error
-			if o.Probe, o.Source, err = chooseProbe(device, o.Env); err != nil {
+			if o.Probe, o.Source, err = a.chooseProbe(c.Context(), device, o.Env); err != nil {
 				return &usageError{err: err, help: help}
 			}
 			o.Named = device != "auto" && device != "none"
@@ -73,13 +74,24 @@ is flat, bounded, or what the context needs; 6: it grows; 7: it could not be tol
 	return c
 }
 
-func chooseProbe(name string, env []string) (memory.Probe, string, error) {
+// chooseProbe returns what reads VRAM. Of itself that is each card of the machine,
+// or those that CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES leave to the program:
+// what others do on the rest is not its memory.
+func (a *app) chooseProbe(ctx context.Context, name string, env []string) (memory.Probe, string, error) {
 	if file, ok := strings.CutPrefix(name, "sim:"); ok && file != "" {
 		return memory.Simulated(file), "simulated device", nil
 	}
 	switch name {
 	case "auto":
 		p, name := memory.Detect(env)
+		if p != nil && memory.CardsHidden(env) {
+			c, err := memory.ChooseCards(ctx, env, "")
+			if err != nil {
+				a.log.Warn("all cards of the machine are watched: which are meant is not clear", "cause", err)
+				return p, name, nil
+			}
+			return c.Probe, c.Source, nil
+		}
 		return p, name, nil
 	case "none":
 		return nil, "", nil

@@ -183,3 +183,32 @@ func TestVRAM(t *testing.T) {
 }
 
 func matches(text, pattern string) bool { return regexp.MustCompile(pattern).MatchString(text) }
+
+// Of two cards the program sees one: what changes on the other is not its memory.
+func TestLeakOneCard(t *testing.T) {
+	self, err := exec.LookPath("llpatch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	smi := `#!/bin/sh
+case $* in
+*driver_version*) printf '0, GPU-1111, Tesla T4, 535.1\n1, GPU-2222, NVIDIA L4, 535.1\n' ;;
+*query-gpu*-i\ GPU-2222*) while :; do echo '1, GPU-2222, 5, 24000'; sleep 0.05; done ;;
+*query-gpu*) n=5; while :; do printf '0, GPU-1111, %d, 16000\n1, GPU-2222, 5, 24000\n' $n; n=$((n + 100)); sleep 0.05; done ;;
+*) exec sleep 60 ;;
+esac
+`
+	if err := os.WriteFile(filepath.Join(dir, "nvidia-smi"), []byte(smi), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for seen, want := range map[string]string{"CUDA_VISIBLE_DEVICES=GPU-2222": "VRAM is flat", "OTHER=1": "VRAM grows"} {
+		c := exec.CommandContext(t.Context(), self, "leak", "--every", "20ms", "--", "sleep", "3")
+		c.Dir = dir
+		c.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), seen)
+		out, _ := c.CombinedOutput() // the verdict tells
+		if !strings.Contains(string(out), want) {
+			t.Errorf("%s: no %q in\n%s", seen, want, out)
+		}
+	}
+}

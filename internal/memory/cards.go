@@ -139,6 +139,16 @@ func named(all []Card, list string) ([]Card, error) {
 	return out, nil
 }
 
+// CardsHidden reports whether env says which cards a program is to see.
+func CardsHidden(env []string) bool {
+	for _, key := range []string{"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"} {
+		if _, set := lookup(env, key); set {
+			return true
+		}
+	}
+	return false
+}
+
 // lookup returns the last value of a variable.
 func lookup(env []string, key string) (string, bool) {
 	for _, e := range slices.Backward(env) {
