@@ -103,6 +103,7 @@ func parseValgrind(b []byte) (Finding, error) {
 func parseSanitizer(b []byte) (Finding, error) {
 	var f Finding
 	summary := false
+	api := 0 // calls that an earlier summary has counted
 	var open *Place
 	sc := bufio.NewScanner(bytes.NewReader(b))
 	sc.Buffer(nil, 1<<20)
@@ -122,6 +123,11 @@ func parseSanitizer(b []byte) (Finding, error) {
 			}
 			f.Places = append(f.Places, Place{Bytes: n, Blocks: 1})
 			open = &f.Places[len(f.Places)-1]
+		case strings.HasPrefix(line, "Program hit "):
+			if call, ok := failedCall(line); ok {
+				f.API = append(f.API, call)
+			}
+			open = nil
 		case strings.HasPrefix(line, "Host Frame:"):
 			if open != nil && len(open.Stack) < maxFrames {
 				where, _, _ := strings.Cut(strings.TrimSpace(strings.TrimPrefix(line, "Host Frame:")), " [")
@@ -144,8 +150,9 @@ func parseSanitizer(b []byte) (Finding, error) {
 		case strings.HasPrefix(line, "ERROR SUMMARY:"):
 			if w := strings.Fields(line); len(w) > 2 {
 				if n, err := grouped(w[2]); err == nil {
-					// Each leak counts as an error there.
-					f.Errors = add(f.Errors, max(0, n-f.LostN))
+					// Each leak counts as an error there, and each call that returned one.
+					f.Errors = add(f.Errors, max(0, n-f.LostN-int64(len(f.API)-api)))
+					api = len(f.API)
 				}
 			}
 			open = nil
@@ -162,6 +169,15 @@ func parseSanitizer(b []byte) (Finding, error) {
 	f.merge()
 	f.trim()
 	return f, nil
+}
+
+// failedCall reads "Program hit ERROR (error N) due to "…" on CUDA API call to CALL.":
+// a call that returned an error, which the program may well handle.
+func failedCall(line string) (string, bool) {
+	what, call, ok := strings.Cut(strings.TrimPrefix(line, "Program hit "), " on CUDA API call to ")
+	name, _, _ := strings.Cut(what, " ")
+	call = strings.TrimRight(call, ". ")
+	return name + " in " + call, ok && name != "" && call != ""
 }
 
 // refusal reports whether the tool says that it did not do its work, as with "Error:

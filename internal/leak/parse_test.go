@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -155,5 +156,30 @@ func TestRealTools(t *testing.T) {
 	}
 	if err == nil || !strings.Contains(err.Error(), "grows") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A call that returned an error is no wrong access; what is left of the summary is.
+func TestFailedCalls(t *testing.T) {
+	record := func(err, call string) string {
+		return "========= Program hit " + err + " (error 910) due to \"the graph update was not performed\" on CUDA API call to " + call + ".\n" +
+			"=========     Saved host backtrace up to driver entry point at error\n" +
+			"=========         Host Frame: ggml_backend_cuda_graph_compute(ggml_backend*, ggml_cgraph*) [0xf92ea] in libggml-cuda.so\n=========\n"
+	}
+	log := record("cudaErrorGraphExecUpdateFailure", "cudaGraphExecUpdate") + record("cudaErrorGraphExecUpdateFailure", "cudaGetLastError") +
+		"========= Invalid __global__ read of size 4 bytes\n========= \n" +
+		"========= LEAK SUMMARY: 0 bytes leaked in 0 allocations\n========= ERROR SUMMARY: 3 errors\n"
+	f, err := parseSanitizer([]byte(log))
+	if err != nil || f.Errors != 1 || !slices.Equal(f.API, []string{"cudaErrorGraphExecUpdateFailure in cudaGraphExecUpdate", "cudaErrorGraphExecUpdateFailure in cudaGetLastError"}) {
+		t.Fatalf("%+v, %v", f, err)
+	}
+	f.Tool, f.Files = "memcheck", []string{"program.log"}
+	r := &Result{Tools: []Finding{f}}
+	r.fromTools(false, false)
+	said := strings.Join(r.Evidence, "\n")
+	for _, want := range []string{"a call returned an error, which is no wrong access: cudaErrorGraphExecUpdateFailure in cudaGraphExecUpdate, 1 times; llama.cpp asks", "1 wrong accesses, see program.log"} {
+		if !strings.Contains(said, want) {
+			t.Errorf("no %q in\n%s", want, said)
+		}
 	}
 }

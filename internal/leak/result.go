@@ -186,6 +186,19 @@ func (r *Result) fromTools(growsHost, growsVRAM bool) {
 		default:
 			r.Evidence = append(r.Evidence, f.Tool+": nothing was lost: all that was taken was given back, or is still in use, at the end")
 		}
+		for _, call := range slices.Compact(slices.Sorted(slices.Values(f.API))) {
+			n := 0
+			for _, c := range f.API {
+				if c == call {
+					n++
+				}
+			}
+			why := ""
+			if strings.HasPrefix(call, "cudaErrorGraphExecUpdateFailure ") {
+				why = "; llama.cpp asks whether a graph can be updated, and makes a new one where it cannot"
+			}
+			r.Evidence = append(r.Evidence, fmt.Sprintf("%s: a call returned an error, which is no wrong access: %s, %d times%s", f.Tool, call, n, why))
+		}
 		if f.Errors > 0 {
 			r.Evidence = append(r.Evidence, fmt.Sprintf("%s: %d wrong accesses, see %s", f.Tool, f.Errors, f.Files[0]))
 		}

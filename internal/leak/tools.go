@@ -26,13 +26,14 @@ type Place struct {
 type Finding struct {
 	Tool     string   `json:"tool"`
 	Program  string   `json:"program"`
-	Lost     int64    `json:"lost"`     // bytes that nothing points to any more (device: not freed)
-	LostN    int64    `json:"lost_n"`   // allocations
-	Kept     int64    `json:"kept"`     // bytes not given back at the end that may still be in use
-	Errors   int64    `json:"errors"`   // wrong accesses, where the tool looks for them
-	Places   []Place  `json:"places"`   // the largest first
-	Requests int64    `json:"requests"` // of the workload under the tool
-	Files    []string `json:"files"`    // its reports
+	Lost     int64    `json:"lost"`          // bytes that nothing points to any more (device: not freed)
+	LostN    int64    `json:"lost_n"`        // allocations
+	Kept     int64    `json:"kept"`          // bytes not given back at the end that may still be in use
+	Errors   int64    `json:"errors"`        // wrong accesses, where the tool looks for them
+	API      []string `json:"api,omitempty"` // CUDA calls that returned an error, as "error in call", each as often as it happened
+	Places   []Place  `json:"places"`        // the largest first
+	Requests int64    `json:"requests"`      // of the workload under the tool
+	Files    []string `json:"files"`         // its reports
 	Notes    []string `json:"notes,omitempty"`
 }
 
