@@ -16,8 +16,12 @@ import (
 func (a *app) smokeCmd() *cobra.Command {
 	device, card := spec.Host, ""
 	var headers, clang string
+	more := false
 	tune := func(o *release.Options) { o.Place.Pick = card }
 	c := a.tunedChainCmd("smoke", "Build a target and run its checks, or its fixes' proofs on the simulated device", tune, func(ctx context.Context, c *release.Chain) error {
+		if more && device != spec.Sim {
+			return &usageError{err: errors.New("--more is for the proofs: give --device sim too")}
+		}
 		switch device {
 		case spec.Host:
 		case spec.Card:
@@ -29,7 +33,7 @@ func (a *app) smokeCmd() *cobra.Command {
 			if card != "" {
 				return &usageError{err: errors.New("--card is for the checks on a card, and the proofs run on the simulated device")}
 			}
-			return a.prove(ctx, c, release.Simulation{Headers: headers, Clang: clang})
+			return a.prove(ctx, c, release.Simulation{Headers: headers, Clang: clang, More: more})
 		default:
 			return &usageError{err: fmt.Errorf("--device %s is not known; there are %s, %s and %s", device, spec.Host, spec.Sim, spec.Card)}
 		}
@@ -53,11 +57,13 @@ With --device sim the host code of ggml-cuda is compiled twice, from the stock
 tree and from the patched one, for a simulated CUDA device, and each fix of the
 series has to show its proof: the stock build has the fault that the fix is for,
 and the patched one has not. That tells of memory and graphs, and nothing of
-values or speed.`
+values or speed. --more shows the growth of the pool under other settings as well:
+-ub 64, three slots, half of the layers on the processor, a mixture of experts.`
 	c.Example = "  llpatch smoke b8833 linux-cpu\n  llpatch smoke b8390 linux-cpu --device sim --cuda-headers DIR"
 	c.Flags().StringVar(&device, "device", device, "where the checks run: host, card, or sim for the proofs on the simulated device")
 	c.Flags().StringVar(&card, "card", "", "the cards for checks on one: numbers as nvidia-smi (for AMD: HIP) counts them, or ids, with commas between them")
 	c.Flags().StringVar(&headers, "cuda-headers", "", "NVIDIA's headers for --device sim, as scripts/cuda-headers makes them (default $CUDA_HEADERS)")
+	c.Flags().BoolVar(&more, "more", false, "with --device sim: the proofs also under other settings")
 	c.Flags().StringVar(&clang, "clang", "", "clang++ for --device sim (default: the newest on the PATH)")
 	return c
 }

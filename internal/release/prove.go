@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
@@ -23,6 +24,7 @@ import (
 type Simulation struct {
 	Headers string // folder with NVIDIA's headers, as scripts/cuda-headers makes it
 	Clang   string // clang++; empty: the newest on the PATH
+	More    bool   // the proofs also under other settings (smoke.MoreProofChecks)
 }
 
 // Proofs are what the proofs of one target's fixes came to.
@@ -57,8 +59,11 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 		}
 		proof := c.Repo.Fixes[i].Proof
 		checks := smoke.ProofChecks(proof, c.Tree.Pin.Build)
+		if s.More {
+			checks = append(checks, smoke.MoreProofChecks(proof, c.Tree.Pin.Build)...)
+		}
 		for _, one := range checks {
-			todo = append(todo, smoke.ProofOptions{Fix: in.Fix, Check: one.Check, Fault: one.Fault})
+			todo = append(todo, smoke.ProofOptions{Fix: in.Fix, Check: one.Check, Fault: one.Fault, Case: one.Case})
 		}
 		if len(checks) == 0 {
 			p.Without[in.Fix] = proof
@@ -104,10 +109,14 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 		sides[name] = smoke.Programs{Bin: c.stageDir(), Env: lib.Env()}
 	}
 	var errs []error
-	for _, o := range todo {
+	for i, o := range todo {
+		work := o.Fix + "-" + o.Check.Name
+		if o.Case != "" {
+			work += "-" + strconv.Itoa(i+1)
+		}
 		o.Options = smoke.Options{
 			Tag: p.Tag, Target: p.Target, Commit: c.Tree.Pin.Commit, Tree: c.Patched.Tree.ID(),
-			Work: c.file(path.Join("sim", o.Fix+"-"+o.Check.Name)), Device: o.Check.Device, Log: c.Log, Progress: c.Progress, Hold: c.hold(),
+			Work: c.file(path.Join("sim", work)), Device: o.Check.Device, Log: c.Log, Progress: c.Progress, Hold: c.hold(),
 		}
 		o.Unpatched, o.Patched = sides["stock"], sides["patched"]
 		proof, err := smoke.Prove(ctx, o)
@@ -163,7 +172,7 @@ func (p *Proofs) Text() string {
 		if one.Patched != nil {
 			pa = fmt.Sprintf("%s (%s)", one.Patched.Checks[0].Verdict, one.Patched.Checks[0].Detail)
 		}
-		fmt.Fprintf(&b, "%s: %s %s on the %s: unpatched %s; patched %s\n", one.Verdict, one.Fix, p.Tag, p.Place, un, pa)
+		fmt.Fprintf(&b, "%s: %s %s on the %s: unpatched %s; patched %s\n", one.Verdict, one.Name(), p.Tag, p.Place, un, pa)
 	}
 	for _, id := range slices.Sorted(maps.Keys(p.Without)) {
 		fmt.Fprintf(&b, "no proof on the %s: %s %s, its proof is %q\n", p.Place, id, p.Tag, p.Without[id])

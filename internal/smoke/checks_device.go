@@ -118,8 +118,16 @@ func prefillVRAMCheck(a *args) step {
 		kv, fa = "f16", "off"
 	}
 	kv = a.text("kv", kv)
-	within := a.duration("within", 5*time.Minute)
-	cfg := sized(a.config(), 1, tokens+64, "-ctk", kv, "-ctv", kv, "-fa", fa, "-b", strconv.Itoa(max(ubatch, 32)), "-ub", strconv.Itoa(ubatch))
+	within, experts, offload := a.duration("within", 5*time.Minute), a.number("experts", 0, 0), a.fraction("offload", 1)
+	base := sized(a.config(), 1, tokens+64, "-ctk", kv, "-ctv", kv, "-fa", fa, "-b", strconv.Itoa(max(ubatch, 32)), "-ub", strconv.Itoa(ubatch))
+	cfg := func(ctx context.Context, s *session) (config, error) {
+		s.withExperts(experts)
+		c, err := base(ctx, s)
+		if offload < 1 {
+			c.args = append(c.args, "-ngl", strconv.Itoa(int(offload*float64(s.o.Model.Layers))))
+		}
+		return c, err
+	}
 	return deviceWork{device: deviceArgs(a), config: cfg, drive: func(ctx context.Context, srv *server, dev *device) (outcome, error) {
 		before, err := sim.ReadState(dev.state)
 		if err != nil {
@@ -149,6 +157,13 @@ func prefillVRAMCheck(a *args) step {
 	}}.run
 }
 
+// withExperts gives the model n experts a layer, of which two are used; none for 0.
+func (s *session) withExperts(n int) {
+	if n > 0 {
+		s.o.Model.Experts, s.o.Model.ExpertsUsed = n, min(2, n)
+	}
+}
+
 // prefillSlack is for what a prefill takes besides: activations in q8_1, parts
 // of attention's result. On the models used here that is some 10 MiB.
 const prefillSlack = 16 << 20
@@ -164,9 +179,7 @@ func graphReplayCheck(a *args) step {
 	n, kv, experts := a.number("n_predict", 32, 2), a.text("kv", "q8_0"), a.number("experts", 0, 0)
 	base := sized(a.config(), slots, room, "-ctk", kv, "-ctv", kv, "-fa", "on", "-b", strconv.Itoa(max(ubatch, 64)), "-ub", strconv.Itoa(ubatch))
 	cfg := func(ctx context.Context, s *session) (config, error) {
-		if experts > 0 {
-			s.o.Model.Experts, s.o.Model.ExpertsUsed = experts, min(2, experts)
-		}
+		s.withExperts(experts)
 		return base(ctx, s)
 	}
 	return deviceWork{device: deviceArgs(a), config: cfg, drive: func(ctx context.Context, srv *server, dev *device) (outcome, error) {

@@ -29,6 +29,7 @@ type ProofOptions struct {
 	Options          // what both builds share; Bin, Stock, Same, Checks and Want are not read
 	Fix       string // the fix's id
 	Check     spec.Check
+	Case      string // what is other than in the proof's first check; may be empty
 	Fault     string // what the unpatched build must show, and nothing else
 	Unpatched Programs
 	Patched   Programs
@@ -37,7 +38,8 @@ type ProofOptions struct {
 // Proof is what a proof saw.
 type Proof struct {
 	Fix       string  `json:"fix"`
-	Fault     string  `json:"fault"` // what was expected
+	Case      string  `json:"case,omitempty"` // settings that are other than the proof's own
+	Fault     string  `json:"fault"`          // what was expected
 	Verdict   Verdict `json:"verdict"`
 	Detail    string  `json:"detail"`
 	Unpatched *Report `json:"unpatched"`
@@ -58,7 +60,7 @@ func (e *ProofError) Error() string {
 	if e.Disproven {
 		what = "failed"
 	}
-	return fmt.Sprintf("proof of %s on %s %s: %s", e.Proof.Fix, e.Proof.Unpatched.Tag, what, e.Proof.Detail)
+	return fmt.Sprintf("proof of %s on %s %s: %s", e.Proof.Name(), e.Proof.Unpatched.Tag, what, e.Proof.Detail)
 }
 
 // Unwrap returns a *Failed or a *NotRun, so that a proof ends as a check does.
@@ -76,6 +78,14 @@ func (p *Proof) last() *Report {
 	return p.Unpatched
 }
 
+// Name is the fix, and the case where it is not the proof's own.
+func (p *Proof) Name() string {
+	if p.Case == "" {
+		return p.Fix
+	}
+	return p.Fix + " (" + p.Case + ")"
+}
+
 // Prove runs one check on an unpatched and on a patched build. The fix is proven
 // where the unpatched build shows exactly the fault that is expected and the
 // patched one passes. Anything else is a *ProofError; the proof is there all the
@@ -84,7 +94,7 @@ func Prove(ctx context.Context, o ProofOptions) (*Proof, error) {
 	if o.Fault == "" {
 		return nil, fmt.Errorf("proof of %s: no fault is named that the unpatched build must show", o.Fix)
 	}
-	p := &Proof{Fix: o.Fix, Fault: o.Fault, Verdict: NotJudged}
+	p := &Proof{Fix: o.Fix, Case: o.Case, Fault: o.Fault, Verdict: NotJudged}
 	var err error
 	if p.Unpatched, err = o.half(ctx, "unpatched", o.Unpatched); err != nil {
 		return p, err

@@ -12,6 +12,7 @@ import (
 type ProofCheck struct {
 	Check spec.Check
 	Fault string // that it must show without the fix
+	Case  string // what is other than in the proof's first check of that name; empty there
 }
 
 // proofs are what a fix.toml can name as its proof, for a build number of
@@ -19,10 +20,10 @@ type ProofCheck struct {
 var proofs = map[string]func(build int) []ProofCheck{
 	"prefill-vram": poolProofs,
 	"managed-fallback": func(int) []ProofCheck {
-		return []ProofCheck{{spec.Check{Name: "managed-fallback", Device: spec.Sim, Env: map[string]string{"GGML_CUDA_ALLOC_FALLBACK_MANAGED": "1"}}, FaultDeviceOOM}}
+		return []ProofCheck{{Check: spec.Check{Name: "managed-fallback", Device: spec.Sim, Env: map[string]string{"GGML_CUDA_ALLOC_FALLBACK_MANAGED": "1"}}, Fault: FaultDeviceOOM}}
 	},
 	"graph-cache": func(int) []ProofCheck {
-		return []ProofCheck{{spec.Check{Name: "graph-cache", Device: spec.Sim}, FaultGraphCache}}
+		return []ProofCheck{{Check: spec.Check{Name: "graph-cache", Device: spec.Sim}, Fault: FaultGraphCache}}
 	},
 }
 
@@ -42,11 +43,11 @@ func poolProofs(build int) []ProofCheck {
 	if build >= scratchLeftPool {
 		grows.Args = map[string]any{"flash": false}
 	}
-	list := []ProofCheck{{grows, FaultVRAMGrowth}}
+	list := []ProofCheck{{Check: grows, Fault: FaultVRAMGrowth}}
 	if build >= poolFlushes {
-		list = append(list, ProofCheck{spec.Check{Name: "graph-replay", Device: spec.Sim, Args: map[string]any{
+		list = append(list, ProofCheck{Check: spec.Check{Name: "graph-replay", Device: spec.Sim, Args: map[string]any{
 			"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0", "kv": "f16", "args": []string{"-fa", "off"}, "fail-alloc": 12,
-		}}, FaultGraphReplay})
+		}}, Fault: FaultGraphReplay})
 	}
 	return list
 }
@@ -59,6 +60,39 @@ func ProofChecks(proof string, build int) []ProofCheck {
 		return nil
 	}
 	return list(build)
+}
+
+// poolCases are other ways to use a server under which the pool must be shown to
+// grow without the fix, and not with it.
+var poolCases = []struct {
+	name string
+	args map[string]any
+}{
+	{"-ub 64", map[string]any{"ubatch": 64}},
+	// One cache for all slots, so that the prompt's slot has as much as alone.
+	{"-np 3", map[string]any{"args": []string{"-np", "3", "-kvu"}}},
+	{"half of the layers on the processor", map[string]any{"offload": 0.5}},
+	{"experts", map[string]any{"experts": 8, "model": "q8_0"}},
+}
+
+// MoreProofChecks returns a proof's checks once more under other settings: small
+// ubatches, several slots, half of the layers off the device, a mixture of experts.
+func MoreProofChecks(proof string, build int) []ProofCheck {
+	if proof != "prefill-vram" {
+		return nil
+	}
+	var list []ProofCheck
+	for _, c := range poolCases {
+		one := poolProofs(build)[0]
+		args := maps.Clone(one.Check.Args)
+		if args == nil {
+			args = map[string]any{}
+		}
+		maps.Copy(args, c.args)
+		one.Check.Args, one.Case = args, c.name
+		list = append(list, one)
+	}
+	return list
 }
 
 // Proofs returns the proofs that a fix can name, besides "build", sorted.

@@ -13,14 +13,14 @@ import (
 func TestProofChecks(t *testing.T) {
 	t.Parallel()
 	trim := map[string]string{"GGML_CUDA_POOL_TRIM": "grow"}
-	grows := ProofCheck{spec.Check{Name: "prefill-vram", Device: spec.Sim, Env: trim}, FaultVRAMGrowth}
+	grows := ProofCheck{Check: spec.Check{Name: "prefill-vram", Device: spec.Sim, Env: trim}, Fault: FaultVRAMGrowth}
 	noFlash := grows
 	noFlash.Check.Args = map[string]any{"flash": false}
-	flush := ProofCheck{spec.Check{Name: "graph-replay", Device: spec.Sim, Args: map[string]any{
+	flush := ProofCheck{Check: spec.Check{Name: "graph-replay", Device: spec.Sim, Args: map[string]any{
 		"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0", "kv": "f16", "args": []string{"-fa", "off"}, "fail-alloc": 12,
-	}}, FaultGraphReplay}
-	managed := ProofCheck{spec.Check{Name: "managed-fallback", Device: spec.Sim, Env: map[string]string{"GGML_CUDA_ALLOC_FALLBACK_MANAGED": "1"}}, FaultDeviceOOM}
-	capped := ProofCheck{spec.Check{Name: "graph-cache", Device: spec.Sim}, FaultGraphCache}
+	}}, Fault: FaultGraphReplay}
+	managed := ProofCheck{Check: spec.Check{Name: "managed-fallback", Device: spec.Sim, Env: map[string]string{"GGML_CUDA_ALLOC_FALLBACK_MANAGED": "1"}}, Fault: FaultDeviceOOM}
+	capped := ProofCheck{Check: spec.Check{Name: "graph-cache", Device: spec.Sim}, Fault: FaultGraphCache}
 	for _, tc := range []struct {
 		proof string
 		build int
@@ -53,5 +53,34 @@ func TestProofChecks(t *testing.T) {
 	}
 	if got := Proofs(); !slices.Equal(got, slices.Sorted(maps.Keys(proofs))) || !slices.Contains(got, "prefill-vram") {
 		t.Errorf("proofs: %v", got)
+	}
+}
+
+func TestMoreProofChecks(t *testing.T) {
+	t.Parallel()
+	for _, build := range []int{8833, 9842} {
+		got := MoreProofChecks("prefill-vram", build)
+		if len(got) != len(poolCases) {
+			t.Fatalf("%d: %v", build, got)
+		}
+		for i, one := range got {
+			if one.Case != poolCases[i].name || one.Fault != FaultVRAMGrowth || one.Check.Env["GGML_CUDA_POOL_TRIM"] != "grow" {
+				t.Errorf("%d: %+v", build, one)
+			}
+			if flash, set := one.Check.Args["flash"]; set == (build < scratchLeftPool) || flash == true {
+				t.Errorf("%d: %+v", build, one)
+			}
+			if err := Validate([]spec.Check{one.Check}); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if got := poolProofs(9842)[0].Check.Args; len(got) != 1 {
+		t.Errorf("the first check got the cases' settings: %v", got)
+	}
+	for _, id := range Proofs() {
+		if id != "prefill-vram" && MoreProofChecks(id, 8833) != nil {
+			t.Error(id)
+		}
 	}
 }
