@@ -30,6 +30,7 @@ type File struct {
 	BuildID    string              `json:"build_id,omitempty"`    // hex
 	Exports    int                 `json:"exports,omitempty"`     // how many symbols others can use
 	CUDA       *CUDA               `json:"cuda,omitempty"`        // NVIDIA device code and runtime, nil where there is none
+	PE         *PE                 `json:"pe,omitempty"`          // nil for what is no Windows file
 
 	exports []string
 	relr    bool
@@ -39,11 +40,12 @@ type File struct {
 // their versions.
 func (out *File) ExportNames() []string { return out.exports }
 
-// ErrNotELF is returned for a file that is no ELF file.
+// ErrNotELF is returned for a file that is neither an ELF nor a PE file.
 var ErrNotELF = errors.New("not an ELF file")
 
-// Inspect reads an ELF file, or a fatbin as nvcc -fatbin writes it. Errors name the file; a file of another format
-// gives ErrNotELF, a broken one says what is wrong.
+// Inspect reads an ELF file, a PE file, or a fatbin as nvcc -fatbin writes it. Errors
+// name the file; a file of another format gives ErrNotELF, a broken one says what is
+// wrong.
 func Inspect(path string) (*File, error) { return InspectContext(context.Background(), path) }
 
 // InspectContext is Inspect for files of others, which may be of any size: it ends
@@ -90,6 +92,9 @@ func (u until) ReadAt(p []byte, off int64) (int, error) {
 func Read(r io.ReaderAt, size int64) (out *File, err error) {
 	magic := make([]byte, len(elf.ELFMAG))
 	if _, err := r.ReadAt(magic, 0); err != nil || string(magic) != elf.ELFMAG {
+		if string(magic[:2]) == "MZ" {
+			return readPE(r, size)
+		}
 		return readDevice(r, size)
 	}
 	// debug/elf documents that it is not hardened against hostile files.

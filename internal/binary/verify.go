@@ -21,9 +21,9 @@ type Rejected struct {
 func (e *Rejected) Error() string { return fmt.Sprintf("%s: %s", e.File, e.Fault) }
 
 // Verify inspects the files of a bundle, paths below dir, against a recipe's
-// [verify]. Files that are no ELF files are passed over. A library that is
-// needed must be among the files or match a name in v.Needed. The error joins
-// one *Rejected per fault.
+// [verify]. Files that are neither ELF nor PE files are passed over, and without
+// [verify.pe] so are PE files. A library that is needed must be among the files or
+// match a name in v.Needed. The error joins one *Rejected per fault.
 func Verify(dir string, files []string, v spec.Verify) ([]*File, error) {
 	var found []*File
 	var errs []error
@@ -42,9 +42,15 @@ func Verify(dir string, files []string, v spec.Verify) ([]*File, error) {
 		found = append(found, f)
 	}
 	for _, f := range found {
+		if f.PE != nil {
+			continue // verifyPE looks at all of them together
+		}
 		for _, fault := range f.faults(v, inside) {
 			errs = append(errs, &Rejected{File: f.Name, Fault: fault})
 		}
+	}
+	if v.PE != nil {
+		errs = append(errs, verifyPE(found, v)...)
 	}
 	if v.CUDA != nil {
 		errs = append(errs, verifyCUDA(found, *v.CUDA)...)
@@ -113,14 +119,20 @@ func Floor(files []*File, family string) string {
 // Outside returns the sorted names of the libraries that the files need and
 // that are not among them.
 func Outside(files []*File) []string {
+	name := func(f *File, lib string) string {
+		if f.PE != nil { // Windows' file names are the same in upper and lower case
+			return strings.ToLower(lib)
+		}
+		return lib
+	}
 	inside := map[string]bool{}
 	for _, f := range files {
-		inside[path.Base(f.Name)] = true
+		inside[name(f, path.Base(f.Name))] = true
 	}
 	var out []string
 	for _, f := range files {
 		for _, lib := range f.Needed {
-			if !inside[lib] && !slices.Contains(out, lib) {
+			if lib = name(f, lib); !inside[lib] && !slices.Contains(out, lib) {
 				out = append(out, lib)
 			}
 		}

@@ -110,6 +110,9 @@ func classify(err error) (code int, hint string) {
 	if _, ok := is[*binary.Rejected](err); ok {
 		return exitBuild, "the recipe's [verify] says what a binary may need"
 	}
+	if l, ok := is[*binary.Lacking](err); ok {
+		return exitBuild, l.Hint()
+	}
 	if _, ok := is[*smoke.Failed](err); ok {
 		return exitSmoke, ""
 	}

@@ -47,12 +47,16 @@ type inspected struct {
 
 func (a *app) inspectCmd() *cobra.Command {
 	var exports bool
+	var system string
 	c := &cobra.Command{
 		Use: "inspect FILE...", Short: "Show what a built program or library holds, needs, and where it runs",
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, files []string) error {
 			if len(files) == 0 {
 				return args("FILE")(c, files)
+			}
+			if system != "" {
+				return a.inspectFor(c.Context(), system, files)
 			}
 			var list []inspected
 			for _, name := range files {
@@ -83,6 +87,7 @@ func (a *app) inspectCmd() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&exports, "exports", false, "name every symbol that others can use")
+	c.Flags().StringVar(&system, "os", "", "say what Windows programs and libraries, or folders of them, lack on this system: win7 or win7-vxkex")
 	return c
 }
 
@@ -106,6 +111,10 @@ func (i inspected) text(b *strings.Builder) {
 	line("exports", "%d symbols", i.Exports)
 	for _, name := range i.Exported {
 		line("", "%s", name)
+	}
+	if i.PE != nil {
+		i.windows(line)
+		return
 	}
 	i.cuda(line)
 }

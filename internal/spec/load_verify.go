@@ -9,7 +9,8 @@ import (
 
 var (
 	versionRE = regexp.MustCompile(`^[0-9]+(\.[0-9]+)*$`)
-	machineRE = regexp.MustCompile(`^EM_[A-Z0-9_]+$`)
+	machineRE = regexp.MustCompile(`^(EM|IMAGE_FILE_MACHINE)_[A-Z0-9_]+$`)
+	updateRE  = regexp.MustCompile(`^KB[0-9]{6,7}$`)
 	smRE      = regexp.MustCompile(`^sm_[1-9][0-9]{1,2}[af]?$`)
 	computeRE = regexp.MustCompile(`^compute_[1-9][0-9]{1,2}[af]?$`)
 )
@@ -18,12 +19,15 @@ var (
 func (f *file) verify(rec *Recipe) {
 	v := rec.Verify
 	if v.Machine != "" && !machineRE.MatchString(v.Machine) {
-		f.fail("verify.machine", "machine %q is not the name of an ELF machine, such as EM_X86_64", v.Machine)
+		f.fail("verify.machine", "machine %q is not the name of an ELF or PE machine, such as EM_X86_64 or IMAGE_FILE_MACHINE_AMD64", v.Machine)
 	}
 	if v.GlibcMax != "" && !versionRE.MatchString(v.GlibcMax) {
 		f.fail("verify.glibc-max", "glibc-max %q is not a version, such as 2.31", v.GlibcMax)
 	}
 	f.names("verify.needed", v.Needed)
+	if v.PE != nil {
+		f.pe(*v.PE)
+	}
 	c := v.CUDA
 	if c == nil {
 		return
@@ -41,6 +45,19 @@ func (f *file) verify(rec *Recipe) {
 	f.archs("verify.cuda.archs", c.Archs, smRE, "sm_86")
 	f.archs("verify.cuda.at-least", c.AtLeast, smRE, "sm_86")
 	f.archs("verify.cuda.ptx", c.PTX, computeRE, "compute_86")
+}
+
+// pe checks what Windows files may need.
+func (f *file) pe(pe PE) {
+	f.oneOf("verify.pe.os", pe.OS, Win7, Win7VxKex)
+	for i, u := range pe.Updates {
+		if !updateRE.MatchString(u) {
+			f.fail("verify.pe.updates", "%q is not the number of an update of Windows, such as KB2533623", u)
+		}
+		if slices.Contains(pe.Updates[:i], u) {
+			f.fail("verify.pe.updates", "%s is named twice", u)
+		}
+	}
 }
 
 // names checks plain file names that may hold * and ?.

@@ -93,11 +93,26 @@ type Optional struct {
 
 // Verify holds what the built binaries must look like.
 type Verify struct {
-	Machine  string   `toml:"machine" json:"machine"`     // ELF machine, such as EM_X86_64
+	Machine  string   `toml:"machine" json:"machine"`     // ELF or PE machine, such as EM_X86_64 or IMAGE_FILE_MACHINE_AMD64
 	GlibcMax string   `toml:"glibc-max" json:"glibc_max"` // highest GLIBC_ symbol version, empty: no limit
 	Needed   []string `toml:"needed" json:"needed"`       // libraries from outside the bundle that may be needed, with * and ?
 	CUDA     *CUDA    `toml:"cuda" json:"cuda,omitempty"` // nil: nothing is asked
+	PE       *PE      `toml:"pe" json:"pe,omitempty"`     // nil: Windows files are not looked at
 }
+
+// PE holds what Windows programs and libraries may need of the system. Every DLL that
+// is not in the bundle must be one of Windows whose functions llpatch knows, or be
+// named in Verify.Needed.
+type PE struct {
+	OS      string   `toml:"os" json:"os"`                     // Win7 or Win7VxKex
+	Updates []string `toml:"updates" json:"updates,omitempty"` // updates that the user is told to install, such as KB2533623
+}
+
+// Systems that a PE file is judged for: Windows 7 SP1 x64, alone or with VxKex NEXT.
+const (
+	Win7      = "win7"
+	Win7VxKex = "win7-vxkex"
+)
 
 // CUDA holds what the NVIDIA device code in built binaries must be. One of Archs
 // and AtLeast is set.

@@ -1,0 +1,113 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// windows writes the lines about a Windows program or library.
+func (i inspected) windows(line func(what, format string, args ...any)) {
+	p := i.PE
+	line("windows", "%s, %d bits, subsystem %s %s", p.Kind, p.Bits, p.Subsystem, p.SubsystemVersion)
+	line("flags", "%s", strings.Join(p.Characteristics, " "))
+	for _, d := range p.Imports {
+		what := ""
+		if d.Delayed {
+			what = ", delay-loaded"
+		}
+		line("imports", "%d functions of %s%s", len(d.Functions), d.DLL, what)
+	}
+	if len(p.Bound) > 0 {
+		line("bound", "to the addresses of %s", strings.Join(p.Bound, " "))
+	}
+	for _, f := range p.Forwards {
+		line("forwards", "%s to %s", f.Name, f.To)
+	}
+	if p.Managed {
+		line("holds", ".NET code, whose needs llpatch does not read")
+	}
+	line("runs on", "--os %s tells what it lacks on Windows 7", spec.Win7)
+}
+
+// inspectFor says what Windows files lack on a system.
+func (a *app) inspectFor(ctx context.Context, system string, paths []string) error {
+	if !slices.Contains([]string{spec.Win7, spec.Win7VxKex}, system) {
+		return &usageError{err: fmt.Errorf("--os %s: it is %s or %s", system, spec.Win7, spec.Win7VxKex), help: "llpatch inspect --help"}
+	}
+	files, err := binary.GatherPE(ctx, paths)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil && !errors.Is(err, fs.ErrPermission) {
+		err = &usageError{err: err} // a file is not there, or not what can be inspected
+	}
+	if len(files) == 0 {
+		return err
+	}
+	w := binary.JudgeWindows7(files, system)
+	if perr := a.print(w, func() string { return windowsText(w) }); perr != nil {
+		return perr
+	}
+	if err == nil && w.Faulty() {
+		return &binary.Lacking{Windows7: w}
+	}
+	return err
+}
+
+// windowsText writes a line a file, what is missing, and where every DLL comes from.
+func windowsText(w *binary.Windows7) string {
+	var b strings.Builder
+	for _, f := range w.Files {
+		fmt.Fprintf(&b, "%s\n", f.File)
+		for _, s := range slices.Sorted(maps.Keys(f.Standings)) {
+			fmt.Fprintf(&b, "  %-8s %d functions\n", s, f.Standings[s])
+		}
+		for _, fault := range f.Faults {
+			fmt.Fprintf(&b, "  fault    %s\n", fault)
+		}
+		for _, i := range f.Imports {
+			switch i.Standing {
+			case binary.ByVxKex, binary.ByUpdate, binary.Unknown:
+				// Of the C runtime the update is the news, not each of its functions.
+				if i.Standing == binary.ByUpdate && i.Why != "" {
+					continue
+				}
+				fmt.Fprintf(&b, "    %-8s %s\n", i.Standing, strings.TrimRight(fmt.Sprintf("%s!%s %s %s", i.DLL, i.Function, i.By, i.Why), " "))
+			}
+		}
+	}
+	rows := [][]string{{"DLL", "FROM", "", "NEEDED BY"}}
+	for _, d := range w.DLLs {
+		rows = append(rows, []string{d.DLL, string(d.Standing), strings.TrimSpace(d.By + " " + d.Why), some(d.NeededBy)})
+	}
+	fmt.Fprintf(&b, "\n%s", table(rows...))
+	for _, same := range w.Copies {
+		fmt.Fprintf(&b, "copies: %s; the loader takes the one beside the program\n", strings.Join(same, ", "))
+	}
+	for _, i := range w.Missing {
+		fmt.Fprintf(&b, "missing: %s: %s\n", some(i.NeededBy), w.Fault(i))
+	}
+	if len(w.Updates) > 0 {
+		fmt.Fprintf(&b, "updates: %s\n", strings.Join(w.Updates, " "))
+	}
+	if !w.Faulty() {
+		fmt.Fprintf(&b, "nothing is missing on %s\n", w.OS)
+	}
+	return b.String()
+}
+
+// some names three of a list.
+func some(names []string) string {
+	if len(names) <= 3 {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:3], ", "), len(names)-3)
+}
