@@ -251,7 +251,10 @@ func (j *judge) function(from *File, dll, name string, depth int) (s Standing, b
 		}
 		dot := strings.LastIndexByte(to, '.')
 		s, by, why = j.function(in, to[:dot], to[dot+1:], depth+1)
-		return s, by, strings.TrimSuffix(fmt.Sprintf("%s forwards it to %s: %s", in.Name, to, why), ": ")
+		if depth == 0 {
+			why = strings.TrimSuffix(fmt.Sprintf("%s forwards it to %s: %s", in.Name, to, why), ": ")
+		}
+		return s, by, why
 	}
 	if from.Machine != machines[0x8664] {
 		return Unknown, "", "the tables are of 64-bit Windows"
