@@ -83,6 +83,7 @@ func readPE(r io.ReaderAt, size int64) (*File, error) {
 		out.Needed = append(out.Needed, d.DLL)
 		p.imported += len(d.Functions)
 	}
+	out.CUDA = img.cuda(out)
 	return out, nil
 }
 

@@ -39,7 +39,7 @@ func Judge(f *File) *Verdict {
 		sets = append(sets, s)
 	}
 	for _, k := range cards {
-		if k.arm && f.Machine == "EM_X86_64" {
+		if k.arm && (f.Machine == "EM_X86_64" || f.Machine == amd64) {
 			continue
 		}
 		if card, ok := judgeCard(k, sets); ok {
@@ -57,7 +57,9 @@ func Judge(f *File) *Verdict {
 		}
 	}
 	slices.Sort(v.Other)
-	v.drivers(c)
+	if f.PE == nil { // the tables are of drivers for Linux
+		v.drivers(c)
+	}
 	return v
 }
 

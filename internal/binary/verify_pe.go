@@ -31,10 +31,10 @@ func (l *Lacking) Error() string {
 		names = append(names, cmp.Or(i.Function, i.DLL))
 	}
 	if n := len(names) - maxNamed; n > 0 {
-		names = append(names[:maxNamed], fmt.Sprintf("and %d more", n))
+		names = append(names[:maxNamed], fmt.Sprintf("%d more", n))
 	}
 	if len(names) > 0 {
-		parts = append(parts, fmt.Sprintf("%s lacks %d functions and %d DLLs: %s", systemName(w.OS), functions, dlls, strings.Join(names, ", ")))
+		parts = append(parts, fmt.Sprintf("on %s %d functions and %d DLLs are missing: %s", systemName(w.OS), functions, dlls, strings.Join(names, ", ")))
 	}
 	for _, f := range w.Files {
 		for _, fault := range f.Faults {

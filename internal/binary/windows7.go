@@ -2,6 +2,7 @@ package binary
 
 import (
 	"cmp"
+	"debug/pe"
 	"fmt"
 	"maps"
 	"path"
@@ -53,6 +54,9 @@ type Windows7 struct {
 	Updates []string     `json:"updates"` // updates of Windows 7 that they need
 	Copies  [][]string   `json:"copies"`  // DLLs of one name, of which the loader takes one
 }
+
+// amd64 is the machine whose Windows the tables are of.
+var amd64 = machines[pe.IMAGE_FILE_MACHINE_AMD64]
 
 // judge holds the files of a bundle while they are judged.
 type judge struct {
@@ -159,7 +163,7 @@ func (w *Windows7) Faulty() bool {
 // faults says why Windows 7 x64 would not load a file, whatever it imports.
 func (j *judge) faults(f *File) []string {
 	var faults []string
-	if f.Machine != machines[0x8664] && f.Machine != machines[0x14c] {
+	if f.Machine != amd64 && f.Machine != machines[pe.IMAGE_FILE_MACHINE_I386] {
 		faults = append(faults, fmt.Sprintf("is for %s, which Windows 7 x64 does not run", strings.TrimPrefix(f.Machine, "IMAGE_FILE_MACHINE_")))
 	}
 	// CreateProcess looks at it; the loader of DLLs does not.
@@ -256,7 +260,7 @@ func (j *judge) function(from *File, dll, name string, depth int) (s Standing, b
 		}
 		return s, by, why
 	}
-	if from.Machine != machines[0x8664] {
+	if from.Machine != amd64 {
 		return Unknown, "", "the tables are of 64-bit Windows"
 	}
 	return j.system(dllName(dll), name)

@@ -34,7 +34,10 @@ func (i inspected) windows(line func(what, format string, args ...any)) {
 	if p.Managed {
 		line("holds", ".NET code, whose needs llpatch does not read")
 	}
-	line("runs on", "--os %s tells what it lacks on Windows 7", spec.Win7)
+	if i.CUDA != nil {
+		i.cuda(line)
+	}
+	line("lacks", "--os %s tells what, on Windows 7", spec.Win7)
 }
 
 // inspectFor says what Windows files lack on a system.
