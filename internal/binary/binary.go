@@ -1,5 +1,6 @@
 // Package binary reads from a built file what it really holds and what it
-// needs: machine, libraries, symbol versions, search paths, NVIDIA device code.
+// needs: machine, libraries, symbol versions, search paths, NVIDIA device code, and
+// of Windows files each imported function and whether Windows 7 has it.
 package binary
 
 import (

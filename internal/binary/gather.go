@@ -60,7 +60,7 @@ func (g *gathering) add(ctx context.Context, path string) error {
 			errs = append(errs, err)
 			return nil
 		}
-		if err := g.take(ctx, p); !errors.Is(err, ErrNotELF) {
+		if err := g.take(ctx, p); !errors.Is(err, ErrNoPE) { // MS-DOS programs begin alike
 			errs = append(errs, err)
 		}
 		return nil
@@ -87,11 +87,11 @@ func (g *gathering) take(ctx context.Context, path string) error {
 	}
 	g.taken[path] = true
 	f, err := InspectContext(ctx, path)
+	if errors.Is(err, ErrNotELF) || err == nil && f.PE == nil {
+		return fmt.Errorf("%s: %w", path, ErrNoPE)
+	}
 	if err != nil {
 		return err
-	}
-	if f.PE == nil {
-		return fmt.Errorf("%s: %w", path, ErrNoPE)
 	}
 	f.Name = filepath.ToSlash(path)
 	g.files = append(g.files, f)

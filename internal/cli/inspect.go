@@ -127,7 +127,7 @@ func (i inspected) cuda(line func(what, format string, args ...any)) {
 		switch {
 		case c.Static:
 			runtime += ", linked in"
-		case c.Runtime == "":
+		case c.Runtime == "" && i.PE == nil: // a DLL's linked-in runtime may leave no trace
 			runtime = "none"
 		}
 		line("cuda", "%d fatbins, runtime %s, device code by CUDA %s", c.Fatbins, runtime, cmp.Or(strings.Join(c.Toolkits, " and "), "unknown"))

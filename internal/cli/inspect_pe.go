@@ -34,8 +34,11 @@ func (i inspected) windows(line func(what, format string, args ...any)) {
 	if p.Managed {
 		line("holds", ".NET code, whose needs llpatch does not read")
 	}
-	if i.CUDA != nil {
+	switch c := i.CUDA; {
+	case c != nil && (c.Fatbins > 0 || len(c.Faults) > 0):
 		i.cuda(line)
+	case c != nil:
+		line("cuda", "runtime %s, no device code", c.Runtime)
 	}
 	line("lacks", "--os %s tells what, on Windows 7", spec.Win7)
 }

@@ -46,6 +46,7 @@ func TestScript(t *testing.T) {
 				return err
 			}
 			e.Setenv("FATBINS", fatbins)
+			e.Setenv("PE", filepath.Join(filepath.Dir(fatbins), "pe"))
 			a, err := txtar.ParseFile("testdata/base.txtar")
 			if err != nil {
 				return err
