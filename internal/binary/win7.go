@@ -67,14 +67,14 @@ func rows(table []byte, each func([]string)) {
 var partly = map[string]bool{"kernelbase": true, "sechost": true, "ucrtbase": true}
 
 // present are DLLs of Windows 7 that the table does not have, which Microsoft's
-// reference or, for winbrand and xinput1_3, VxKex NEXT gives as there: whether a
-// function is in them cannot be told. Of xinput1_3 the DirectX runtime is the source.
-var present = set(`activeds avicap32 avrt cabinet clusapi comctl32 comdlg32 credui crypt32 cryptnet cryptsp cryptui
-	d3d9 dbgeng dbghelp ddraw dhcpcsvc dinput8 dsound dwmapi esent evr gdi32 gdiplus glu32 hid httpapi imagehlp imm32 iphlpapi
-	ktmw32 loadperf lz32 mf mfreadwrite mpr msacm32 mscms mscoree msdelta msi msimg32 mswsock msvfw32 ncrypt netapi32 normaliz
-	ntdsapi odbc32 oleacc oleaut32 opengl32 pdh propsys psapi rasapi32 rpcrt4 rstrtmgr rtm samcli schannel security sensapi
-	setupapi sfc sspicli t2embed tapi32 traffic tdh urlmon usp10 uxtheme virtdisk wer wevtapi windowscodecs winbrand
-	wininet winmm winscard winspool.drv wintrust wlanapi wldap32 wsock32 wtsapi32 xinput1_3 xinput9_1_0 xmllite`)
+// reference or, for winbrand, VxKex NEXT gives as there: whether a function is in them
+// cannot be told.
+var present = set(`activeds authz avicap32 avrt cabinet clusapi comctl32 comdlg32 credui crypt32 cryptbase cryptnet cryptsp cryptui
+	d3d10 d3d10_1 d3d9 dbgeng dbghelp ddraw dhcpcsvc dinput8 dsound dwmapi dxva2 esent evr fltlib gdi32 gdiplus glu32 hid httpapi
+	imagehlp imm32 iphlpapi ktmw32 loadperf lz32 mf mfreadwrite mpr mprapi msacm32 mscms mscoree msdelta msi msimg32 mswsock msvfw32
+	netapi32 newdev normaliz ntdsapi odbc32 oleacc oleaut32 opengl32 pdh propsys psapi rasapi32 rpcrt4 rstrtmgr samcli schannel
+	security sensapi setupapi sfc sspicli t2embed tapi32 traffic tdh urlmon usp10 uxtheme virtdisk wer wevtapi windowscodecs winbrand
+	wininet winmm winscard winspool.drv wintrust winusb wlanapi wldap32 wsock32 xinput9_1_0 xmllite`)
 
 // drivers are DLLs that a graphics driver brings.
 var drivers = set("nvcuda nvml nvapi64 nvcuvid nvencodeapi64 nvoptix opencl vulkan-1 amdhip64 atiadlxx")

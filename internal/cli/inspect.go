@@ -98,9 +98,11 @@ func (i inspected) text(b *strings.Builder) {
 	}
 	fmt.Fprintln(b, i.Name)
 	line("machine", "%s", i.Machine)
-	line("needs", "%s", strings.Join(i.Needed, " "))
-	line("runpath", "%s", strings.Join(i.RunPath, ":"))
-	line("build id", "%s", i.BuildID)
+	if i.PE == nil {
+		line("needs", "%s", strings.Join(i.Needed, " "))
+		line("runpath", "%s", strings.Join(i.RunPath, ":"))
+		line("build id", "%s", i.BuildID)
+	}
 	for _, family := range slices.Sorted(maps.Keys(i.Versions)) {
 		by := ""
 		if names := i.VersionsBy[family]; len(names) > 0 {
