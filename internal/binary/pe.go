@@ -35,8 +35,8 @@ type ImportedDLL struct {
 
 // Forward is an export whose code is in another DLL.
 type Forward struct {
-	Name string `json:"name"`
-	To   string `json:"to"` // DLL.Name or DLL.#N
+	Name string `json:"name"` // #N for one without a name
+	To   string `json:"to"`   // DLL.Name or DLL.#N
 }
 
 // Imported returns how many functions the file imports.
@@ -165,7 +165,7 @@ const (
 	maxText        = 64 << 20
 	maxNameLength  = 1 << 15
 	maxDLLs        = 1 << 12
-	maxSections    = 96 // more, and no Windows before Vista loads it: "COFF File Header"
+	maxSections    = 512 // each address is looked for in all of them
 	maxOptional    = 1 << 12
 	sectorMask     = 0x1ff
 	minimumPage    = 0x1000
@@ -208,7 +208,7 @@ func newImage(r io.ReaderAt, size int64) (*image, error) {
 		return nil, fmt.Errorf("optional header: %w", err)
 	}
 	if img.header.NumberOfSections > maxSections {
-		return nil, fmt.Errorf("%d sections; Windows loads %d at most", img.header.NumberOfSections, maxSections)
+		return nil, fmt.Errorf("%d sections; llpatch reads %d at most", img.header.NumberOfSections, maxSections)
 	}
 	img.sections = make([]pe.SectionHeader32, img.header.NumberOfSections)
 	if err := img.read(off+n, &img.sections); err != nil {

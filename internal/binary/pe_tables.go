@@ -173,6 +173,7 @@ func (img *image) exported(p *PE, out *File) error {
 			p.exports[fmt.Sprintf("#%d", base+i)] = to[i]
 		}
 	}
+	named := map[uint32]bool{}
 	for i := range names {
 		if err := img.count(); err != nil {
 			return err
@@ -195,16 +196,20 @@ func (img *image) exported(p *PE, out *File) error {
 		if to[n] == empty {
 			continue
 		}
-		p.exports[name] = to[n]
+		p.exports[name], named[n] = to[n], true
 		out.exports = append(out.exports, name)
 		if to[n] != "" {
 			p.Forwards = append(p.Forwards, Forward{Name: name, To: to[n]})
 		}
 	}
 	slices.Sort(out.exports)
-	for _, f := range to {
-		if f != empty {
-			out.Exports++
+	for n, f := range to {
+		if f == empty {
+			continue
+		}
+		out.Exports++
+		if f != "" && !named[uint32(n)] {
+			p.Forwards = append(p.Forwards, Forward{Name: fmt.Sprintf("#%d", base+uint32(n)), To: f})
 		}
 	}
 	return nil
