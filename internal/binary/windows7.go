@@ -181,7 +181,13 @@ func (j *judge) faults(f *File) []string {
 // preferred; one elsewhere in the bundle is taken to be where the loader looks.
 func (j *judge) sibling(from *File, dll string) *File {
 	name := dllName(dll)
-	if _, isSet := apiSets[name]; isSet || known[name] || j.vxkexOn && j.redirects[contract(name)] != "" {
+	if target := j.redirects[contract(name)]; j.vxkexOn && target != "" {
+		if j.names[target] != "" {
+			return nil
+		}
+		dll, name = target, target // ucrtbase, say, for one of its API sets
+	}
+	if _, isSet := apiSets[name]; isSet || known[name] {
 		return nil
 	}
 	base := strings.ToLower(dll)

@@ -195,6 +195,39 @@ func TestSiblings(t *testing.T) {
 	}
 }
 
+// A bundle may bring the C runtime itself, as API sets that forward to it.
+func TestOwnRuntime(t *testing.T) {
+	library := func(name, export, to string) *inspect.File {
+		p := newPE(64)
+		at := peRVA + uint32(len(p.data))
+		address, size := uint32(1), uint32(40) // outside of the directory
+		if to != "" {
+			address, size = at+64, 120
+		}
+		p.dirs[0] = pe.DataDirectory{VirtualAddress: at, Size: size}
+		p.put([20]byte{}, uint32(1), uint32(1), at+40, at+44, at+48)
+		p.put(address, at+52, uint16(0), [2]byte{}, export+"\x00")
+		p.put(to + "\x00")
+		f, err := p.read(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.Name = name
+		return f
+	}
+	files := []*inspect.File{
+		needs(t, "x.exe", "api-ms-win-crt-heap-l1-1-0.dll", "malloc"),
+		library("api-ms-win-crt-heap-l1-1-0.dll", "malloc", "ucrtbase.malloc"),
+		library("ucrtbase.dll", "malloc", ""),
+	}
+	for _, os := range []string{spec.Win7, spec.Win7VxKex} {
+		w := inspect.JudgeWindows7(files, os)
+		if i := w.Files[0].Imports[0]; i.Standing != inspect.InBundle || i.By != "ucrtbase.dll" || len(w.Updates) > 0 {
+			t.Errorf("%s: %+v", os, i)
+		}
+	}
+}
+
 func TestFaultsOfPE(t *testing.T) {
 	for say, change := range map[string]func(p *peImage){
 		"asks for Windows 10.0 (its subsystem version); Windows 7 is 6.1": func(p *peImage) { p.version = [2]uint16{10, 0} },
