@@ -18,7 +18,8 @@ type peImage struct {
 	version  [2]uint16
 	dirs     [16]pe.DataDirectory
 	data     []byte
-	sections int // the header says
+	sections int    // the header says
+	name     string // of the section
 }
 
 // Where the section lies in the file and in memory.
@@ -32,7 +33,7 @@ func newPE(bits int) *peImage {
 	if bits == 32 {
 		m = pe.IMAGE_FILE_MACHINE_I386
 	}
-	return &peImage{bits: bits, machine: m, flags: pe.IMAGE_FILE_EXECUTABLE_IMAGE, align: 0x1000, version: [2]uint16{6, 1}, sections: 1}
+	return &peImage{bits: bits, machine: m, flags: pe.IMAGE_FILE_EXECUTABLE_IMAGE, align: 0x1000, version: [2]uint16{6, 1}, sections: 1, name: ".x"}
 }
 
 // put adds values to the section and returns the address of the first.
@@ -93,7 +94,9 @@ func (p *peImage) file(tb testing.TB) []byte {
 	}
 	write(pe.FileHeader{Machine: p.machine, NumberOfSections: uint16(p.sections), SizeOfOptionalHeader: uint16(binary.Size(optional)), Characteristics: p.flags})
 	write(optional)
-	write(pe.SectionHeader32{Name: [8]uint8{'.', 'x'}, VirtualAddress: peRVA, VirtualSize: uint32(len(p.data)), PointerToRawData: peRaw, SizeOfRawData: uint32(len(p.data))})
+	section := pe.SectionHeader32{VirtualAddress: peRVA, VirtualSize: uint32(len(p.data)), PointerToRawData: peRaw, SizeOfRawData: uint32(len(p.data))}
+	copy(section.Name[:], p.name)
+	write(section)
 	b.Write(make([]byte, peRaw-b.Len()))
 	b.Write(p.data)
 	return b.Bytes()

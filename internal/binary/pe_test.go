@@ -177,6 +177,35 @@ func TestPEImports(t *testing.T) {
 	}
 }
 
+// A DLL's device code is read as a shared library's; the drivers that are known are
+// Linux's, so none is named.
+func TestPECUDA(t *testing.T) {
+	p := newPE(64)
+	p.name = ".nv_fatb"
+	p.put(string(read(t, "cuda-11.8-lz4.fatbin")))
+	p.imports("cudart64_110.dll", p.thunks(0, "cudaMalloc"), 1)
+	f, err := p.read(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := inspect.Judge(f)
+	if f.CUDA.Fatbins != 1 || f.CUDA.Runtime != "11.0" || v == nil || v.Driver != nil || v.JIT != nil {
+		t.Fatalf("%+v, %+v", f.CUDA, v)
+	}
+	if diff := cmp.Diff("7.5=sm_75 8.6=sm_86 8.9=sm_86 9.0=compute_86 10.0=compute_86 10.3=compute_86 12.0=compute_86", runs(v)); diff != "" {
+		t.Error(diff)
+	}
+	f.Name = "ggml-cuda.dll"
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, f.Name), p.file(t), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	want := spec.CUDA{Files: []string{"ggml-cuda.dll"}, Archs: []string{"sm_86"}}
+	if _, err := inspect.Verify(dir, []string{f.Name}, spec.Verify{CUDA: &want}); err == nil || !strings.Contains(err.Error(), "holds machine code for sm_75") {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestHostilePE(t *testing.T) {
 	whole, err := os.ReadFile("testdata/pe/helper.dll")
 	if err != nil {
