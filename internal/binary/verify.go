@@ -22,8 +22,8 @@ func (e *Rejected) Error() string { return fmt.Sprintf("%s: %s", e.File, e.Fault
 
 // Verify inspects the files of a bundle, paths below dir, against a recipe's
 // [verify]. Files that are no ELF files are passed over. A library that is
-// needed must be among the files or match a name in v.Needed. The error joins
-// one *Rejected per fault.
+// needed must be among the files, where its search path finds it, or match a name
+// in v.Needed. The error joins one *Rejected per fault.
 func Verify(dir string, files []string, v spec.Verify) ([]*File, error) {
 	var found []*File
 	var errs []error
@@ -46,6 +46,7 @@ func Verify(dir string, files []string, v spec.Verify) ([]*File, error) {
 			errs = append(errs, &Rejected{File: f.Name, Fault: fault})
 		}
 	}
+	errs = append(errs, unreachable(found)...)
 	if v.CUDA != nil {
 		errs = append(errs, verifyCUDA(found, *v.CUDA)...)
 	}

@@ -37,6 +37,8 @@ type Options struct {
 	Progress func(what string, done, total int64) // may be nil; total 0: unknown
 	ThreeWay *ThreeWay                            // merge where a patch does not fit; nil: do not
 	Place    Place                                // where smoke checks run
+	Runtime  string                               // spec.Thin or spec.Full; empty: as the recipe says
+	PartMiB  int64                                // a larger archive is also cut into parts of so much; 0: DefaultPartMiB
 }
 
 // Chain takes one tag to one target. Every stage makes those before it; what
@@ -50,10 +52,11 @@ type Chain struct {
 	Patched   *patch.Result
 	Variants  []Variant // what --accept wrote
 
-	card  card
-	lacks []string // paths that the source does not have and the build can do without
-	lock  *lockedfile.File
-	dir   string // Out/<tag>/<target>
+	card   card
+	staged stageRecord
+	lacks  []string // paths that the source does not have and the build can do without
+	lock   *lockedfile.File
+	dir    string // Out/<tag>/<target>
 }
 
 // Open fetches the tag, chooses its series for the target, and places every
@@ -61,6 +64,9 @@ type Chain struct {
 func Open(ctx context.Context, o Options, t tag.Tag, target string) (*Chain, error) {
 	rec, err := o.Repo.Recipe(target)
 	if err != nil {
+		return nil, err
+	}
+	if err := o.chooseRuntime(&rec); err != nil {
 		return nil, err
 	}
 	if err := smoke.Validate(rec.Smoke); err != nil {

@@ -21,6 +21,8 @@ type stageRecord struct {
 	Key     string            `json:"key"`
 	Entries map[string]string `json:"entries"` // what inventory found
 	Files   []*binary.File    `json:"files"`
+	Carried []Carried         `json:"carried,omitempty"`
+	RunsOn  []RunsOn          `json:"runs_on,omitempty"`
 }
 
 // Stage lays the built files out as they will be shipped and verifies them
@@ -35,10 +37,11 @@ func (c *Chain) Stage(b *Built) ([]*binary.File, error) {
 	var done stageRecord
 	if readJSON(c.file("stage.json"), &done) && done.Key == key {
 		if have, err := inventory(top); err == nil && maps.Equal(have, done.Entries) {
+			c.staged = done
 			return done.Files, nil
 		}
 	}
-	files, err := stage(b.Artifacts, top, c.Recipe)
+	files, carried, err := stage(b.Artifacts, top, c.Recipe)
 	if err != nil {
 		return nil, fmt.Errorf("verify %s %s: %w", c.Tree.Tag, c.Recipe.Name, err)
 	}
@@ -46,7 +49,8 @@ func (c *Chain) Stage(b *Built) ([]*binary.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return files, writeJSON(c.file("stage.json"), stageRecord{Key: key, Entries: have, Files: files})
+	c.staged = stageRecord{Key: key, Entries: have, Files: files, Carried: carried, RunsOn: runsOn(files)}
+	return files, writeJSON(c.file("stage.json"), c.staged)
 }
 
 func digest(values ...any) (string, error) {

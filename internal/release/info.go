@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -34,10 +35,35 @@ type BuildInfo struct {
 	Tools     map[string]string `json:"tools"`
 	Glibc     string            `json:"glibc,omitempty"` // lowest version that runs it
 	Libstdcpp string            `json:"glibcxx,omitempty"`
-	Needs     []string          `json:"needs"` // libraries of the user's system
+	Needs     []string          `json:"needs"`             // libraries of the user's system
+	Runtime   string            `json:"runtime,omitempty"` // spec.Thin or spec.Full, where the target uses a toolkit's libraries
+	Carried   []string          `json:"carried,omitempty"` // those that are in the bundle
+	RunsOn    []RunsOn          `json:"runs_on,omitempty"` // files with device code
 	Checks    []CheckInfo       `json:"checks"`
 	Files     []*binary.File    `json:"files"`
 	Sums      map[string]string `json:"sha256"`
+}
+
+// RunsOn says on which cards a file's device code runs, and with which driver.
+type RunsOn struct {
+	File string `json:"file"`
+	*binary.Verdict
+}
+
+// runsOn judges the files with device code, NVIDIA's own libraries left out: those
+// choose among what they hold for each card. A link's file is judged once.
+func runsOn(files []*binary.File) []RunsOn {
+	var out []RunsOn
+	seen := map[string]bool{}
+	for _, f := range files {
+		v := binary.Judge(f)
+		if v == nil || CanCarry(path.Base(f.Name)) || f.BuildID != "" && seen[f.BuildID] {
+			continue
+		}
+		seen[f.BuildID] = true
+		out = append(out, RunsOn{File: f.Name, Verdict: v})
+	}
+	return out
 }
 
 // CheckInfo is the verdict of one smoke check.
@@ -83,10 +109,58 @@ func bundlePage(i BuildInfo) []byte {
 	if i.Glibc != "" {
 		fmt.Fprintf(&b, "It needs a Linux with glibc %s or newer and these libraries of the system:\n%s.\n", i.Glibc, strings.Join(i.Needs, ", "))
 	}
+	b.WriteString(i.toolkit())
 	for _, o := range i.LeftOut {
 		fmt.Fprintf(&b, "\nLeft out: %s.\n", strings.TrimRight(o, "."))
 	}
 	b.WriteString("\n- PATCHES/: every change to upstream's source, and why\n- BUILD_INFO.json: the source, the options, the tools, the checks\n- SHA256SUMS: `sha256sum -c SHA256SUMS`\n- LICENSES/: upstream's licence and those of what it holds\n\n| check | place | verdict |\n|---|---|---|\n")
+	for _, c := range i.Checks {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", c.Name, c.Place, c.Verdict)
+	}
+	return b.Bytes()
+}
+
+// toolkit says what a bundle for a card needs: libraries, cards, driver.
+func (i BuildInfo) toolkit() string {
+	var b strings.Builder
+	switch i.Runtime {
+	case spec.Full:
+		fmt.Fprintf(&b, "\nThe CUDA libraries that it uses are inside: %s. Their terms are in LICENSES/.\n", strings.Join(i.Carried, ", "))
+	case spec.Thin:
+		b.WriteString("\nIt uses the CUDA libraries of the system: install the CUDA toolkit of that version, or take the full bundle.\n")
+	}
+	for _, r := range i.RunsOn {
+		var cards []string
+		for _, card := range r.Cards {
+			if card.Missing == 0 {
+				cards = append(cards, card.Capability+" ("+card.Generation+")")
+			}
+		}
+		fmt.Fprintf(&b, "\n%s runs on NVIDIA cards of compute capability %s", r.File, strings.Join(cards, ", "))
+		if r.Newer {
+			b.WriteString(" and newer ones")
+		}
+		if r.Driver != nil {
+			fmt.Fprintf(&b, ", with driver %s", r.Driver)
+		}
+		b.WriteString(".\n")
+	}
+	return b.String()
+}
+
+// notesPage is NOTES.md, what a release says of an archive.
+func notesPage(i BuildInfo, r BundleRecord) []byte {
+	var b bytes.Buffer
+	name := path.Base(filepath.ToSlash(r.Archive))
+	fmt.Fprintf(&b, "# %s\n\n%s %s for %s, %.1f MiB.\n", name, i.Upstream, i.Tag, i.Target, float64(r.Bytes)/(1<<20))
+	if i.Glibc != "" {
+		fmt.Fprintf(&b, "\nIt needs a Linux with glibc %s or newer and these libraries of the system: %s.\n", i.Glibc, strings.Join(i.Needs, ", "))
+	}
+	b.WriteString(i.toolkit())
+	if n := len(r.Parts); n > 0 {
+		fmt.Fprintf(&b, "\nIt is given in %d parts. Download all of them and SHA256SUMS, and join them:\n\n    cat %s.part* > %s\n    sha256sum --ignore-missing -c SHA256SUMS\n", n, name, name)
+	}
+	b.WriteString("\n| check | place | verdict |\n|---|---|---|\n")
 	for _, c := range i.Checks {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", c.Name, c.Place, c.Verdict)
 	}
@@ -131,6 +205,13 @@ func (c *Chain) info(b *Built, files []*binary.File, report *smoke.Report) (Buil
 			i.Options[o.Name] = neutral.Replace(o.Value)
 		}
 	}
+	if len(c.Recipe.Bundle.Carry) > 0 {
+		i.Runtime = c.Recipe.Bundle.Runtime
+	}
+	for _, lib := range c.staged.Carried {
+		i.Carried = append(i.Carried, lib.Name)
+	}
+	i.RunsOn = c.staged.RunsOn
 	for _, r := range report.Checks {
 		i.Checks = append(i.Checks, CheckInfo{Name: r.Name, Verdict: string(r.Verdict), Place: r.Place})
 	}

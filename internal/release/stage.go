@@ -40,7 +40,7 @@ func closure(bin string, made, programs, globs []string) ([]string, error) {
 				return err
 			}
 			if to != filepath.Base(to) {
-				return fmt.Errorf("%s is a link to %s, out of its folder", filepath.Join(bin, name), to)
+				return &binary.Rejected{File: filepath.Join(bin, name), Fault: fmt.Sprintf("is a link to %s, out of its folder", to)}
 			}
 			name = to
 		}
@@ -91,9 +91,10 @@ func closure(bin string, made, programs, globs []string) ([]string, error) {
 	return names, nil
 }
 
-// stage lays out the bundle's programs and libraries in the new folder to and
-// verifies them there. It returns what the binaries say of themselves.
-func stage(art build.Artifacts, to string, rec spec.Recipe) ([]*binary.File, error) {
+// stage lays out the bundle's programs and libraries in the new folder to, those of
+// the toolkit too in a full one, and verifies them there. It returns what the
+// binaries say of themselves.
+func stage(art build.Artifacts, to string, rec spec.Recipe) ([]*binary.File, []Carried, error) {
 	bin := filepath.Join(art.Dir, "bin")
 	var made []string
 	for _, f := range art.Files {
@@ -101,20 +102,42 @@ func stage(art build.Artifacts, to string, rec spec.Recipe) ([]*binary.File, err
 	}
 	names, err := closure(bin, made, rec.Programs, rec.Bundle.Files)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := os.RemoveAll(to); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := os.MkdirAll(to, 0o755); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for _, name := range names {
 		if err := copyFile(filepath.Join(bin, name), filepath.Join(to, name)); err != nil {
-			return nil, fmt.Errorf("stage %s: %w", name, err)
+			return nil, nil, fmt.Errorf("stage %s: %w", name, err)
 		}
 	}
-	return binary.Verify(to, names, rec.Verify)
+	var carried []Carried
+	if rec.Bundle.Runtime == spec.Full {
+		dirs, err := build.LibraryDirs(art.Dir)
+		if err != nil {
+			return nil, nil, err
+		}
+		if carried, err = carry(to, names, rec.Bundle, dirs); err != nil {
+			return nil, nil, err
+		}
+		for _, c := range carried {
+			names = append(names, c.Name)
+		}
+		rec.Verify.Needed = slices.Concat(rec.Verify.Needed, glibc)
+	}
+	files, err := binary.Verify(to, names, rec.Verify)
+	return files, carried, err
+}
+
+// glibc are the libraries of the system that NVIDIA's need, whatever the recipe's own
+// programs do: the C library's parts, and the compiler's run time.
+var glibc = []string{
+	"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1",
+	"libgcc_s.so.1", "libstdc++.so.6",
 }
 
 // copyFile copies a file or a link; a file keeps only whether it is executable.

@@ -125,9 +125,18 @@ const (
 
 // Bundle says what goes into the archive.
 type Bundle struct {
-	Files    []string `toml:"files" json:"files"`       // globs below the build folder
-	Licenses []string `toml:"licenses" json:"licenses"` // globs below the source tree
+	Files    []string `toml:"files" json:"files"`                 // globs below the build folder
+	Licenses []string `toml:"licenses" json:"licenses"`           // globs below the source tree
+	Runtime  string   `toml:"runtime" json:"runtime,omitempty"`   // Thin (also where it is empty) or Full, unless --bundle says otherwise
+	Carry    []string `toml:"carry" json:"carry,omitempty"`       // libraries of the toolkit that a full bundle holds, with * and ?
+	DiskMiB  int64    `toml:"disk-mib" json:"disk_mib,omitempty"` // room that a release of this target takes; 0: not known
 }
+
+// What a bundle holds of the toolkit that it was built with.
+const (
+	Thin = "thin" // nothing: the user's machine has its libraries
+	Full = "full" // the libraries that Bundle.Carry names
+)
 
 // Toolchain declares compilers, the versions they must have, and the
 // environment they run in.
