@@ -63,6 +63,9 @@ func (l *loader) recipe(name string) (Recipe, bool) {
 	f.globs("bundle.files", rec.Bundle.Files)
 	f.globs("bundle.licenses", rec.Bundle.Licenses)
 	f.carry(rec.Bundle)
+	if rec.DiskMiB < 0 {
+		f.fail("disk-mib", "disk-mib is %d; it must be the room in MiB that a release takes", rec.DiskMiB)
+	}
 	f.fixList(&rec)
 	f.options("cmake", rec.CMake)
 	for i, c := range rec.CMakeFor {
@@ -108,9 +111,6 @@ func (f *file) carry(b Bundle) {
 	}
 	if b.Runtime == Full && len(b.Carry) == 0 {
 		f.fail("bundle.runtime", "bundle.runtime is full and bundle.carry names no library, such as libcudart.so.*")
-	}
-	if b.DiskMiB < 0 {
-		f.fail("bundle.disk-mib", "disk-mib is %d; it must be the room in MiB that a release takes", b.DiskMiB)
 	}
 }
 
