@@ -34,19 +34,31 @@ func Roots(files []*File) []*File {
 	return roots
 }
 
-// unreachable says which libraries lie among the files and are still not found when
+// Unfound is a library that lies in a bundle and is not found by a file that needs it.
+type Unfound struct {
+	File    string
+	Lib     string
+	RunPath []string // the file's
+}
+
+// Error says what the file needs and where it looks.
+func (u Unfound) Error() string {
+	return fmt.Sprintf("needs %s of the bundle and does not find it: its RUNPATH is %q, and must lead there from $ORIGIN", u.Lib, strings.Join(u.RunPath, ":"))
+}
+
+// Unreachable says which libraries lie among the files and are still not found when
 // one of the Roots is loaded, because the file that needs them has no search path
 // that leads there: a RUNPATH holds for its own file only. It follows ld.so(8): a
 // library that is loaded already is not looked for, and what a file needs itself is
 // loaded before what its libraries need.
-func unreachable(files []*File) []error {
+func Unreachable(files []*File) []Unfound {
 	byPath := map[string]*File{}
 	inside := map[string]bool{}
 	for _, f := range files {
 		byPath[f.Name] = f
 		inside[path.Base(f.Name)] = true
 	}
-	var errs []error
+	var lost []Unfound
 	said := map[[2]string]bool{}
 	for _, root := range Roots(files) {
 		loaded := map[string]bool{path.Base(root.Name): true, root.SOName: true}
@@ -65,12 +77,12 @@ func unreachable(files []*File) []error {
 				}
 				if key := [2]string{f.Name, lib}; inside[lib] && !said[key] {
 					said[key] = true
-					errs = append(errs, &Rejected{File: f.Name, Fault: fmt.Sprintf("needs %s of the bundle and does not find it: its RUNPATH is %q, and must lead there from $ORIGIN", lib, strings.Join(f.RunPath, ":"))})
+					lost = append(lost, Unfound{f.Name, lib, f.RunPath})
 				}
 			}
 		}
 	}
-	return errs
+	return lost
 }
 
 // search looks for a library along a file's own search path, below the bundle's top.

@@ -1,7 +1,6 @@
 package binary
 
 import (
-	"errors"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -53,15 +52,14 @@ func TestUnreachable(t *testing.T) {
 			{Name: "b.so", SOName: "b.so", Needed: []string{"a.so"}, RunPath: own},
 		}, nil},
 	} {
-		errs := unreachable(c.files)
+		errs := Unreachable(c.files)
 		if len(errs) != len(c.want) {
 			t.Errorf("%s: %v, want %d", name, errs, len(c.want))
 			continue
 		}
 		for i, err := range errs {
-			var r *Rejected
-			if !errors.As(err, &r) || !strings.Contains(err.Error(), c.want[i]) {
-				t.Errorf("%s: %v, want %s", name, err, c.want[i])
+			if got := err.File + ": " + err.Error(); !strings.Contains(got, c.want[i]) {
+				t.Errorf("%s: %s, want %s", name, got, c.want[i])
 			}
 		}
 	}

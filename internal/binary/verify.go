@@ -46,7 +46,9 @@ func Verify(dir string, files []string, v spec.Verify) ([]*File, error) {
 			errs = append(errs, &Rejected{File: f.Name, Fault: fault})
 		}
 	}
-	errs = append(errs, unreachable(found)...)
+	for _, u := range Unreachable(found) {
+		errs = append(errs, &Rejected{File: u.File, Fault: u.Error()})
+	}
 	if v.CUDA != nil {
 		errs = append(errs, verifyCUDA(found, *v.CUDA)...)
 	}

@@ -93,13 +93,17 @@ func (r *Report) Text() string {
 
 func (r *Report) verdict() string {
 	what := strings.TrimSpace(r.Tag + " " + r.Subject)
+	sure := ""
+	if slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Status == Unknown }) {
+		sure = ", as far as can be told"
+	}
 	switch {
 	case r.Kind == KindTarget && r.Able:
-		return what + " can be built here"
+		return what + " can be built here" + sure
 	case r.Kind == KindTarget:
 		return what + " cannot be built here"
 	case r.Able:
-		return what + " runs here"
+		return what + " runs here" + sure
 	}
 	return what + " does not run here as it is meant to"
 }

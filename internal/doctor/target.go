@@ -110,14 +110,14 @@ func (r *Report) tools(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) 
 	}
 	for _, o := range rec.Optional {
 		if facts.Headers[o.Header] {
-			r.ok("feature", "%s will be built: %s is there.", o.Gives, o.Header)
+			r.ok("feature", "%s: in, as %s is there.", o.Gives, o.Header)
 			continue
 		}
 		fix := ""
 		if o.Debian != "" {
 			fix = "on Debian and Ubuntu: apt-get install " + o.Debian
 		}
-		r.without("feature", fix, "%s will be left out: %s is not there.", o.Gives, o.Header)
+		r.without("feature", fix, "%s: left out, as %s is not there.", o.Gives, o.Header)
 	}
 	if facts.Launcher != "" {
 		r.ok("cache", "%s makes a second build quick.", facts.Launcher)
