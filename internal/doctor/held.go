@@ -14,11 +14,11 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/release"
 )
 
 // Bounds for files of others: upstream's largest bundles hold some hundred files, and a
@@ -65,10 +65,12 @@ func read(ctx context.Context, file string, libs *binary.Libraries) (*held, erro
 		err = h.folder(ctx, file)
 	case !st.Mode().IsRegular():
 		return nil, notBundle(file, "is neither a file nor a folder")
-	case partRE.MatchString(file):
-		err = h.parts(ctx, file)
 	default:
-		err = h.file(ctx, file, libs)
+		if whole, ok := release.PartOf(file); ok {
+			err = h.parts(ctx, file, whole)
+		} else {
+			err = h.file(ctx, file, libs)
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -217,12 +219,8 @@ func (h *held) single(ctx context.Context, name string, libs *binary.Libraries) 
 	return nil
 }
 
-// partRE is how llpatch calls the parts of an archive.
-var partRE = regexp.MustCompile(`\.part([0-9]{3})$`)
-
-// parts reads the archive that a part belongs to, from all of its parts.
-func (h *held) parts(ctx context.Context, name string) error {
-	whole := partRE.ReplaceAllString(name, "")
+// parts reads the archive whole that the part name belongs to, from all of its parts.
+func (h *held) parts(ctx context.Context, name, whole string) error {
 	named, err := namedParts(whole)
 	if err != nil {
 		return err
@@ -270,7 +268,7 @@ func namedParts(whole string) ([]string, error) {
 	var names []string
 	for s := bufio.NewScanner(f); s.Scan(); {
 		_, name, _ := strings.Cut(s.Text(), "  ")
-		if strings.HasPrefix(name, filepath.Base(whole)+".part") && partRE.MatchString(name) {
+		if of, ok := release.PartOf(name); ok && of == filepath.Base(whole) {
 			names = append(names, name)
 		}
 	}

@@ -33,7 +33,17 @@ type Part struct {
 
 // partRE is how a part of an archive is called: NAME.part001, in the order of their
 // numbers, so that a shell's * gives them in order.
-var partRE = regexp.MustCompile(`^(.+)\.part([0-9]{3})$`)
+var partRE = regexp.MustCompile(`^(.+)\.part[0-9]{3}$`)
+
+// PartOf returns the archive that a file is a part of, by its name, and false where it
+// is not called like one.
+func PartOf(name string) (archive string, ok bool) {
+	m := partRE.FindStringSubmatch(name)
+	if m == nil {
+		return "", false
+	}
+	return m[1], true
+}
 
 // split writes the parts of an archive beside it, where it is larger than limit, and
 // removes those of an earlier one of that name. What is there and right stays.

@@ -1,6 +1,7 @@
 package smoke
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -54,11 +55,13 @@ func TestEmptyRoot(t *testing.T) {
 		"other folder": {"", []string{"-Wl,-rpath,/usr/share/llama"}, nil, Wrong, "libnumber.so.1: cannot open shared object file"},
 		"a file of this machine": {
 			`FILE *f = fopen("/etc/passwd", "r"); if (!f) { fprintf(stderr, "no users\n"); return 3; }`,
-			[]string{"-Wl,-rpath,$ORIGIN"}, nil, Wrong, "llama-server --version: ",
+			[]string{"-Wl,-rpath,$ORIGIN"},
+			nil, Wrong, "llama-server --version: ",
 		},
 		"another version": {`if (argc > 1) { fprintf(stderr, "version: 8 (abc)\n"); return 0; }`, []string{"-Wl,-rpath,$ORIGIN"}, nil, Wrong, "does not say build 7, commit abc"},
 		"a library that this machine lacks": {
-			"", []string{"-Wl,-rpath,$ORIGIN"},
+			"",
+			[]string{"-Wl,-rpath,$ORIGIN"},
 			func(t *testing.T, dir string) {
 				if err := os.Remove(filepath.Join(dir, "libnumber.so.1")); err != nil {
 					t.Fatal(err)
@@ -127,7 +130,7 @@ func TestEmptyRootWays(t *testing.T) {
 	none := way{"false", false, func(string) []string { return []string{"false"} }}
 	lost := way{"lost", false, func(string) []string { return []string{"llpatch-no-such-program"} }}
 	err = root().enter(t.Context(), []way{lost, none})
-	if a, ok := err.(*absent); !ok || !strings.Contains(a.why, "no empty root can be made here: lost is not installed; false: ") {
+	if a := new(absent); !errors.As(err, &a) || !strings.Contains(a.why, "no empty root can be made here: lost is not installed; false: ") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -151,15 +154,18 @@ func TestEmptyRootDriver(t *testing.T) {
 		}
 	}
 	o := Options{Bin: dir, Work: t.TempDir(), Checks: []spec.Check{check("empty-root")}, Want: Version{Build: 7, Commit: "abc"}}
-	r, err := Run(t.Context(), o)
-	if err != nil {
+	if _, err := Run(t.Context(), o); err != nil {
 		t.Errorf("with a backend that needs the driver: %v", err)
 	}
 	// A library that nobody has here: what needs it was not looked at, and that is no pass.
 	if out, err := exec.Command("gcc", "-shared", "-fPIC", "-o", filepath.Join(dir, "libggml-lost.so"), file, "-L"+src, "-Wl,--no-as-needed", "-l:liblost.so.1").CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if r, _ = Run(t.Context(), o); r.Checks[0].Verdict != Absent || !strings.Contains(r.Checks[0].Detail, "this machine lacks liblost.so.1, so what needs it was not looked at") {
+	r, err := Run(t.Context(), o)
+	if not := new(NotRun); !errors.As(err, &not) {
+		t.Errorf("got %v", err)
+	}
+	if r.Checks[0].Verdict != Absent || !strings.Contains(r.Checks[0].Detail, "this machine lacks liblost.so.1, so what needs it was not looked at") {
 		t.Errorf("%s: %s", r.Checks[0].Verdict, r.Checks[0].Detail)
 	}
 }
