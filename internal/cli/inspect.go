@@ -93,6 +93,9 @@ func (i inspected) text(b *strings.Builder) {
 	}
 	fmt.Fprintln(b, i.Name)
 	line("machine", "%s", i.Machine)
+	if i.Interp != "" {
+		line("loader", "%s", i.Interp)
+	}
 	line("needs", "%s", strings.Join(i.Needed, " "))
 	line("runpath", "%s", strings.Join(i.RunPath, ":"))
 	line("build id", "%s", i.BuildID)
