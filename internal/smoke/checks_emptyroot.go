@@ -109,7 +109,7 @@ const inside = "/bundle"
 // fill puts the bundle into the root, and of the system the loader and the libraries
 // that the bundle's files need, with what those need in turn.
 func (r *emptyRoot) fill(ctx context.Context, bin string, files []*binary.File) error {
-	for _, d := range []string{inside, "proc", "tmp"} {
+	for _, d := range []string{inside, "proc", "dev", "tmp"} {
 		if err := os.MkdirAll(filepath.Join(r.dir, d), 0o755); err != nil {
 			return err
 		}

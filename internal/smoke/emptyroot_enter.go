@@ -27,7 +27,7 @@ type way struct {
 // is: there the loader itself is started.
 var ways = []way{
 	{"bwrap", false, func(root string) []string {
-		return []string{"bwrap", "--unshare-all", "--die-with-parent", "--bind", root, "/", "--proc", "/proc", "--dev", "/dev", "--chdir", inside, "--"}
+		return []string{"bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", root, "/", "--proc", "/proc", "--dev", "/dev", "--chdir", inside, "--"}
 	}},
 	{"unshare", false, func(root string) []string {
 		return []string{"unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--root=" + root, "--wd=" + inside}
