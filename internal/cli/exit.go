@@ -11,7 +11,6 @@ import (
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/compat"
-	"github.com/llpatch/llpatch/internal/doctor"
 	"github.com/llpatch/llpatch/internal/evidence"
 	"github.com/llpatch/llpatch/internal/gguf"
 	"github.com/llpatch/llpatch/internal/leak"
@@ -124,11 +123,8 @@ func classify(err error) (code int, hint string) {
 	if _, ok := is[*smoke.NotRun](err); ok {
 		return exitNotRun, ""
 	}
-	if _, ok := is[*doctor.Unable](err); ok {
-		return exitNotRun, ""
-	}
-	if _, ok := is[*doctor.NotBundle](err); ok {
-		return exitUsage, "llpatch doctor takes a target, a bundle (its folder, its tar.gz or a part of that), or a program"
+	if code, hint, ok := doctorExit(err); ok {
+		return code, hint
 	}
 	if _, ok := is[*leak.Grew](err); ok {
 		return exitSmoke, ""

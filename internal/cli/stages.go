@@ -180,31 +180,12 @@ func (a *app) buildCmd() *cobra.Command {
 }
 
 func (a *app) bundleCmd() *cobra.Command {
-	return a.packCmd("bundle", "Build, check and pack a target (the same as release, by the stage's name)")
+	return a.chainCmd("bundle", "Build, check and pack a target (the same as release, by the stage's name)", a.bundle)
 }
 
 func (a *app) releaseCmd() *cobra.Command {
-	c := a.packCmd("release", "Run the whole chain: fetch, patch, build, smoke, bundle")
+	c := a.chainCmd("release", "Run the whole chain: fetch, patch, build, smoke, bundle", a.bundle)
 	c.Example = "  llpatch release b8833 linux-cpu"
-	return c
-}
-
-// packCmd is a command that ends in an archive.
-func (a *app) packCmd(use, short string) *cobra.Command {
-	var runtime string
-	var part int64
-	c := a.tunedChainCmd(use, short, func(o *release.Options) { o.Runtime, o.PartMiB = runtime, part }, a.bundle)
-	c.Flags().StringVar(&runtime, "bundle", "", "thin: the user's machine has the toolkit's libraries; full: they are inside (default: as the recipe says)")
-	c.Flags().Int64Var(&part, "part-size", release.DefaultPartMiB, "a larger archive is also given in parts of so many MiB")
-	c.PreRunE = func(c *cobra.Command, _ []string) error {
-		if runtime != "" && runtime != spec.Thin && runtime != spec.Full {
-			return &usageError{err: fmt.Errorf("--bundle is %s or %s, not %q", spec.Thin, spec.Full, runtime), help: c.CommandPath() + " --help"}
-		}
-		if part < 1 || part > release.MaxPartMiB {
-			return &usageError{err: fmt.Errorf("--part-size is %d; it must be 1 to %d", part, release.MaxPartMiB), help: c.CommandPath() + " --help"}
-		}
-		return nil
-	}
 	return c
 }
 

@@ -16,7 +16,6 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
-	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -27,39 +26,18 @@ type BundleRecord struct {
 	Archive string `json:"archive"`
 	SHA256  string `json:"sha256"`
 	Bytes   int64  `json:"bytes"`
-	Parts   []Part `json:"parts,omitempty"` // beside it, where it is larger than one may be
+	Parts   []Part `json:"parts,omitempty"` // beside it, where it is larger than one file may be
 }
 
 // BundleName is the archive's name without its suffix, in upstream's form:
 // llama-<tag>-llp<n>-bin-<os>-<backend>-<arch>, and ik_llama in front for
-// ik_llama.cpp's. The backend cuda gets the version of the toolkit that the files
-// were built with, and a full bundle ends in -full.
-func BundleName(tagName string, level int, r spec.Recipe, files []*binary.File) string {
-	backend, end := r.Backend, ""
-	if v := toolkit(files); backend == "cuda" && v != "" {
-		backend += "-" + v
-	}
+// ik_llama.cpp's. A full bundle ends in -full.
+func BundleName(tagName string, level int, r spec.Recipe) string {
+	name := fmt.Sprintf("%s-llp%d-bin-%s-%s-%s", bundleTop(tagName, r), level, r.OS, r.Backend, r.Arch)
 	if r.Bundle.Runtime == spec.Full {
-		end = "-full"
+		name += "-full"
 	}
-	return fmt.Sprintf("%s-llp%d-bin-%s-%s-%s%s", bundleTop(tagName, r), level, r.OS, backend, r.Arch, end)
-}
-
-// toolkit is the newest CUDA version whose compiler made device code in the files.
-// What comes with NVIDIA's own libraries is not counted.
-func toolkit(files []*binary.File) string {
-	newest := ""
-	for _, f := range files {
-		if f.CUDA == nil || CanCarry(path.Base(f.Name)) {
-			continue
-		}
-		for _, v := range f.CUDA.Toolkits {
-			if binary.Less(newest, v) {
-				newest = v
-			}
-		}
-	}
-	return newest
+	return name
 }
 
 // bundleTop is the folder at the top of an archive.
@@ -85,11 +63,11 @@ func (c *Chain) Bundle(ctx context.Context, b *Built) (*BundleRecord, error) {
 		return nil, err
 	}
 	key := sha256.Sum256(infoText)
-	name := BundleName(c.Tree.Tag.Short(), b.Level, c.Recipe, files) + ".tar.gz"
+	name := BundleName(c.Tree.Tag.Short(), b.Level, c.Recipe) + ".tar.gz"
 	done := BundleRecord{}
 	if readJSON(c.file("bundle.json"), &done) && done.Key == hex.EncodeToString(key[:]) && done.Archive == c.file(name) {
 		if sum, err := build.SumFile(done.Archive); err == nil && sum == done.SHA256 {
-			return c.finish(ctx, done, info)
+			return &done, c.writeSums(sum, name)
 		}
 	}
 	if err := c.fill(top, info, infoText); err != nil {
@@ -100,29 +78,20 @@ func (c *Chain) Bundle(ctx context.Context, b *Built) (*BundleRecord, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := c.writeSums(sum, name); err != nil {
+		return nil, err
+	}
 	st, err := os.Stat(archive)
 	if err != nil {
 		return nil, err
 	}
-	return c.finish(ctx, BundleRecord{Key: hex.EncodeToString(key[:]), Archive: archive, SHA256: sum, Bytes: st.Size()}, info)
+	done = BundleRecord{Key: hex.EncodeToString(key[:]), Archive: archive, SHA256: sum, Bytes: st.Size()}
+	return &done, writeJSON(c.file("bundle.json"), done)
 }
 
-// finish writes what lies beside an archive: its parts where it is too large for one
-// file, SHA256SUMS, NOTES.md and the record.
-func (c *Chain) finish(ctx context.Context, done BundleRecord, info BuildInfo) (*BundleRecord, error) {
-	var err error
-	if done.Parts, err = split(ctx, done.Archive, cmp.Or(c.PartMiB, DefaultPartMiB)<<20); err != nil {
-		return nil, err
-	}
-	for name, data := range map[string][]byte{
-		"SHA256SUMS": sumsOf(done.SHA256, filepath.Base(done.Archive), done.Parts),
-		"NOTES.md":   notesPage(info, done),
-	} {
-		if err := atomicfile.WriteFile(c.file(name), data, 0o644); err != nil {
-			return nil, err
-		}
-	}
-	return &done, writeJSON(c.file("bundle.json"), done)
+// writeSums writes SHA256SUMS beside the archive.
+func (c *Chain) writeSums(sum, archive string) error {
+	return atomicfile.WriteFile(c.file("SHA256SUMS"), fmt.Appendf(nil, "%s  %s\n", sum, archive), 0o644)
 }
 
 // stageDir is the folder whose content, under its own name, becomes the
@@ -167,8 +136,8 @@ func (c *Chain) fill(top string, info BuildInfo, text []byte) error {
 	if err := c.licenses(write); err != nil {
 		return err
 	}
-	for _, lib := range c.staged.Carried {
-		if err := write("LICENSES/"+lib.Name+".txt", lib.License); err != nil {
+	for name, terms := range info.terms {
+		if err := write("LICENSES/"+name+".txt", terms); err != nil {
 			return err
 		}
 	}

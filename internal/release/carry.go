@@ -25,13 +25,6 @@ var redistributable = []string{
 	"libcusparse.so", "libcusolver.so", "libcurand.so", "libnvrtc.so", "libnvrtc-builtins.so",
 }
 
-// Carried is a library of the toolkit that a full bundle holds.
-type Carried struct {
-	Name    string `json:"name"`    // as others need it
-	SHA256  string `json:"sha256"`  // of its content
-	License []byte `json:"license"` // the terms that lay beside it, which go into LICENSES
-}
-
 // CanCarry reports whether a library is on the list of those that NVIDIA lets others
 // pass on.
 func CanCarry(lib string) bool {
@@ -42,9 +35,10 @@ func CanCarry(lib string) bool {
 // carry copies into the staged folder to, whose files are names, the libraries that
 // bundle.carry names and that one of the files, or of the libraries themselves,
 // needs. They are looked for in dirs. A library that may not be passed on, one that
-// is not there and one without its licence are a *binary.Rejected.
-func carry(to string, names []string, b spec.Bundle, dirs []string) ([]Carried, error) {
-	var carried []Carried
+// is not there and one without its licence are a *binary.Rejected. It returns their
+// names.
+func carry(to string, names []string, b spec.Bundle, dirs []string) ([]string, error) {
+	var carried []string
 	var errs []error
 	reject := func(lib, format string, args ...any) {
 		errs = append(errs, &binary.Rejected{File: lib, Fault: fmt.Sprintf(format, args...)})
@@ -72,20 +66,23 @@ func carry(to string, names []string, b spec.Bundle, dirs []string) ([]Carried, 
 			case from == "":
 				reject(lib, "a full bundle holds it, and it is in none of the folders that the build took libraries from (%s); install it, or make the bundle with --bundle thin", strings.Join(dirs, ", "))
 			default:
-				c, err := carryOne(from, filepath.Join(to, lib))
+				terms, err := termsOf(from)
 				if err != nil {
 					return nil, err
 				}
-				if len(c.License) == 0 {
+				if len(terms) == 0 {
 					reject(lib, "its licence was not found beside %s, and has to go with it; make the bundle with --bundle thin", from)
 					continue
 				}
-				carried = append(carried, c)
+				if err := copyReal(from, filepath.Join(to, lib)); err != nil {
+					return nil, fmt.Errorf("carry %s: %w", from, err)
+				}
+				carried = append(carried, lib)
 				queue = append(queue, lib)
 			}
 		}
 	}
-	slices.SortFunc(carried, func(a, b Carried) int { return strings.Compare(a.Name, b.Name) })
+	slices.Sort(carried)
 	return carried, errors.Join(errs...)
 }
 
@@ -96,24 +93,54 @@ func matches(patterns []string, name string) bool {
 	})
 }
 
-func carryOne(from, to string) (Carried, error) {
-	c := Carried{Name: filepath.Base(to)}
+// copyReal copies what a name leads to.
+func copyReal(from, to string) error {
 	real, err := filepath.EvalSymlinks(from)
 	if err != nil {
-		return c, err
+		return err
 	}
-	if err := copyFile(real, to); err != nil {
-		return c, fmt.Errorf("carry %s: %w", from, err)
+	return copyFile(real, to)
+}
+
+// termsOf returns the licence of a library, which lies beside the file or beside a
+// link that leads to it; nil: there is none.
+func termsOf(lib string) ([]byte, error) {
+	real, err := filepath.EvalSymlinks(lib)
+	if err != nil {
+		return nil, err
 	}
-	if c.SHA256, err = build.SumFile(to); err != nil {
-		return c, err
-	}
-	for _, file := range []string{real, from} {
-		if c.License, err = licenceOf(file); err != nil || len(c.License) > 0 {
-			return c, err
+	for _, file := range []string{real, lib} {
+		if terms, err := licenceOf(file); err != nil || len(terms) > 0 {
+			return terms, err
 		}
 	}
-	return c, nil
+	return nil, nil
+}
+
+// carriedTerms returns the licences of the libraries of a toolkit that a full bundle
+// holds, by their names, from where the build in dir has them.
+func carriedTerms(files []*binary.File, b spec.Bundle, dir string) (map[string][]byte, error) {
+	if b.Runtime != spec.Full {
+		return nil, nil
+	}
+	dirs, err := build.LibraryDirs(dir)
+	if err != nil {
+		return nil, err
+	}
+	terms := map[string][]byte{}
+	for _, f := range files {
+		if !matches(b.Carry, f.Name) || !CanCarry(f.Name) {
+			continue
+		}
+		from := binary.LibrariesIn(dirs...).Find(f.Name, f.Machine)
+		if from == "" {
+			return nil, &binary.Rejected{File: f.Name, Fault: "it was staged from one of " + strings.Join(dirs, ", ") + " and is there no more, nor is its licence"}
+		}
+		if terms[f.Name], err = termsOf(from); err != nil {
+			return nil, err
+		}
+	}
+	return terms, nil
 }
 
 // licenceNames are what NVIDIA calls the terms in what it distributes: EULA.txt at the

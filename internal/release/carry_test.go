@@ -125,15 +125,29 @@ func TestCarry(t *testing.T) {
 				}
 				return
 			}
-			var names []string
-			for _, g := range got {
-				names = append(names, g.Name)
-				if st, err := os.Lstat(filepath.Join(to, g.Name)); err != nil || !st.Mode().IsRegular() || string(g.License) != "terms" || len(g.SHA256) != 64 {
-					t.Errorf("%+v: %v, %v", g, st, err)
+			var files []*binary.File
+			for _, name := range got {
+				if st, err := os.Lstat(filepath.Join(to, name)); err != nil || !st.Mode().IsRegular() {
+					t.Errorf("%s: %v, %v", name, st, err)
 				}
+				f, err := binary.Inspect(filepath.Join(to, name))
+				if err != nil {
+					t.Fatal(err)
+				}
+				files = append(files, f)
 			}
-			if strings.Join(names, " ") != c.want {
-				t.Errorf("carried %v, want %q", names, c.want)
+			if strings.Join(got, " ") != c.want {
+				t.Errorf("carried %v, want %q", got, c.want)
+			}
+			cache := put(t, filepath.Join(t.TempDir(), "CMakeCache.txt"), "CUDA_cublas_LIBRARY:FILEPATH="+lib+"/stubs/libcublas.so\nOTHER:FILEPATH=/bin/true\n")
+			terms, err := carriedTerms(files, spec.Bundle{Runtime: spec.Full, Carry: c.carry}, filepath.Dir(cache))
+			if err != nil || len(terms) != len(got) {
+				t.Errorf("%d licences for %v: %v", len(terms), got, err)
+			}
+			for name, text := range terms {
+				if string(text) != "terms" {
+					t.Errorf("%s: %q", name, text)
+				}
 			}
 		})
 	}

@@ -21,8 +21,6 @@ type stageRecord struct {
 	Key     string            `json:"key"`
 	Entries map[string]string `json:"entries"` // what inventory found
 	Files   []*binary.File    `json:"files"`
-	Carried []Carried         `json:"carried,omitempty"`
-	RunsOn  []RunsOn          `json:"runs_on,omitempty"`
 }
 
 // Stage lays the built files out as they will be shipped and verifies them
@@ -37,11 +35,10 @@ func (c *Chain) Stage(b *Built) ([]*binary.File, error) {
 	var done stageRecord
 	if readJSON(c.file("stage.json"), &done) && done.Key == key {
 		if have, err := inventory(top); err == nil && maps.Equal(have, done.Entries) {
-			c.staged = done
 			return done.Files, nil
 		}
 	}
-	files, carried, err := stage(b.Artifacts, top, c.Recipe)
+	files, err := stage(b.Artifacts, top, c.Recipe)
 	if err != nil {
 		return nil, fmt.Errorf("verify %s %s: %w", c.Tree.Tag, c.Recipe.Name, err)
 	}
@@ -49,8 +46,7 @@ func (c *Chain) Stage(b *Built) ([]*binary.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.staged = stageRecord{Key: key, Entries: have, Files: files, Carried: carried, RunsOn: runsOn(files)}
-	return files, writeJSON(c.file("stage.json"), c.staged)
+	return files, writeJSON(c.file("stage.json"), stageRecord{Key: key, Entries: have, Files: files})
 }
 
 func digest(values ...any) (string, error) {
@@ -158,7 +154,11 @@ func (c *Chain) Release(ctx context.Context) (*BundleRecord, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.Bundle(ctx, b)
+	done, err := c.Bundle(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	return done, c.beside(ctx, done)
 }
 
 // Explain chooses the series without fetching anything where the tag's build

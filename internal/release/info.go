@@ -3,6 +3,7 @@ package release
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -42,6 +43,8 @@ type BuildInfo struct {
 	Checks    []CheckInfo       `json:"checks"`
 	Files     []*binary.File    `json:"files"`
 	Sums      map[string]string `json:"sha256"`
+
+	terms map[string][]byte // licences of Carried
 }
 
 // RunsOn says on which cards a file's device code runs, and with which driver.
@@ -50,20 +53,26 @@ type RunsOn struct {
 	*binary.Verdict
 }
 
-// runsOn judges the files with device code, NVIDIA's own libraries left out: those
-// choose among what they hold for each card. A link's file is judged once.
-func runsOn(files []*binary.File) []RunsOn {
+// runsOn judges the files with device code in a staged folder, NVIDIA's own libraries
+// left out: those choose among what they hold for each card. A link's file is judged
+// once. The files are read again, because a record of them does not hold all.
+func runsOn(top string, files []*binary.File) ([]RunsOn, error) {
 	var out []RunsOn
 	seen := map[string]bool{}
 	for _, f := range files {
-		v := binary.Judge(f)
-		if v == nil || CanCarry(path.Base(f.Name)) || f.BuildID != "" && seen[f.BuildID] {
+		if f.CUDA == nil || f.CUDA.Fatbins == 0 || CanCarry(path.Base(f.Name)) || f.BuildID != "" && seen[f.BuildID] {
 			continue
 		}
 		seen[f.BuildID] = true
-		out = append(out, RunsOn{File: f.Name, Verdict: v})
+		whole, err := binary.Inspect(filepath.Join(top, f.Name))
+		if err != nil {
+			return nil, err
+		}
+		if v := binary.Judge(whole); v != nil {
+			out = append(out, RunsOn{File: f.Name, Verdict: v})
+		}
 	}
-	return out
+	return out, nil
 }
 
 // CheckInfo is the verdict of one smoke check.
@@ -208,14 +217,17 @@ func (c *Chain) info(b *Built, files []*binary.File, report *smoke.Report) (Buil
 	if len(c.Recipe.Bundle.Carry) > 0 {
 		i.Runtime = c.Recipe.Bundle.Runtime
 	}
-	for _, lib := range c.staged.Carried {
-		i.Carried = append(i.Carried, lib.Name)
+	var err error
+	if i.terms, err = carriedTerms(files, c.Recipe.Bundle, b.Artifacts.Dir); err != nil {
+		return i, err
 	}
-	i.RunsOn = c.staged.RunsOn
+	i.Carried = slices.Sorted(maps.Keys(i.terms))
+	if i.RunsOn, err = runsOn(c.stageDir(), files); err != nil {
+		return i, err
+	}
 	for _, r := range report.Checks {
 		i.Checks = append(i.Checks, CheckInfo{Name: r.Name, Verdict: string(r.Verdict), Place: r.Place})
 	}
-	var err error
 	i.Sums, err = c.sums(c.stageDir())
 	return i, err
 }

@@ -2,6 +2,7 @@ package release
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -133,4 +134,27 @@ func sumsOf(sum, archive string, parts []Part) []byte {
 		fmt.Fprintf(&b, "%s  %s\n", p.SHA256, p.Name)
 	}
 	return b.Bytes()
+}
+
+// beside writes what lies beside an archive: its parts where it is too large for one
+// file, SHA256SUMS of all, and NOTES.md. The record gets the parts.
+func (c *Chain) beside(ctx context.Context, done *BundleRecord) error {
+	var err error
+	if done.Parts, err = split(ctx, done.Archive, cmp.Or(c.PartMiB, DefaultPartMiB)<<20); err != nil {
+		return err
+	}
+	var info BuildInfo
+	if !readJSON(filepath.Join(c.stageDir(), "BUILD_INFO.json"), &info) {
+		return fmt.Errorf("%s cannot be read", filepath.Join(c.stageDir(), "BUILD_INFO.json"))
+	}
+	dir := filepath.Dir(done.Archive)
+	for name, data := range map[string][]byte{
+		"SHA256SUMS": sumsOf(done.SHA256, filepath.Base(done.Archive), done.Parts),
+		"NOTES.md":   notesPage(info, *done),
+	} {
+		if err := atomicfile.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
+			return err
+		}
+	}
+	return writeJSON(filepath.Join(dir, "bundle.json"), done)
 }

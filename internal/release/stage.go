@@ -94,7 +94,7 @@ func closure(bin string, made, programs, globs []string) ([]string, error) {
 // stage lays out the bundle's programs and libraries in the new folder to, those of
 // the toolkit too in a full one, and verifies them there. It returns what the
 // binaries say of themselves.
-func stage(art build.Artifacts, to string, rec spec.Recipe) ([]*binary.File, []Carried, error) {
+func stage(art build.Artifacts, to string, rec spec.Recipe) ([]*binary.File, error) {
 	bin := filepath.Join(art.Dir, "bin")
 	var made []string
 	for _, f := range art.Files {
@@ -102,35 +102,32 @@ func stage(art build.Artifacts, to string, rec spec.Recipe) ([]*binary.File, []C
 	}
 	names, err := closure(bin, made, rec.Programs, rec.Bundle.Files)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := os.RemoveAll(to); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := os.MkdirAll(to, 0o755); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for _, name := range names {
 		if err := copyFile(filepath.Join(bin, name), filepath.Join(to, name)); err != nil {
-			return nil, nil, fmt.Errorf("stage %s: %w", name, err)
+			return nil, fmt.Errorf("stage %s: %w", name, err)
 		}
 	}
-	var carried []Carried
 	if rec.Bundle.Runtime == spec.Full {
 		dirs, err := build.LibraryDirs(art.Dir)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		if carried, err = carry(to, names, rec.Bundle, dirs); err != nil {
-			return nil, nil, err
+		carried, err := carry(to, names, rec.Bundle, dirs)
+		if err != nil {
+			return nil, err
 		}
-		for _, c := range carried {
-			names = append(names, c.Name)
-		}
+		names = append(names, carried...)
 		rec.Verify.Needed = slices.Concat(rec.Verify.Needed, glibc)
 	}
-	files, err := binary.Verify(to, names, rec.Verify)
-	return files, carried, err
+	return binary.Verify(to, names, rec.Verify)
 }
 
 // glibc are the libraries of the system that NVIDIA's need, whatever the recipe's own
