@@ -106,7 +106,7 @@ func newPlan(in Input) (Plan, error) {
 		VersionCommit: versionCommit(in), Source: in.Source, Dir: in.Dir,
 		Programs: in.Recipe.Programs, Backends: in.Recipe.Backends, Tools: in.Facts.Tools,
 	}
-	p.Jobs, p.JobsWhy = Jobs(in.Facts, in.Toolchain)
+	p.Jobs, p.JobsWhy = jobs(in.Facts, in.Toolchain)
 	opts := options{}
 	if err := opts.collect(in, p.VersionCommit, &p.Off); err != nil {
 		return Plan{}, err
@@ -166,10 +166,9 @@ func versionCommit(in Input) string {
 	return id + "-llp" + strconv.Itoa(in.Level)
 }
 
-// Jobs returns how many compile jobs a plan runs at once, and why. It follows memory
-// as well as cores: a compiler that the kernel kills for want of memory costs more
-// than a core that idles.
-func Jobs(f Facts, tc spec.Toolchain) (n int, why string) {
+// jobs follows memory as well as cores: a compiler that the kernel kills for
+// want of memory costs more than a core that idles.
+func jobs(f Facts, tc spec.Toolchain) (n int, why string) {
 	n, why = max(f.Cores, 1), fmt.Sprintf("%d processors", f.Cores)
 	if f.MemoryMiB > 0 && tc.JobMiB > 0 {
 		if m := int(max(f.MemoryMiB/tc.JobMiB, 1)); m < n {

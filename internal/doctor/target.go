@@ -88,7 +88,8 @@ func (r *Report) tools(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) 
 		return facts, nil
 	case errors.As(err, &missing):
 	case err != nil:
-		return facts, err
+		r.lacks("tool", "", "The toolchain cannot be used: %s.", strings.TrimRight(strings.ReplaceAll(err.Error(), "\n", "; "), "."))
+		return facts, nil
 	}
 	r.ok("machine", "Toolchain %s is for %s/%s, as this machine is.", tc.Name, tc.OS, tc.Arch)
 	for _, role := range slices.Sorted(maps.Keys(facts.Tools)) {
@@ -128,14 +129,13 @@ func (r *Report) tools(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) 
 }
 
 func (r *Report) memory(facts build.Facts, tc spec.Toolchain) {
-	n, why := build.Jobs(facts, tc)
 	switch {
 	case facts.MemoryMiB == 0:
 		r.unknown("memory", "", "How much memory is free is not known here; a compile job may take %s.", gib(tc.JobMiB))
 	case facts.MemoryMiB < tc.JobMiB:
 		r.lacks("memory", "", "%s are free, and a compile job may take %s.", gib(facts.MemoryMiB), gib(tc.JobMiB))
 	default:
-		r.ok("memory", "%s are free, and a compile job may take %s: %d at once (%s).", gib(facts.MemoryMiB), gib(tc.JobMiB), n, why)
+		r.ok("memory", "%s are free for %s, and a compile job may take %s.", gib(facts.MemoryMiB), count(facts.Cores, "processor", "processors"), gib(tc.JobMiB))
 	}
 }
 
