@@ -46,7 +46,7 @@ func (r *Report) proofs(ctx context.Context, o Options, rec spec.Recipe, driver 
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		r.without("card", "", "%s on a card, and there is none here: %s.", count(onCard, "check runs", "checks run"), oneLine(err))
+		r.noCard(onCard, err)
 		return nil
 	}
 	for _, c := range cards {
@@ -95,11 +95,20 @@ func (r *Report) amd(ctx context.Context, o Options, checks int) error {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		r.without("card", "", "%s on a card, and there is none here: %s.", count(checks, "check runs", "checks run"), oneLine(err))
+		r.noCard(checks, err)
 		return nil
 	}
 	r.unknown("card", "", "%s is here; whether the result will run on it is not known.", cards)
 	return nil
+}
+
+// noCard says that there is no card, and what that means.
+func (r *Report) noCard(checks int, why error) {
+	then := "it can be built, and runs on the processor here"
+	if checks > 0 {
+		then += fmt.Sprintf(": %s not run", count(checks, "check that needs a card is", "checks that need a card are"))
+	}
+	r.without("card", "", "No card is here (%s): %s.", oneLine(why), then)
 }
 
 // card compares a card of this machine with what the result will be.

@@ -192,7 +192,7 @@ func writable(dir string) error {
 func (r *Report) sources(ctx context.Context, o Options, rec spec.Recipe, t *tag.Tag) error {
 	so := source.Options{Cache: o.Cache, Dir: o.Records.Dir, Sources: o.Repo.Sources, Lock: o.Repo.Lock, Override: o.Source, Offline: o.Offline, Log: o.Log}
 	cached := source.Cached(so, rec.Upstream)
-	have := t != nil && slices.Contains(cached, t.String())
+	have := len(cached) > 0 && (t == nil || slices.Contains(cached, t.String()))
 	if len(cached) > 0 {
 		r.ok("cache", "The cache holds the trees of %s, which need no source.", strings.Join(cached, ", "))
 	} else {

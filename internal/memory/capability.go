@@ -2,7 +2,7 @@ package memory
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"regexp"
 	"strings"
 
@@ -23,7 +23,7 @@ var capabilityRE = regexp.MustCompile(`^[0-9]+\.[0-9]+$`)
 func NvidiaCards(ctx context.Context, env []string) ([]NvidiaCard, error) {
 	path, _ := lookup(env, "PATH")
 	if _, err := run.LookPath("nvidia-smi", path); err != nil {
-		return nil, fmt.Errorf("there is no NVIDIA driver: %w", err)
+		return nil, errors.New("there is no NVIDIA driver: nvidia-smi is not on the PATH")
 	}
 	cards, err := nvidiaCards(ctx, env)
 	if err != nil {
