@@ -93,9 +93,6 @@ func (i inspected) text(b *strings.Builder) {
 	}
 	fmt.Fprintln(b, i.Name)
 	line("machine", "%s", i.Machine)
-	if i.Interp != "" {
-		line("loader", "%s", i.Interp)
-	}
 	line("needs", "%s", strings.Join(i.Needed, " "))
 	line("runpath", "%s", strings.Join(i.RunPath, ":"))
 	line("build id", "%s", i.BuildID)
@@ -105,6 +102,9 @@ func (i inspected) text(b *strings.Builder) {
 			by = " for " + strings.Join(names, " ")
 		}
 		line("at least", "%s %s%s", family, i.Versions[family], by)
+	}
+	if i.Interp != "" {
+		line("loader", "%s", i.Interp)
 	}
 	line("exports", "%d symbols", i.Exports)
 	for _, name := range i.Exported {
