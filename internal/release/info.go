@@ -28,7 +28,9 @@ type BuildInfo struct {
 	Patched   string            `json:"patched_tree"`
 	Target    string            `json:"target"`
 	Level     int               `json:"level"`
-	Version   string            `json:"version_commit"` // as llama-server --version prints it
+	Runtime   string            `json:"runtime,omitempty"` // spec.Thin or spec.Full, where the target uses a toolkit's libraries
+	Carried   []string          `json:"carried,omitempty"` // those that are in the bundle
+	Version   string            `json:"version_commit"`    // as llama-server --version prints it
 	Series    *spec.Series      `json:"series"`
 	Plan      string            `json:"plan"`
 	Options   map[string]string `json:"options"`
@@ -36,43 +38,12 @@ type BuildInfo struct {
 	Tools     map[string]string `json:"tools"`
 	Glibc     string            `json:"glibc,omitempty"` // lowest version that runs it
 	Libstdcpp string            `json:"glibcxx,omitempty"`
-	Needs     []string          `json:"needs"`             // libraries of the user's system
-	Runtime   string            `json:"runtime,omitempty"` // spec.Thin or spec.Full, where the target uses a toolkit's libraries
-	Carried   []string          `json:"carried,omitempty"` // those that are in the bundle
-	RunsOn    []RunsOn          `json:"runs_on,omitempty"` // files with device code
+	Needs     []string          `json:"needs"` // libraries of the user's system
 	Checks    []CheckInfo       `json:"checks"`
 	Files     []*binary.File    `json:"files"`
 	Sums      map[string]string `json:"sha256"`
 
 	terms map[string][]byte // licences of Carried
-}
-
-// RunsOn says on which cards a file's device code runs, and with which driver.
-type RunsOn struct {
-	File string `json:"file"`
-	*binary.Verdict
-}
-
-// runsOn judges the files with device code in a staged folder, NVIDIA's own libraries
-// left out: those choose among what they hold for each card. A link's file is judged
-// once. The files are read again, because a record of them does not hold all.
-func runsOn(top string, files []*binary.File) ([]RunsOn, error) {
-	var out []RunsOn
-	seen := map[string]bool{}
-	for _, f := range files {
-		if f.CUDA == nil || f.CUDA.Fatbins == 0 || CanCarry(path.Base(f.Name)) || f.BuildID != "" && seen[f.BuildID] {
-			continue
-		}
-		seen[f.BuildID] = true
-		whole, err := binary.Inspect(filepath.Join(top, f.Name))
-		if err != nil {
-			return nil, err
-		}
-		if v := binary.Judge(whole); v != nil {
-			out = append(out, RunsOn{File: f.Name, Verdict: v})
-		}
-	}
-	return out, nil
 }
 
 // CheckInfo is the verdict of one smoke check.
@@ -118,10 +89,10 @@ func bundlePage(i BuildInfo) []byte {
 	if i.Glibc != "" {
 		fmt.Fprintf(&b, "It needs a Linux with glibc %s or newer and these libraries of the system:\n%s.\n", i.Glibc, strings.Join(i.Needs, ", "))
 	}
-	b.WriteString(i.toolkit())
 	for _, o := range i.LeftOut {
 		fmt.Fprintf(&b, "\nLeft out: %s.\n", strings.TrimRight(o, "."))
 	}
+	b.WriteString(i.toolkit())
 	b.WriteString("\n- PATCHES/: every change to upstream's source, and why\n- BUILD_INFO.json: the source, the options, the tools, the checks\n- SHA256SUMS: `sha256sum -c SHA256SUMS`\n- LICENSES/: upstream's licence and those of what it holds\n\n| check | place | verdict |\n|---|---|---|\n")
 	for _, c := range i.Checks {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", c.Name, c.Place, c.Verdict)
@@ -129,32 +100,15 @@ func bundlePage(i BuildInfo) []byte {
 	return b.Bytes()
 }
 
-// toolkit says what a bundle for a card needs: libraries, cards, driver.
+// toolkit says where the toolkit's libraries are.
 func (i BuildInfo) toolkit() string {
-	var b strings.Builder
 	switch i.Runtime {
 	case spec.Full:
-		fmt.Fprintf(&b, "\nThe CUDA libraries that it uses are inside: %s. Their terms are in LICENSES/.\n", strings.Join(i.Carried, ", "))
+		return fmt.Sprintf("\nThe CUDA libraries that it uses are inside: %s. Their terms are in LICENSES/.\n", strings.Join(i.Carried, ", "))
 	case spec.Thin:
-		b.WriteString("\nIt uses the CUDA libraries of the system: install the CUDA toolkit of that version, or take the full bundle.\n")
+		return "\nIt uses the CUDA libraries of the system: install the CUDA toolkit of that version, or take the full bundle.\n"
 	}
-	for _, r := range i.RunsOn {
-		var cards []string
-		for _, card := range r.Cards {
-			if card.Missing == 0 {
-				cards = append(cards, card.Capability+" ("+card.Generation+")")
-			}
-		}
-		fmt.Fprintf(&b, "\n%s runs on NVIDIA cards of compute capability %s", r.File, strings.Join(cards, ", "))
-		if r.Newer {
-			b.WriteString(" and newer ones")
-		}
-		if r.Driver != nil {
-			fmt.Fprintf(&b, ", with driver %s", r.Driver)
-		}
-		b.WriteString(".\n")
-	}
-	return b.String()
+	return ""
 }
 
 // notesPage is NOTES.md, what a release says of an archive.
@@ -222,9 +176,6 @@ func (c *Chain) info(b *Built, files []*binary.File, report *smoke.Report) (Buil
 		return i, err
 	}
 	i.Carried = slices.Sorted(maps.Keys(i.terms))
-	if i.RunsOn, err = runsOn(c.stageDir(), files); err != nil {
-		return i, err
-	}
 	for _, r := range report.Checks {
 		i.Checks = append(i.Checks, CheckInfo{Name: r.Name, Verdict: string(r.Verdict), Place: r.Place})
 	}
