@@ -24,6 +24,7 @@ type File struct {
 	Name       string              `json:"name"`
 	Machine    string              `json:"machine"`               // such as EM_X86_64; fatbin for NVIDIA device code alone
 	SOName     string              `json:"soname,omitempty"`      // the name others need it by
+	Interp     string              `json:"interpreter,omitempty"` // the loader that a program asks for
 	Needed     []string            `json:"needed,omitempty"`      // DT_NEEDED, in order
 	RunPath    []string            `json:"runpath,omitempty"`     // DT_RUNPATH and DT_RPATH, split at colons
 	Versions   map[string]string   `json:"versions,omitempty"`    // highest needed symbol version by family: GLIBC, GLIBCXX, CXXABI, GCC, OPENSSL
@@ -116,6 +117,7 @@ func Read(r io.ReaderAt, size int64) (out *File, err error) {
 		}
 	}
 	out.BuildID = buildID(f)
+	out.Interp = interpreter(f)
 	out.CUDA = readCUDA(f, out)
 	return out, nil
 }
@@ -226,6 +228,21 @@ func Less(a, b string) bool {
 		return false
 	}
 	return x.LessThan(y)
+}
+
+// interpreter returns the loader that a program names in PT_INTERP, or nothing.
+func interpreter(f *elf.File) string {
+	for _, p := range f.Progs {
+		if p.Type != elf.PT_INTERP || p.Filesz > 1<<12 {
+			continue
+		}
+		data, err := io.ReadAll(p.Open())
+		if err != nil {
+			return ""
+		}
+		return string(bytes.TrimRight(data, "\x00"))
+	}
+	return ""
 }
 
 // buildID returns the GNU build id note's content in hex, or nothing. The

@@ -116,7 +116,7 @@ func TestVerify(t *testing.T) {
 		"not in bundle": {plain, []string{"prog"}, spec.Verify{Needed: system}, []string{"prog: needs libgreet.so.1, which is neither"}},
 		"machine":       {plain, []string{"libgreet.so.1"}, spec.Verify{Machine: "EM_AARCH64", Needed: system}, []string{"is for EM_X86_64, not for EM_AARCH64"}},
 		"glibc":         {plain, []string{"libgreet.so.1", "prog"}, spec.Verify{GlibcMax: "2.1", Needed: system}, []string{"libgreet.so.1: needs GLIBC_2", "prog: needs GLIBC_2"}},
-		"runpath":       {stray, []string{"libgreet.so.1", "prog"}, spec.Verify{Needed: system}, []string{"prog: looks for libraries in /opt/build/lib"}},
+		"runpath":       {stray, []string{"libgreet.so.1", "prog"}, spec.Verify{Needed: system}, []string{"prog: looks for libraries in /opt/build/lib", "prog: needs libgreet.so.1 of the bundle and does not find it: its RUNPATH is \"/opt/build/lib\""}},
 		"empty entry":   {empty, []string{"libgreet.so.1", "prog"}, spec.Verify{Needed: system}, []string{"prog: looks for libraries in the current folder"}},
 		"gone":          {plain, []string{"nothing"}, spec.Verify{}, []string{"no such file"}},
 	} {

@@ -48,3 +48,9 @@ func cardOf(a Arch) (card, bool) {
 	}
 	return cards[i], true
 }
+
+// KnownCapability reports whether llpatch knows cards of a compute capability, such as
+// 8.6; one that it does not know is taken to be newer than all that it knows.
+func KnownCapability(capability string) bool {
+	return slices.ContainsFunc(cards, func(c card) bool { return c.cc.Capability() == capability })
+}

@@ -51,6 +51,26 @@ type Driver struct {
 	Why     string `json:"why"`
 }
 
+// String returns which driver serves, without the reason: "450.80.02 or later".
+func (d Driver) String() string {
+	switch {
+	case d.Version != "":
+		return d.Version + " or later"
+	case d.CUDA != "":
+		return fmt.Sprintf("one for CUDA %s or later, as nvidia-smi shows it", d.CUDA)
+	}
+	return "of an unknown version"
+}
+
+// ToolkitDriver returns what programs built with a CUDA toolkit, such as 11.8, ask
+// for, and with ptx what compiling that toolkit's PTX does.
+func ToolkitDriver(toolkit string, ptx bool) Driver {
+	if ptx {
+		return Driver{toolkitDrivers[toolkit], toolkit, "PTX of CUDA " + toolkit + ", which the driver compiles"}
+	}
+	return runtimeDriver(toolkit, "the toolkit is "+toolkit)
+}
+
 // runtimeDriver returns what a CUDA runtime asks for: of 11 and later every driver
 // of its major version's table serves, of an older one its own toolkit's. Runtime is
 // such as 12, 11.0 or 10.2.

@@ -151,3 +151,30 @@ func (k Card) String() string {
 	}
 	return s
 }
+
+// Serves returns which of the device codes, such as sm_86 and compute_86, a card of a
+// compute capability, such as 8.9, runs: machine code before PTX; empty: none. Names
+// that are no arch are passed over.
+func Serves(codes []string, capability string) string {
+	var major, minor int
+	if n, err := fmt.Sscanf(capability, "%d.%d", &major, &minor); err != nil || n != 2 {
+		return ""
+	}
+	k, known := cardOf(Arch{Major: major, Minor: minor})
+	if !known {
+		k = card{cc: Arch{Major: major, Minor: minor}}
+	}
+	s := &codeSet{}
+	for _, code := range codes {
+		a, ptx, err := parseArch(code)
+		switch {
+		case err != nil:
+		case ptx:
+			s.archs = append(s.archs, a)
+		default:
+			s.cubins = append(s.cubins, a)
+		}
+	}
+	by, _ := s.best(k)
+	return by
+}

@@ -22,8 +22,9 @@ func (e *Rejected) Error() string { return fmt.Sprintf("%s: %s", e.File, e.Fault
 
 // Verify inspects the files of a bundle, paths below dir, against a recipe's
 // [verify]. Files that are neither ELF nor PE files are passed over, and without
-// [verify.pe] so are PE files. A library that is needed must be among the files or
-// match a name in v.Needed. The error joins one *Rejected per fault.
+// [verify.pe] so are PE files. A library that is needed must be among the files,
+// where its search path finds it, or match a name in v.Needed. The error joins one
+// *Rejected per fault.
 func Verify(dir string, files []string, v spec.Verify) ([]*File, error) {
 	var found []*File
 	var errs []error
@@ -51,6 +52,11 @@ func Verify(dir string, files []string, v spec.Verify) ([]*File, error) {
 	}
 	if v.PE != nil {
 		errs = append(errs, verifyPE(found, v)...)
+	}
+	// Windows looks for libraries beside the program, whatever a file says.
+	elf := slices.DeleteFunc(slices.Clone(found), func(f *File) bool { return f.PE != nil })
+	for _, u := range Unreachable(elf) {
+		errs = append(errs, &Rejected{File: u.File, Fault: u.Error()})
 	}
 	if v.CUDA != nil {
 		errs = append(errs, verifyCUDA(found, *v.CUDA)...)

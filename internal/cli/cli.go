@@ -32,6 +32,8 @@ type app struct {
 	locked   bool
 	offline  bool
 	nearest  bool
+	runtime  string // --bundle
+	partMiB  int64
 	stdout   io.Writer
 	stderr   io.Writer
 	progress *progress
@@ -90,7 +92,7 @@ target, builds it, proves on the real programs that it works, and bundles it.
 	})
 	root.AddCommand(
 		a.targetsCmd(), a.explainCmd(), a.fetchCmd(), a.applyCmd(), a.planCmd(),
-		a.buildCmd(), a.smokeCmd(), a.bundleCmd(), a.releaseCmd(), a.inspectCmd(),
+		a.buildCmd(), a.smokeCmd(), a.packFlags(a.bundleCmd()), a.packFlags(a.releaseCmd()), a.inspectCmd(), a.doctorCmd(),
 		a.statusCmd(), a.blameBreakCmd(), a.seriesCmd(), a.lintCmd(), a.modelCmd(), a.leakCmd(), a.evidenceCmd(),
 		a.vramCmd(), a.versionCmd(),
 	)
@@ -188,7 +190,8 @@ func (a *app) options() (release.Options, error) {
 	}
 	return release.Options{
 		Repo: repo, Records: records, Cache: records.Cache, Out: a.out, Source: a.source,
-		Place:  release.Place{Env: os.Environ()},
+		Place:   release.Place{Env: os.Environ()},
+		Runtime: a.runtime, PartMiB: a.partMiB,
 		Locked: a.locked, Offline: a.offline, Nearest: a.nearest, Version: version(), Log: a.log, Progress: a.progress.update,
 	}, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/llpatch/llpatch/internal/gguf"
 	"github.com/llpatch/llpatch/internal/leak"
 	"github.com/llpatch/llpatch/internal/patch"
+	"github.com/llpatch/llpatch/internal/release"
 	"github.com/llpatch/llpatch/internal/sim"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/source"
@@ -74,6 +75,9 @@ func classify(err error) (code int, hint string) {
 	if _, ok := is[*spec.UnknownTarget](err); ok {
 		return exitUsage, "llpatch targets tells what each of them is"
 	}
+	if _, ok := is[*release.NoRuntime](err); ok {
+		return exitUsage, "without --bundle, or with --bundle thin, it is made"
+	}
 	if _, ok := is[*spec.WrongUpstream](err); ok {
 		return exitUsage, "llpatch targets tells which upstream each target builds"
 	}
@@ -121,6 +125,9 @@ func classify(err error) (code int, hint string) {
 	}
 	if _, ok := is[*smoke.NotRun](err); ok {
 		return exitNotRun, ""
+	}
+	if code, hint, ok := doctorExit(err); ok {
+		return code, hint
 	}
 	if _, ok := is[*leak.Grew](err); ok {
 		return exitSmoke, ""

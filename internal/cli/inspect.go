@@ -110,6 +110,9 @@ func (i inspected) text(b *strings.Builder) {
 		}
 		line("at least", "%s %s%s", family, i.Versions[family], by)
 	}
+	if i.Interp != "" {
+		line("loader", "%s", i.Interp)
+	}
 	line("exports", "%d symbols", i.Exports)
 	for _, name := range i.Exported {
 		line("", "%s", name)
@@ -176,14 +179,7 @@ func (i inspected) cuda(line func(what, format string, args ...any)) {
 		if d.driver == nil {
 			continue
 		}
-		at := "of an unknown version"
-		switch {
-		case d.driver.Version != "":
-			at = d.driver.Version + " or later"
-		case d.driver.CUDA != "":
-			at = fmt.Sprintf("one for CUDA %s or later, as nvidia-smi shows it", d.driver.CUDA)
-		}
-		line(d.what, "%s: %s", at, d.driver.Why)
+		line(d.what, "%s: %s", d.driver, d.driver.Why)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	gzip "github.com/klauspost/pgzip"
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
+	"github.com/llpatch/llpatch/internal/binary"
 )
 
 // writeTarGz packs the folder dir as one tar.gz: entries sorted, the given
@@ -83,7 +84,7 @@ func addEntry(tw *tar.Writer, file, name string, d fs.DirEntry, when time.Time) 
 			return err
 		}
 		if filepath.IsAbs(h.Linkname) || strings.Contains(h.Linkname, "/") {
-			return fmt.Errorf("link %s leads to %s, out of its folder", file, h.Linkname)
+			return &binary.Rejected{File: file, Fault: fmt.Sprintf("is a link to %s, out of its folder", h.Linkname)}
 		}
 		h.Typeflag, h.Mode = tar.TypeSymlink, 0o777
 		return tw.WriteHeader(h)

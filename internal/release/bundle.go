@@ -26,13 +26,18 @@ type BundleRecord struct {
 	Archive string `json:"archive"`
 	SHA256  string `json:"sha256"`
 	Bytes   int64  `json:"bytes"`
+	Parts   []Part `json:"parts,omitempty"` // beside it, where it is larger than one file may be
 }
 
 // BundleName is the archive's name without its suffix, in upstream's form:
 // llama-<tag>-llp<n>-bin-<os>-<backend>-<arch>, and ik_llama in front for
-// ik_llama.cpp's.
+// ik_llama.cpp's. A full bundle ends in -full.
 func BundleName(tagName string, level int, r spec.Recipe) string {
-	return fmt.Sprintf("%s-llp%d-bin-%s-%s-%s", bundleTop(tagName, r), level, r.OS, r.Backend, r.Arch)
+	name := fmt.Sprintf("%s-llp%d-bin-%s-%s-%s", bundleTop(tagName, r), level, r.OS, r.Backend, r.Arch)
+	if r.Bundle.Runtime == spec.Full {
+		name += "-full"
+	}
+	return name
 }
 
 // bundleTop is the folder at the top of an archive.
@@ -130,6 +135,11 @@ func (c *Chain) fill(top string, info BuildInfo, text []byte) error {
 	}
 	if err := c.licenses(write); err != nil {
 		return err
+	}
+	for name, terms := range info.terms {
+		if err := write("LICENSES/"+name+".txt", terms); err != nil {
+			return err
+		}
 	}
 	if err := write("README.md", bundlePage(info)); err != nil {
 		return err

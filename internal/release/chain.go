@@ -33,6 +33,8 @@ type Options struct {
 	Offline  bool   // use no network
 	Nearest  bool   // where the tag cannot be had, take the nearest that can
 	Version  string // llpatch's own, for the records
+	Runtime  string // spec.Thin or spec.Full; empty: as the recipe says
+	PartMiB  int64  // a larger archive is also cut into parts of so much; 0: DefaultPartMiB
 	Log      *slog.Logger
 	Progress func(what string, done, total int64) // may be nil; total 0: unknown
 	ThreeWay *ThreeWay                            // merge where a patch does not fit; nil: do not
@@ -65,6 +67,9 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (*Chain, err
 	}
 	if err := smoke.Validate(rec.Smoke); err != nil {
 		return nil, &spec.Error{File: path.Join("recipes", target+".toml"), Msg: err.Error()}
+	}
+	if err := o.chooseRuntime(&rec); err != nil {
+		return nil, err
 	}
 	t = o.Repo.Lock.Named(rec.Upstream, t)
 	if err := o.checkTag(rec.Upstream, t); err != nil {

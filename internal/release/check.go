@@ -154,7 +154,11 @@ func (c *Chain) Release(ctx context.Context) (*BundleRecord, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.Bundle(ctx, b)
+	done, err := c.Bundle(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	return done, c.beside(ctx, done)
 }
 
 // Explain chooses the series without fetching anything where the tag's build

@@ -3,7 +3,9 @@ package release
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -26,7 +28,9 @@ type BuildInfo struct {
 	Patched   string            `json:"patched_tree"`
 	Target    string            `json:"target"`
 	Level     int               `json:"level"`
-	Version   string            `json:"version_commit"` // as llama-server --version prints it
+	Runtime   string            `json:"runtime,omitempty"` // spec.Thin or spec.Full, where the target uses a toolkit's libraries
+	Carried   []string          `json:"carried,omitempty"` // those that are in the bundle
+	Version   string            `json:"version_commit"`    // as llama-server --version prints it
 	Series    *spec.Series      `json:"series"`
 	Plan      string            `json:"plan"`
 	Options   map[string]string `json:"options"`
@@ -38,6 +42,8 @@ type BuildInfo struct {
 	Checks    []CheckInfo       `json:"checks"`
 	Files     []*binary.File    `json:"files"`
 	Sums      map[string]string `json:"sha256"`
+
+	terms map[string][]byte // licences of Carried
 }
 
 // CheckInfo is the verdict of one smoke check.
@@ -86,7 +92,38 @@ func bundlePage(i BuildInfo) []byte {
 	for _, o := range i.LeftOut {
 		fmt.Fprintf(&b, "\nLeft out: %s.\n", strings.TrimRight(o, "."))
 	}
+	b.WriteString(i.toolkit())
 	b.WriteString("\n- PATCHES/: every change to upstream's source, and why\n- BUILD_INFO.json: the source, the options, the tools, the checks\n- SHA256SUMS: `sha256sum -c SHA256SUMS`\n- LICENSES/: upstream's licence and those of what it holds\n\n| check | place | verdict |\n|---|---|---|\n")
+	for _, c := range i.Checks {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", c.Name, c.Place, c.Verdict)
+	}
+	return b.Bytes()
+}
+
+// toolkit says where the toolkit's libraries are.
+func (i BuildInfo) toolkit() string {
+	switch i.Runtime {
+	case spec.Full:
+		return fmt.Sprintf("\nThe CUDA libraries that it uses are inside: %s. Their terms are in LICENSES/.\n", strings.Join(i.Carried, ", "))
+	case spec.Thin:
+		return "\nIt uses the CUDA libraries of the system: install the CUDA toolkit of that version, or take the full bundle.\n"
+	}
+	return ""
+}
+
+// notesPage is NOTES.md, what a release says of an archive.
+func notesPage(i BuildInfo, r BundleRecord) []byte {
+	var b bytes.Buffer
+	name := path.Base(filepath.ToSlash(r.Archive))
+	fmt.Fprintf(&b, "# %s\n\n%s %s for %s, %.1f MiB.\n", name, i.Upstream, i.Tag, i.Target, float64(r.Bytes)/(1<<20))
+	if i.Glibc != "" {
+		fmt.Fprintf(&b, "\nIt needs a Linux with glibc %s or newer and these libraries of the system: %s.\n", i.Glibc, strings.Join(i.Needs, ", "))
+	}
+	b.WriteString(i.toolkit())
+	if n := len(r.Parts); n > 0 {
+		fmt.Fprintf(&b, "\nIt is given in %d parts. Download all of them and SHA256SUMS, and join them:\n\n    cat %s.part* > %s\n    sha256sum --ignore-missing -c SHA256SUMS\n", n, name, name)
+	}
+	b.WriteString("\n| check | place | verdict |\n|---|---|---|\n")
 	for _, c := range i.Checks {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", c.Name, c.Place, c.Verdict)
 	}
@@ -131,10 +168,17 @@ func (c *Chain) info(b *Built, files []*binary.File, report *smoke.Report) (Buil
 			i.Options[o.Name] = neutral.Replace(o.Value)
 		}
 	}
+	if len(c.Recipe.Bundle.Carry) > 0 {
+		i.Runtime = c.Recipe.Bundle.Runtime
+	}
+	var err error
+	if i.terms, err = carriedTerms(files, c.Recipe.Bundle, b.Artifacts.Dir); err != nil {
+		return i, err
+	}
+	i.Carried = slices.Sorted(maps.Keys(i.terms))
 	for _, r := range report.Checks {
 		i.Checks = append(i.Checks, CheckInfo{Name: r.Name, Verdict: string(r.Verdict), Place: r.Place})
 	}
-	var err error
 	i.Sums, err = c.sums(c.stageDir())
 	return i, err
 }

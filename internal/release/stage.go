@@ -40,7 +40,7 @@ func closure(bin string, made, programs, globs []string) ([]string, error) {
 				return err
 			}
 			if to != filepath.Base(to) {
-				return fmt.Errorf("%s is a link to %s, out of its folder", filepath.Join(bin, name), to)
+				return &binary.Rejected{File: filepath.Join(bin, name), Fault: fmt.Sprintf("is a link to %s, out of its folder", to)}
 			}
 			name = to
 		}
@@ -91,8 +91,9 @@ func closure(bin string, made, programs, globs []string) ([]string, error) {
 	return names, nil
 }
 
-// stage lays out the bundle's programs and libraries in the new folder to and
-// verifies them there. It returns what the binaries say of themselves.
+// stage lays out the bundle's programs and libraries in the new folder to, those of
+// the toolkit too in a full one, and verifies them there. It returns what the
+// binaries say of themselves.
 func stage(art build.Artifacts, to string, rec spec.Recipe) ([]*binary.File, error) {
 	bin := filepath.Join(art.Dir, "bin")
 	var made []string
@@ -114,7 +115,26 @@ func stage(art build.Artifacts, to string, rec spec.Recipe) ([]*binary.File, err
 			return nil, fmt.Errorf("stage %s: %w", name, err)
 		}
 	}
+	if rec.Bundle.Runtime == spec.Full {
+		dirs, err := build.LibraryDirs(art.Dir)
+		if err != nil {
+			return nil, err
+		}
+		carried, err := carry(to, names, rec.Bundle, dirs)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, carried...)
+		rec.Verify.Needed = slices.Concat(rec.Verify.Needed, glibc)
+	}
 	return binary.Verify(to, names, rec.Verify)
+}
+
+// glibc are the libraries of the system that NVIDIA's need, whatever the recipe's own
+// programs do: the C library's parts, and the compiler's run time.
+var glibc = []string{
+	"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1",
+	"libgcc_s.so.1", "libstdc++.so.6",
 }
 
 // copyFile copies a file or a link; a file keeps only whether it is executable.

@@ -23,7 +23,7 @@ const (
 	Passed    Verdict = "passed"
 	Wrong     Verdict = "failed"
 	NotJudged Verdict = "could not run"
-	Absent    Verdict = "not run" // its card is not here; this stops nothing
+	Absent    Verdict = "not run" // its card, or what an empty root is made with, is not here; this stops nothing
 )
 
 // Report is what a run of smoke checks saw.

@@ -99,6 +99,7 @@ type outcome struct {
 // checks has every check that a recipe can name.
 var checks = map[string]func(*args) step{
 	"version":          versionCheck,
+	"empty-root":       emptyRootCheck,
 	"health":           healthCheck,
 	"tokenize":         tokenizeCheck,
 	"completion":       completionCheck,
@@ -248,6 +249,7 @@ func (s *session) run(ctx context.Context, c spec.Check, do step) Result {
 		err = errors.New("interrupted")
 	}
 	var f *fault
+	var none *absent
 	if s.server != nil && (err == nil || errors.As(err, &f)) {
 		// Right or wrong, some answers may be those of a second listener on
 		// the port.
@@ -261,6 +263,9 @@ func (s *session) run(ctx context.Context, c spec.Check, do step) Result {
 	case errors.As(err, &f):
 		res.Verdict, res.Detail, res.Fault, res.Log, res.Tail = Wrong, err.Error(), f.name, f.log, f.tail
 		s.o.Log.Error("smoke check failed", "check", c.Name, "why", err, "log", f.log)
+	case errors.As(err, &none):
+		res.Verdict, res.Detail = Absent, err.Error()
+		s.o.Log.Warn("smoke check not run", "check", c.Name, "why", err)
 	case err != nil:
 		res.Verdict, res.Detail = NotJudged, err.Error()
 		s.o.Log.Warn("smoke check could not run", "check", c.Name, "why", err)

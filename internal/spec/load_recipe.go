@@ -62,6 +62,10 @@ func (l *loader) recipe(name string) (Recipe, bool) {
 	f.globs("exclude", rec.Exclude)
 	f.globs("bundle.files", rec.Bundle.Files)
 	f.globs("bundle.licenses", rec.Bundle.Licenses)
+	f.carry(rec.Bundle)
+	if rec.DiskMiB < 0 {
+		f.fail("disk-mib", "disk-mib is %d; it must be the room in MiB that a release takes", rec.DiskMiB)
+	}
 	f.fixList(&rec)
 	f.options("cmake", rec.CMake)
 	for i, c := range rec.CMakeFor {
@@ -96,6 +100,17 @@ func (f *file) globs(key string, patterns []string) {
 		case !doublestar.ValidatePattern(g):
 			f.fail(key, "%q is not a pattern: a bracket or brace is not closed", g)
 		}
+	}
+}
+
+// carry checks what a recipe says of the toolkit's libraries in the bundle.
+func (f *file) carry(b Bundle) {
+	f.names("bundle.carry", b.Carry)
+	if b.Runtime != "" {
+		f.oneOf("bundle.runtime", b.Runtime, Thin, Full)
+	}
+	if b.Runtime == Full && len(b.Carry) == 0 {
+		f.fail("bundle.runtime", "bundle.runtime is full and bundle.carry names no library, such as libcudart.so.*")
 	}
 }
 

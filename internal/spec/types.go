@@ -61,6 +61,7 @@ type Recipe struct {
 	Verify     Verify     `toml:"verify" json:"verify"`
 	Smoke      []Check    `toml:"smoke" json:"smoke"`
 	Bundle     Bundle     `toml:"bundle" json:"bundle"`
+	DiskMiB    int64      `toml:"disk-mib" json:"disk_mib,omitempty"` // room that a release takes below dist; 0: not known
 }
 
 // FixList is what a recipe's fixes key says: every fix, or named ones.
@@ -140,9 +141,17 @@ const (
 
 // Bundle says what goes into the archive.
 type Bundle struct {
-	Files    []string `toml:"files" json:"files"`       // globs below the build folder
-	Licenses []string `toml:"licenses" json:"licenses"` // globs below the source tree
+	Files    []string `toml:"files" json:"files"`               // globs below the build folder
+	Licenses []string `toml:"licenses" json:"licenses"`         // globs below the source tree
+	Runtime  string   `toml:"runtime" json:"runtime,omitempty"` // Thin (also where it is empty) or Full, unless --bundle says otherwise
+	Carry    []string `toml:"carry" json:"carry,omitempty"`     // libraries of the toolkit that a full bundle holds, with * and ?
 }
+
+// What a bundle holds of the toolkit that it was built with.
+const (
+	Thin = "thin" // nothing: the user's machine has its libraries
+	Full = "full" // the libraries that Bundle.Carry names
+)
 
 // Toolchain declares compilers, the versions they must have, and the
 // environment they run in.

@@ -1,0 +1,100 @@
+package binary
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+)
+
+// driverLibraries are what NVIDIA's driver installs: no toolkit has them, and a
+// bundle must not (CUDA Toolkit Release Notes, "CUDA Driver"; libcuda.so.1 of one
+// driver does not work with the kernel module of another).
+var driverLibraries = []string{"libcuda.so.1", "libnvidia-ml.so.1", "libnvidia-ptxjitcompiler.so.1"}
+
+// FromDriver reports whether a library comes with NVIDIA's driver, and with nothing
+// else.
+func FromDriver(lib string) bool { return slices.Contains(driverLibraries, lib) }
+
+// Roots returns the files that a bundle's user or its programs load by name:
+// programs, and libraries that no other file of the bundle needs.
+func Roots(files []*File) []*File {
+	needed := map[string]bool{}
+	for _, f := range files {
+		for _, lib := range f.Needed {
+			needed[lib] = true
+		}
+	}
+	var roots []*File
+	for _, f := range files {
+		if len(f.Needed) > 0 && !needed[path.Base(f.Name)] && !needed[f.SOName] {
+			roots = append(roots, f)
+		}
+	}
+	return roots
+}
+
+// Unfound is a library that lies in a bundle and is not found by a file that needs it.
+type Unfound struct {
+	File    string
+	Lib     string
+	RunPath []string // the file's
+}
+
+// Error says what the file needs and where it looks.
+func (u Unfound) Error() string {
+	return fmt.Sprintf("needs %s of the bundle and does not find it: its RUNPATH is %q, and must lead there from $ORIGIN", u.Lib, strings.Join(u.RunPath, ":"))
+}
+
+// Unreachable says which libraries lie among the files and are still not found when
+// one of the Roots is loaded, because the file that needs them has no search path
+// that leads there: a RUNPATH holds for its own file only. It follows ld.so(8): a
+// library that is loaded already is not looked for, and what a file needs itself is
+// loaded before what its libraries need.
+func Unreachable(files []*File) []Unfound {
+	byPath := map[string]*File{}
+	inside := map[string]bool{}
+	for _, f := range files {
+		byPath[f.Name] = f
+		inside[path.Base(f.Name)] = true
+	}
+	var lost []Unfound
+	said := map[[2]string]bool{}
+	for _, root := range Roots(files) {
+		loaded := map[string]bool{path.Base(root.Name): true, root.SOName: true}
+		queue := []*File{root}
+		for i := 0; i < len(queue); i++ {
+			f := queue[i]
+			for _, lib := range f.Needed {
+				if loaded[lib] {
+					continue
+				}
+				loaded[lib] = true
+				if g := f.search(lib, byPath); g != nil {
+					loaded[g.SOName] = true
+					queue = append(queue, g)
+					continue
+				}
+				if key := [2]string{f.Name, lib}; inside[lib] && !said[key] {
+					said[key] = true
+					lost = append(lost, Unfound{f.Name, lib, f.RunPath})
+				}
+			}
+		}
+	}
+	return lost
+}
+
+// search looks for a library along a file's own search path, below the bundle's top.
+func (f *File) search(lib string, byPath map[string]*File) *File {
+	for _, p := range f.RunPath {
+		if !origin(p) {
+			continue
+		}
+		_, rest, _ := strings.Cut(p, "/")
+		if g := byPath[path.Join(path.Dir(f.Name), rest, lib)]; g != nil {
+			return g
+		}
+	}
+	return nil
+}

@@ -1,0 +1,138 @@
+package binary
+
+import (
+	"context"
+	"debug/elf"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/llpatch/llpatch/internal/run"
+)
+
+// Libraries are the shared libraries that this machine's loader finds.
+type Libraries struct {
+	dirs   []string            // looked at first, in order
+	cached map[string][]string // name -> paths, as the loader's cache has them
+	after  []string            // looked at last
+}
+
+// loaderDirs are where loaders look without being told: glibc's own folders on the
+// kinds of Linux that llpatch knows.
+var loaderDirs = []string{
+	"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
+	"/lib64", "/usr/lib64", "/lib", "/usr/lib",
+}
+
+// LibrariesIn returns the libraries of the given folders alone, searched in order.
+func LibrariesIn(dirs ...string) *Libraries { return &Libraries{dirs: dirs} }
+
+// SystemLibraries returns what a program finds here: by the LD_LIBRARY_PATH of env,
+// in the loader's cache (read by ldconfig -p, where that is installed), and in the
+// folders that need no telling.
+func SystemLibraries(ctx context.Context, env []string) (*Libraries, error) {
+	l := &Libraries{cached: map[string][]string{}, after: loaderDirs}
+	path := "/usr/sbin:/sbin"
+	for _, e := range env {
+		if v, ok := strings.CutPrefix(e, "PATH="); ok {
+			path = v + ":" + path
+		}
+		if v, ok := strings.CutPrefix(e, "LD_LIBRARY_PATH="); ok {
+			l.dirs = slices.DeleteFunc(strings.FieldsFunc(v, func(r rune) bool { return r == ':' || r == ';' }), func(d string) bool { return !filepath.IsAbs(d) })
+		}
+	}
+	file, err := run.LookPath("ldconfig", path)
+	if err != nil {
+		return l, nil // musl and NixOS have none
+	}
+	out, err := run.Output(ctx, run.Cmd{Argv: []string{file, "-p"}, Env: []string{"LC_ALL=C"}, Timeout: time.Minute, Grace: -1})
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err == nil {
+		l.cached = parseLoaderCache(string(out))
+	}
+	return l, nil
+}
+
+var cacheLineRE = regexp.MustCompile(`^\s+(\S+) \(.*\) => (/.*)$`)
+
+// parseLoaderCache reads what ldconfig -p prints.
+func parseLoaderCache(out string) map[string][]string {
+	m := map[string][]string{}
+	for line := range strings.Lines(out) {
+		if f := cacheLineRE.FindStringSubmatch(strings.TrimRight(line, "\n")); f != nil {
+			m[f[1]] = append(m[f[1]], f[2])
+		}
+	}
+	return m
+}
+
+// Find returns the path of the library called name that is for an ELF machine, such
+// as EM_X86_64; "" where there is none.
+func (l *Libraries) Find(name, machine string) string {
+	if filepath.Base(name) != name {
+		return ""
+	}
+	var paths []string
+	for _, d := range l.dirs {
+		paths = append(paths, filepath.Join(d, name))
+	}
+	paths = append(paths, l.cached[name]...)
+	for _, d := range l.after {
+		paths = append(paths, filepath.Join(d, name))
+	}
+	for _, p := range paths {
+		if machineOf(p) == machine {
+			return p
+		}
+	}
+	return ""
+}
+
+// machineOf returns the ELF machine of a shared library, "" where the file is none.
+func machineOf(path string) string {
+	if st, err := os.Stat(path); err != nil || !st.Mode().IsRegular() {
+		return ""
+	}
+	f, err := elf.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }()
+	if f.Type != elf.ET_DYN {
+		return ""
+	}
+	return f.Machine.String()
+}
+
+// Defined returns the highest version of each symbol family, such as GLIBC or
+// GLIBCXX, that a shared library has.
+func Defined(path string) (_ map[string]string, err error) {
+	defer func() { // as in Read
+		if p := recover(); p != nil {
+			err = fmt.Errorf("versions of %s: malformed ELF file: %v", path, p)
+		}
+	}()
+	f, err := elf.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("versions of %s: %w", path, err)
+	}
+	defer func() { _ = f.Close() }()
+	out := &File{Versions: map[string]string{}}
+	if f.SectionByType(elf.SHT_GNU_VERDEF) == nil {
+		return out.Versions, nil
+	}
+	defs, err := f.DynamicVersions()
+	if err != nil {
+		return nil, fmt.Errorf("versions of %s: %w", path, err)
+	}
+	for _, d := range defs {
+		out.raise(d.Name)
+	}
+	return out.Versions, nil
+}

@@ -1,0 +1,87 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/llpatch/llpatch/internal/doctor"
+	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/tag"
+)
+
+func (a *app) doctorCmd() *cobra.Command {
+	var headers, clang string
+	c := &cobra.Command{
+		Use:   "doctor TARGET [TAG] | FILE-or-BUNDLE",
+		Short: "Say what this machine lacks to build a target, or to run a bundle",
+		Example: "  llpatch doctor linux-cpu\n  llpatch doctor linux-cpu b8833 --offline\n" +
+			"  llpatch doctor llama-b8833-llp1-bin-linux-cpu-x64.tar.gz",
+		Args: func(c *cobra.Command, got []string) error {
+			if len(got) == 0 || len(got) > 2 {
+				return args("TARGET")(c, got)
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, got []string) error {
+			o, err := a.options()
+			if err != nil {
+				return err
+			}
+			var r *doctor.Report
+			if _, known := o.Repo.Recipes[got[0]]; !known && isPath(got[0]) {
+				if len(got) == 2 {
+					return &usageError{err: fmt.Errorf("%s is a file or folder: a tag has no place there", got[0]), help: c.CommandPath() + " --help"}
+				}
+				r, err = doctor.Bundle(c.Context(), os.Environ(), got[0])
+				if errors.Is(err, fs.ErrNotExist) {
+					return &usageError{err: err}
+				}
+			} else {
+				var t *tag.Tag
+				if len(got) == 2 {
+					named, err := tag.Parse(got[1])
+					if err != nil {
+						return &usageError{err: err}
+					}
+					t = &named
+				}
+				r, err = doctor.Target(c.Context(), doctor.Options{Options: o, CUDAHeaders: cmp.Or(headers, os.Getenv("CUDA_HEADERS")), Clang: clang}, got[0], t)
+			}
+			if unknown := new(spec.UnknownTarget); errors.As(err, &unknown) {
+				return fmt.Errorf("%w; nor is there such a file", err)
+			}
+			if err != nil {
+				return err
+			}
+			return errors.Join(a.print(r, r.Text), r.Err())
+		},
+	}
+	c.Flags().StringVar(&headers, "cuda-headers", "", "NVIDIA's headers for the simulated device, as scripts/cuda-headers makes them (default $CUDA_HEADERS)")
+	c.Flags().StringVar(&clang, "clang", "", "clang++ for the simulated device (default: the newest on the PATH)")
+	c.Flags().StringVar(&a.source, "source", "", "look at this source alone: a git URL, or the path of a repository, a git bundle, an npm package or a source tarball")
+	c.Flags().BoolVar(&a.offline, "offline", false, "use no network: sources that need it are not asked")
+	return c
+}
+
+// isPath tells a file or folder from the name of a target.
+func isPath(name string) bool {
+	_, err := os.Lstat(name)
+	return err == nil || strings.ContainsAny(name, "/\\")
+}
+
+// doctorExit is the exit code of what doctor says, and a hint.
+func doctorExit(err error) (code int, hint string, ok bool) {
+	if _, ok := is[*doctor.Unable](err); ok {
+		return exitNotRun, "", true
+	}
+	if _, ok := is[*doctor.NotBundle](err); ok {
+		return exitUsage, "llpatch doctor takes a target, a bundle (its folder, its tar.gz or a part of that), or a program", true
+	}
+	return 0, "", false
+}

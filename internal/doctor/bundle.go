@@ -1,0 +1,335 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/memory"
+	"github.com/llpatch/llpatch/internal/release"
+)
+
+// machines are the ELF machines of the processors that llpatch runs on.
+var machines = map[string]string{"amd64": "EM_X86_64", "arm64": "EM_AARCH64"}
+
+// familyOf says which library has a family of symbol versions, and what its version is
+// called.
+var families = []struct{ family, lib, name string }{
+	{"GLIBC", "libc.so.6", "glibc"},
+	{"GLIBCXX", "libstdc++.so.6", "libstdc++ (GLIBCXX)"},
+	{"CXXABI", "libstdc++.so.6", "libstdc++ (CXXABI)"},
+	{"GCC", "libgcc_s.so.1", "libgcc (GCC)"},
+	{"OPENSSL", "libssl.so.3", "OpenSSL"},
+}
+
+// debian names the Debian packages of libraries that builds of llama.cpp use.
+var debian = map[string]string{
+	"libstdc++.so.6": "libstdc++6", "libgcc_s.so.1": "libgcc-s1", "libgomp.so.1": "libgomp1",
+	"libssl.so.3": "libssl3", "libcrypto.so.3": "libssl3", "libssl.so.1.1": "libssl1.1", "libcurl.so.4": "libcurl4",
+	"libvulkan.so.1": "libvulkan1", "libopenblas.so.0": "libopenblas0", "libOpenCL.so.1": "ocl-icd-libopencl1",
+	"libcudart.so.11.0": "libcudart11.0", "libcublas.so.11": "libcublas11", "libcublasLt.so.11": "libcublaslt11",
+	"libcudart.so.12": "libcudart12", "libcublas.so.12": "libcublas12", "libcublasLt.so.12": "libcublaslt12",
+}
+
+// toolkits are where NVIDIA's installers put libraries that the loader is not told of.
+var toolkits = []string{"/usr/local/cuda/lib64", "/usr/local/cuda-*/lib64", "/opt/cuda/lib64"}
+
+// Bundle says whether a bundle runs on this machine: a folder, a tar.gz or one of its
+// parts, or a single program. env is the user's. The error is a *NotBundle, one of
+// reading the file, or the context's.
+func Bundle(ctx context.Context, env []string, file string) (*Report, error) {
+	libs, err := binary.SystemLibraries(ctx, env)
+	if err != nil {
+		return nil, err
+	}
+	h, err := read(ctx, file, libs)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Kind: h.kind, Subject: filepath.Base(filepath.Clean(file)), Findings: []Finding{}}
+	for _, f := range h.faults {
+		r.lacks("bundle", "", "%s.", f)
+	}
+	if r.machine(h) {
+		r.inside(h)
+		if err := r.libraries(h, libs, env); err != nil {
+			return nil, err
+		}
+		if err := r.cards(ctx, h, env); err != nil {
+			return nil, err
+		}
+	}
+	return r.judge(), nil
+}
+
+// machine compares the kind of machine; nothing else can be said of another's files.
+func (r *Report) machine(h *held) bool {
+	mine := machines[runtime.GOARCH]
+	var others []string
+	for _, f := range h.files {
+		if f.Machine != mine && !slices.Contains(others, f.Machine) {
+			others = append(others, f.Machine)
+		}
+	}
+	switch {
+	case runtime.GOOS != "linux":
+		r.lacks("machine", "", "It is for Linux, and this machine runs %s.", runtime.GOOS)
+	case len(others) > 0:
+		r.lacks("machine", "", "It is for %s, and this machine is %s.", strings.Join(others, " and "), mine)
+	default:
+		r.ok("machine", "It is for Linux and %s, as this machine is.", strings.TrimPrefix(mine, "EM_"))
+		return true
+	}
+	return false
+}
+
+// inside looks at what the files need of one another.
+func (r *Report) inside(h *held) {
+	faults := 0
+	lost := map[string][]string{} // by file
+	for _, u := range binary.Unreachable(h.files) {
+		if !foundBy(u) {
+			lost[u.File] = append(lost[u.File], u.Lib)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(lost)) {
+		faults++
+		r.lacks("bundle", "put its folder into LD_LIBRARY_PATH", "%s does not find what it needs of the bundle (%s): its RUNPATH does not lead there.", name, strings.Join(lost[name], ", "))
+	}
+	for _, f := range h.files {
+		if _, link := h.links[f.Name]; link {
+			continue
+		}
+		for _, p := range f.RunPath {
+			if strings.HasPrefix(p, "$ORIGIN") || strings.HasPrefix(p, "${ORIGIN}") {
+				continue
+			}
+			faults++
+			r.without("bundle", "", "%s looks for libraries in %s.", f.Name, where(p))
+		}
+	}
+	if n := len(binary.Roots(h.files)); faults == 0 && len(h.files) > 1 && n > 0 {
+		r.ok("bundle", "Its %d files find one another.", len(h.files)-len(h.links))
+	}
+}
+
+// foundBy reports whether a folder of this machine that a file names has the library,
+// as that of a build has where it was made.
+func foundBy(u binary.Unfound) bool {
+	return slices.ContainsFunc(u.RunPath, func(dir string) bool {
+		if !filepath.IsAbs(dir) {
+			return false
+		}
+		_, err := os.Stat(filepath.Join(dir, u.Lib))
+		return err == nil
+	})
+}
+
+func where(p string) string {
+	if p == "" {
+		return "the folder in which the user is: its RUNPATH has an empty entry"
+	}
+	return p + ", a folder of the machine that built it"
+}
+
+// libraries looks for what the bundle needs of this machine.
+func (r *Report) libraries(h *held, libs *binary.Libraries, env []string) error {
+	mine := machines[runtime.GOARCH]
+	for _, f := range h.files {
+		if _, err := os.Stat(f.Interp); f.Interp != "" && err != nil {
+			r.lacks("loader", "", "%s asks for the loader %s, which is not here: this Linux has another C library, or keeps it elsewhere.", f.Name, f.Interp)
+			break
+		}
+	}
+	var here []string
+	for _, lib := range binary.Outside(h.files) {
+		switch {
+		case libs.Find(lib, mine) != "":
+			here = append(here, lib)
+		case binary.FromDriver(lib):
+			r.lacks("library", "install NVIDIA's driver", "%s needs %s, which comes with NVIDIA's driver and is not here.", strings.Join(h.needing(lib), ", "), lib)
+		default:
+			r.lacks("library", remedy(lib, mine, env), "%s needs %s, which is not here.", strings.Join(h.needing(lib), ", "), lib)
+		}
+	}
+	if len(here) > 0 {
+		r.ok("library", "What it needs of the system and is here: %s.", strings.Join(here, ", "))
+	}
+	for _, v := range families {
+		need := binary.Floor(h.files, v.family)
+		at := libs.Find(v.lib, mine)
+		if need == "" || at == "" || !slices.Contains(here, v.lib) {
+			continue
+		}
+		defined, err := binary.Defined(at)
+		if err != nil {
+			return err
+		}
+		if has := defined[v.family]; binary.Less(has, need) {
+			r.lacks(v.lib, "", "%s needs %s %s%s, and this machine has %s.", h.highest(v.family, need), v.name, need, h.because(v.family, need), or(has, "none"))
+		} else {
+			r.ok(v.lib, "It needs %s %s, and this machine has %s.", v.name, need, has)
+		}
+	}
+	return nil
+}
+
+func or(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+// needing names the files that need a library.
+func (h *held) needing(lib string) []string {
+	var names []string
+	for _, f := range h.files {
+		if _, link := h.links[f.Name]; !link && slices.Contains(f.Needed, lib) {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+// highest names the first file that needs the version of a family, and because the
+// symbols for which it does.
+func (h *held) highest(family, version string) string {
+	for _, f := range h.files {
+		if f.Versions[family] == version {
+			return f.Name
+		}
+	}
+	return ""
+}
+
+func (h *held) because(family, version string) string {
+	for _, f := range h.files {
+		if names := f.VersionsBy[family]; f.Versions[family] == version && len(names) > 0 {
+			return " for " + strings.Join(names[:min(len(names), 3)], ", ")
+		}
+	}
+	return ""
+}
+
+// remedy says how to get a library.
+func remedy(lib, machine string, env []string) string {
+	for _, pattern := range toolkits {
+		dirs, err := filepath.Glob(pattern)
+		if err != nil {
+			continue // the patterns are ours
+		}
+		for _, dir := range dirs {
+			if binary.LibrariesIn(dir).Find(lib, machine) != "" {
+				set := ""
+				for _, e := range env {
+					if v, ok := strings.CutPrefix(e, "LD_LIBRARY_PATH="); ok && v != "" {
+						set = ":$LD_LIBRARY_PATH"
+					}
+				}
+				return "it lies in a folder that the loader does not know: export LD_LIBRARY_PATH=" + dir + set
+			}
+		}
+	}
+	how := ""
+	if p := debian[lib]; p != "" {
+		how = "on Debian and Ubuntu: apt-get install " + p
+	}
+	if release.CanCarry(lib) {
+		if how != "" {
+			how += "; "
+		}
+		how += "the full bundle of the same release has it inside"
+	}
+	return how
+}
+
+// cards compares device code with the cards of this machine.
+func (r *Report) cards(ctx context.Context, h *held, env []string) error {
+	amd := false
+	type judged struct {
+		name string
+		*binary.Verdict
+	}
+	var device []judged
+	for _, f := range h.files {
+		if _, link := h.links[f.Name]; link {
+			continue
+		}
+		base := path.Base(f.Name)
+		amd = amd || strings.HasPrefix(base, "libggml-hip")
+		if v := binary.Judge(f); v != nil && !release.CanCarry(base) {
+			device = append(device, judged{f.Name, v})
+		}
+	}
+	if amd {
+		r.unknown("card", "", "It holds code for AMD cards; for which is not read yet.")
+	}
+	if len(device) == 0 {
+		if !amd {
+			r.ok("card", "It needs no card: it runs on the processor.")
+		}
+		return nil
+	}
+	cards, err := memory.NvidiaCards(ctx, env)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		r.lacks("card", "install NVIDIA's driver where there is a card", "It is for NVIDIA cards and would use the processor alone: %s.", oneLine(err))
+		return nil
+	}
+	for _, c := range cards {
+		for _, d := range device {
+			r.onCard(c, d.name, d.Verdict)
+		}
+	}
+	return nil
+}
+
+// onCard says whether a file's code runs on a card, and with its driver.
+func (r *Report) onCard(c memory.NvidiaCard, file string, v *binary.Verdict) {
+	name := fmt.Sprintf("card %d, %s", c.Index, c.Name)
+	if c.Capability == "" {
+		r.unknown("card", "", "%s: whether %s runs on it is not known, because its driver does not tell the compute capability.", name, file)
+		return
+	}
+	jit := false
+	by := ""
+	i := slices.IndexFunc(v.Cards, func(k binary.Card) bool { return k.Capability == c.Capability })
+	switch {
+	case i >= 0 && v.Cards[i].Missing > 0:
+		r.lacks("card", "", "%s runs on %s, of compute capability %s, only in part: %d of its %d fatbins hold nothing for it.", file, name, c.Capability, v.Cards[i].Missing, v.Cards[i].Fatbins)
+		return
+	case i >= 0:
+		by, jit = strings.Join(v.Cards[i].By, " and "), v.Cards[i].JIT
+	case v.Newer && !binary.KnownCapability(c.Capability):
+		by, jit = "PTX", true
+	default:
+		r.lacks("card", "take a build for it", "%s holds nothing for %s, of compute capability %s.", file, name, c.Capability)
+		return
+	}
+	r.ok("card", "%s runs on %s, of compute capability %s, by %s.", file, name, c.Capability, by)
+	drivers := []*binary.Driver{v.Driver}
+	if jit {
+		drivers = append(drivers, v.JIT)
+	}
+	for _, d := range drivers {
+		switch {
+		case d == nil:
+		case d.Version == "":
+			r.unknown("driver", "", "%s needs a driver %s (%s), and card %d has %s.", file, d, d.Why, c.Index, c.Driver)
+		case binary.Less(c.Driver, d.Version):
+			r.lacks("driver", "install a newer driver", "%s needs driver %s (%s), and card %d has %s.", file, d, d.Why, c.Index, c.Driver)
+		default:
+			r.ok("driver", "%s needs driver %s, and card %d has %s.", file, d, c.Index, c.Driver)
+		}
+	}
+}
