@@ -28,6 +28,7 @@ type Input struct {
 	Touched   map[string][]string // path in the tree -> ids of the fixes that change it
 	Missing   []string            // paths of the tree that its source could not give
 	NoVersion bool                // the tree's CMake takes no build number and commit
+	Only      []string            // CMake targets to make instead of the recipe's programs; the digest is the same
 	Recipe    spec.Recipe
 	Toolchain spec.Toolchain
 	Facts     Facts
@@ -56,7 +57,8 @@ type Plan struct {
 	Off           []string            `json:"off"`       // features left out, each with its reason
 	Inherited     []string            `json:"inherited"` // names in the steps' environment that are this machine's
 	Tools         map[string]ToolFact `json:"tools"`     // beside the digest, not in it
-	Digest        string              `json:"digest"`    // sha256 of what decides the binaries, whatever the machine's paths
+	CUDA          CUDAFact            `json:"cuda,omitzero"`
+	Digest        string              `json:"digest"` // sha256 of what decides the binaries, whatever the machine's paths
 }
 
 // Step is one command.
@@ -104,7 +106,10 @@ func newPlan(in Input) (Plan, error) {
 	p := Plan{
 		Upstream: cmp.Or(in.Recipe.Upstream, spec.LlamaCpp), Tag: in.Tag, Target: in.Recipe.Name, Build: in.Build, Tree: in.Tree, Series: in.Series, Touched: in.Touched,
 		VersionCommit: versionCommit(in), Source: in.Source, Dir: in.Dir,
-		Programs: in.Recipe.Programs, Backends: in.Recipe.Backends, Tools: in.Facts.Tools,
+		Programs: in.Recipe.Programs, Backends: in.Recipe.Backends, Tools: in.Facts.Tools, CUDA: in.Facts.CUDA,
+	}
+	if len(in.Only) > 0 {
+		p.Programs = in.Only
 	}
 	p.Jobs, p.JobsWhy = jobs(in.Facts, in.Toolchain)
 	opts := options{}
@@ -190,6 +195,11 @@ func planEnv(f Facts, tc spec.Toolchain, epoch int64) []string {
 		"NINJA_STATUS":      ninjaStatus,
 		"SOURCE_DATE_EPOCH": strconv.FormatInt(epoch, 10),
 	}
+	if _, ok := f.Tools["nvcc"]; ok {
+		// A script of nvcc's, and a CMake that asks nvcc what it is, take gcc
+		// from the PATH where no one says another.
+		env["CC"], env["CXX"] = f.Tools["cc"].Path, f.Tools["cxx"].Path
+	}
 	for k, v := range f.Env {
 		env[k] = v
 	}
@@ -213,7 +223,7 @@ func toolPath(f Facts) string {
 			dirs = append(dirs, dir)
 		}
 	}
-	for _, role := range []string{"cmake", "ninja", "cc", "cxx"} {
+	for _, role := range []string{"cmake", "ninja", "cc", "cxx", "nvcc"} {
 		if t, ok := f.Tools[role]; ok {
 			add(filepath.Dir(t.Path))
 		}
@@ -227,12 +237,15 @@ func toolPath(f Facts) string {
 func canonical(in Input) Input {
 	c := in
 	c.Source, c.Dir, c.Level = "/source", "/build", 0
-	c.Series, c.Touched = nil, nil
+	c.Series, c.Touched, c.Only = nil, nil, nil
 	c.Facts.Cores, c.Facts.MemoryMiB, c.Facts.Launcher = 1, 0, ""
 	c.Facts.Env = nil
 	c.Facts.Tools = map[string]ToolFact{}
 	for role := range in.Facts.Tools {
 		c.Facts.Tools[role] = ToolFact{Path: "/tools/" + role}
+	}
+	if in.Facts.CUDA.Root != "" {
+		c.Facts.CUDA = CUDAFact{Root: "/tools/cuda"}
 	}
 	// The patched tree has an identity of its own; in the plan it stands only
 	// for a commit that is not known.

@@ -271,7 +271,7 @@ func TestProbeChooses(t *testing.T) {
 		"broken":      {spec.Tool{Names: []string{"mute"}}, "", "", "exit code 3"},
 		"none":        {spec.Tool{Names: []string{"no-such-tool"}}, "", "", "not on the PATH"},
 	} {
-		got, why, err := findTool(t.Context(), c.tool, path)
+		got, why, err := findTool(t.Context(), c.tool, "", path)
 		if err != nil {
 			t.Fatal(err)
 		}

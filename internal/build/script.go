@@ -85,7 +85,7 @@ func hereDoc(p ScriptPatch, i int) (hereText, error) {
 func (d *scriptData) steps() {
 	p := d.Plan
 	vars := []variable{{"SRC", p.Source}, {"BUILD", p.Dir}}
-	for _, t := range []struct{ name, role string }{{"CMAKE", "cmake"}, {"NINJA", "ninja"}, {"CC", "cc"}, {"CXX", "cxx"}} {
+	for _, t := range []struct{ name, role string }{{"CMAKE", "cmake"}, {"NINJA", "ninja"}, {"CC", "cc"}, {"CXX", "cxx"}, {"NVCC", "nvcc"}} {
 		if path := p.Tools[t.role].Path; path != "" {
 			vars = append(vars, variable{t.name, path})
 			d.Tools = append(d.Tools, variableDefault{t.name, run.Quote(path)})
@@ -101,13 +101,16 @@ func (d *scriptData) steps() {
 			d.Env = append(d.Env, "${"+k+"+"+k+`="$`+k+`"}`)
 		case k == "PATH":
 			d.Env = append(d.Env, `PATH="$TOOLS"`)
+		case k == "CC" || k == "CXX":
+			d.Env = append(d.Env, k+`="$`+k+`"`)
 		default:
 			d.Env = append(d.Env, k+"="+run.Quote(v))
 		}
 	}
 	for _, a := range p.Steps[0].Argv {
-		// A compiler cache makes nothing else, and may be elsewhere or nowhere.
-		if strings.HasPrefix(a, "-DCMAKE_C_COMPILER_LAUNCHER=") || strings.HasPrefix(a, "-DCMAKE_CXX_COMPILER_LAUNCHER=") {
+		// A compiler cache makes nothing else, and may be elsewhere or nowhere; the
+		// CUDA toolkit is the one of $NVCC, whose folder is on the PATH.
+		if name, _, _ := strings.Cut(a, "="); strings.HasSuffix(name, "_COMPILER_LAUNCHER") || name == "-DCUDAToolkit_ROOT" {
 			continue
 		}
 		d.Config = append(d.Config, words(a, vars))
@@ -125,6 +128,7 @@ func (d *scriptData) steps() {
 var scriptTemplate = template.Must(template.New("plan.sh").Funcs(template.FuncMap{
 	"q":     run.Quote,
 	"lines": func(w []string) string { return strings.Join(w, " \\\n\t") },
+	"last":  func(i int, list []variableDefault) bool { return i == len(list)-1 },
 	"list":  func(w []string) string { return strings.Join(w, ", ") },
 }).Parse(`#!/bin/sh
 # {{.Plan.Tag}} for {{.Plan.Target}}: fetches, patches and builds it without llpatch.
@@ -132,7 +136,7 @@ var scriptTemplate = template.Must(template.New("plan.sh").Funcs(template.FuncMa
 #   sh plan.sh [SRC [BUILD]]
 #
 # SRC is the patched source; where it is not there it is made. BUILD gets the
-# programs in BUILD/bin. CMAKE, NINJA, CC and CXX may be
+# programs in BUILD/bin. {{range $i, $t := .Tools}}{{if $i}}{{if last $i $.Tools}} and {{else}}, {{end}}{{end}}{{$t.Name}}{{end}} may be
 # set to absolute paths, JOBS to a number.
 # patched tree {{.Plan.Tree}}
 # plan {{.Plan.Digest}}{{range .Plan.Off}}

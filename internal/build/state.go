@@ -52,6 +52,9 @@ func sha256Hex(b []byte) string {
 // configuring depends on, paths and level included.
 func (p Plan) state() (state, error) {
 	compilers := p.Tools["cc"].Banner + "\n" + p.Tools["cxx"].Banner
+	if nvcc, ok := p.Tools["nvcc"]; ok {
+		compilers += "\n" + nvcc.Banner
+	}
 	text, err := json.Marshal([]any{p.Steps[0].Argv, p.Digest, compilers, p.Tools["cmake"].Banner, p.Tools["ninja"].Banner})
 	return state{Key: sha256Hex(text), Compilers: compilers}, err
 }

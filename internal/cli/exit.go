@@ -15,6 +15,7 @@ import (
 	"github.com/llpatch/llpatch/internal/gguf"
 	"github.com/llpatch/llpatch/internal/leak"
 	"github.com/llpatch/llpatch/internal/patch"
+	"github.com/llpatch/llpatch/internal/release"
 	"github.com/llpatch/llpatch/internal/sim"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/source"
@@ -77,6 +78,9 @@ func classify(err error) (code int, hint string) {
 	if _, ok := is[*spec.WrongUpstream](err); ok {
 		return exitUsage, "llpatch targets tells which upstream each target builds"
 	}
+	if _, ok := is[*release.BadOption](err); ok {
+		return exitUsage, ""
+	}
 	if _, ok := is[*spec.OutOfRange](err); ok {
 		return exitUsage, "llpatch targets tells which tags each target builds"
 	}
@@ -106,6 +110,9 @@ func classify(err error) (code int, hint string) {
 	}
 	if _, ok := is[*build.MissingTools](err); ok {
 		return exitBuild, ""
+	}
+	if b, ok := is[*build.BadToolkit](err); ok {
+		return exitBuild, b.Next
 	}
 	if _, ok := is[*binary.Rejected](err); ok {
 		return exitBuild, "the recipe's [verify] says what a binary may need"

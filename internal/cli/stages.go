@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -108,6 +109,8 @@ func (a *app) chainCmd(use, short string, do func(context.Context, *release.Chai
 
 // tunedChainCmd is chainCmd for a command with options of its own.
 func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do func(context.Context, *release.Chain) error) *cobra.Command {
+	var archs string
+	var backendOnly bool
 	c := &cobra.Command{
 		Use: use + " TAG TARGET", Short: short, Args: args("TAG", "TARGET"),
 		RunE: func(c *cobra.Command, got []string) error {
@@ -115,6 +118,7 @@ func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do f
 			if err != nil {
 				return err
 			}
+			o.Archs, o.BackendOnly = archs, backendOnly
 			tune(&o)
 			chain, err := release.Open(c.Context(), o, t, got[1])
 			if err != nil {
@@ -124,6 +128,10 @@ func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do f
 		},
 	}
 	a.sourceFlags(c)
+	if slices.Contains([]string{"plan", "build", "smoke", "bundle", "release"}, use) {
+		c.Flags().StringVar(&archs, "cuda-archs", "", "make device code for these instead of the recipe's: 86 or 120a for machine code and PTX, 86-real, 86-virtual; several joined by commas")
+		c.Flags().BoolVar(&backendOnly, "backend-only", false, "make nothing but the target's backend library, for the official package of the same tag")
+	}
 	return c
 }
 
@@ -185,7 +193,7 @@ func (a *app) bundleCmd() *cobra.Command {
 
 func (a *app) releaseCmd() *cobra.Command {
 	c := a.chainCmd("release", "Run the whole chain: fetch, patch, build, smoke, bundle", a.bundle)
-	c.Example = "  llpatch release b8833 linux-cpu"
+	c.Example = "  llpatch release b8833 linux-cpu\n  llpatch release b8833 linux-cuda --cuda-archs 86-real --backend-only"
 	return c
 }
 

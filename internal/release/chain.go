@@ -37,6 +37,9 @@ type Options struct {
 	Progress func(what string, done, total int64) // may be nil; total 0: unknown
 	ThreeWay *ThreeWay                            // merge where a patch does not fit; nil: do not
 	Place    Place                                // where smoke checks run
+
+	Archs       string // CUDA archs instead of the recipe's, as spec.Recipe.SetArchs takes them; empty: the recipe's
+	BackendOnly bool   // make only the target's own backend, for the stock package of the tag
 }
 
 // Chain takes one tag to one target. Every stage makes those before it; what
@@ -50,6 +53,8 @@ type Chain struct {
 	Patched   *patch.Result
 	Variants  []Variant // what --accept wrote
 
+	drop  string // file name of the backend that is made alone; empty: the whole target
+	facts *build.Facts
 	card  card
 	lacks []string // paths that the source does not have and the build can do without
 	lock  *lockedfile.File
@@ -63,6 +68,15 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (*Chain, err
 	if err != nil {
 		return nil, err
 	}
+	if o.Archs != "" {
+		if err := rec.SetArchs(o.Archs); err != nil {
+			return nil, &BadOption{"--cuda-archs", err}
+		}
+	}
+	drop, err := o.dropIn(rec)
+	if err != nil {
+		return nil, err
+	}
 	if err := smoke.Validate(rec.Smoke); err != nil {
 		return nil, &spec.Error{File: path.Join("recipes", target+".toml"), Msg: err.Error()}
 	}
@@ -73,7 +87,7 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (*Chain, err
 	if n, known := o.build(rec, t); known && !o.Nearest && !rec.Range.Contains(n) {
 		return nil, &spec.OutOfRange{Recipe: rec, Tag: t.String(), Build: n}
 	}
-	c := &Chain{Options: o, Recipe: rec, Toolchain: o.Repo.Toolchains[rec.Toolchain]}
+	c := &Chain{Options: o, Recipe: rec, drop: drop, Toolchain: o.Repo.Toolchains[rec.Toolchain]}
 	var pins pending
 	if c.Tree, err = o.fetch(ctx, rec.Upstream, t, &pins); err != nil {
 		return nil, err
@@ -258,9 +272,9 @@ func (c *Chain) Plan(ctx context.Context) (build.Plan, int, error) {
 // input is what a plan in a folder is made of: its source is src, and it builds
 // in build.
 func (c *Chain) input(ctx context.Context, dir string) (build.Input, error) {
-	facts, err := build.Probe(ctx, c.Toolchain, c.Recipe)
+	facts, err := c.probe(ctx)
 	if err != nil {
-		return build.Input{}, c.placed(err)
+		return build.Input{}, err
 	}
 	noVersion, err := noVersion(c.Recipe.Upstream, c.Patched.Tree)
 	if err != nil {
@@ -270,7 +284,20 @@ func (c *Chain) input(ctx context.Context, dir string) (build.Input, error) {
 		NoVersion: noVersion, Tag: c.Tree.Tag.String(), Build: c.Tree.Pin.Build, Commit: c.Tree.Pin.Commit, Time: c.Tree.Pin.Time,
 		Tree: c.Patched.Tree.ID(), Recipe: c.Recipe, Toolchain: c.Toolchain, Facts: facts,
 		Source: filepath.Join(dir, "src"), Dir: filepath.Join(dir, "build"), Touched: c.touched(), Missing: c.lacks, Series: c.fixes(),
+		Only: c.only(),
 	}, nil
+}
+
+// probe looks at this machine, once for all plans of the chain.
+func (c *Chain) probe(ctx context.Context) (build.Facts, error) {
+	if c.facts == nil {
+		facts, err := build.Probe(ctx, c.Toolchain, c.Recipe)
+		if err != nil {
+			return facts, c.placed(err)
+		}
+		c.facts = &facts
+	}
+	return *c.facts, nil
 }
 
 // noVersion reports whether a tree's build asks git alone for its version, as

@@ -37,6 +37,7 @@ type loader struct {
 	errs       []error
 	ids        []string // of the series, whether their fix is valid or not
 	toolchains []string // files, likewise
+	recipes    []string
 }
 
 // Load reads every declaration below fsys and checks it. The error joins one
@@ -51,7 +52,8 @@ func Load(fsys fs.FS) (*Repo, error) {
 			r.Toolchains[tc.Name] = tc
 		}
 	}
-	for _, name := range l.glob("recipes", ".toml") {
+	l.recipes = l.glob("recipes", ".toml")
+	for _, name := range l.recipes {
 		if name == SourcesFile {
 			r.Sources, r.Marks = l.sources()
 			continue
