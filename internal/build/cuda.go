@@ -50,6 +50,10 @@ func (o options) cuda(in Input) error {
 		o.set("CUDAToolkit_ROOT", in.Facts.CUDA.Root, "the toolkit of "+nvcc.Path)
 	}
 	var flags []string
+	if in.Facts.CUDA.ObjTemp {
+		// Else each object file has the number of a process in its symbols.
+		flags = append(flags, "--objdir-as-tempdir")
+	}
 	for _, f := range prefixMaps(in.Source, in.Dir) {
 		flags = append(flags, "-Xcompiler="+f)
 	}

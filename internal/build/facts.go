@@ -32,6 +32,7 @@ type CUDAFact struct {
 	Root    string   `json:"root"`    // the folder that holds its include
 	Libs    []string `json:"libs"`    // folders of its libraries, the stubs' last
 	Archs   []string `json:"archs"`   // what it makes machine code for: sm_86
+	ObjTemp bool     `json:"objtemp"` // nvcc has --objdir-as-tempdir
 }
 
 // MissingTools says which programs a toolchain needs and this machine lacks.

@@ -32,6 +32,7 @@ type Input struct {
 	Recipe    spec.Recipe
 	Toolchain spec.Toolchain
 	Facts     Facts
+	Peaks     Peaks  // of earlier builds' jobs; zero: none is known
 	Source    string // absolute path of the patched work tree
 	Dir       string // absolute path of the build folder
 }
@@ -111,7 +112,7 @@ func newPlan(in Input) (Plan, error) {
 	if len(in.Only) > 0 {
 		p.Programs = in.Only
 	}
-	p.Jobs, p.JobsWhy = jobs(in.Facts, in.Toolchain)
+	p.Jobs, p.JobsWhy = jobs(in.Facts, in.Toolchain, in.Peaks)
 	opts := options{}
 	if err := opts.collect(in, p.VersionCommit, &p.Off); err != nil {
 		return Plan{}, err
@@ -169,18 +170,6 @@ func versionCommit(in Input) string {
 		id = in.Commit[:9]
 	}
 	return id + "-llp" + strconv.Itoa(in.Level)
-}
-
-// jobs follows memory as well as cores: a compiler that the kernel kills for
-// want of memory costs more than a core that idles.
-func jobs(f Facts, tc spec.Toolchain) (n int, why string) {
-	n, why = max(f.Cores, 1), fmt.Sprintf("%d processors", f.Cores)
-	if f.MemoryMiB > 0 && tc.JobMiB > 0 {
-		if m := int(max(f.MemoryMiB/tc.JobMiB, 1)); m < n {
-			return m, fmt.Sprintf("%d MiB of memory are free, and a job may take %d MiB", f.MemoryMiB, tc.JobMiB)
-		}
-	}
-	return n, why
 }
 
 // planEnv is the environment of every step: nothing of the caller's but what

@@ -163,7 +163,7 @@ func TestJobs(t *testing.T) {
 		mib   int64
 		want  int
 	}{{8, 16000, 8}, {8, 3500, 3}, {8, 200, 1}, {8, 0, 8}, {0, 0, 1}} {
-		if got, why := jobs(Facts{Cores: c.cores, MemoryMiB: c.mib}, tc); got != c.want || why == "" {
+		if got, why := jobs(Facts{Cores: c.cores, MemoryMiB: c.mib}, tc, Peaks{}); got != c.want || why == "" {
 			t.Errorf("%d cores, %d MiB: %d jobs (%s), want %d", c.cores, c.mib, got, why, c.want)
 		}
 	}

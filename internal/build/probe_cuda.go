@@ -66,6 +66,11 @@ func probeCUDA(ctx context.Context, f Facts, tc spec.Toolchain, rec spec.Recipe)
 		err = p.libraries(&c)
 	}
 	if err == nil {
+		// It came with one of the 11.x; a toolkit that lacks the help lacks no more.
+		help, _, herr := p.output(ctx, "--help")
+		c.ObjTemp = herr == nil && strings.Contains(help, "--objdir-as-tempdir")
+	}
+	if err == nil {
 		err = p.archs(ctx, &c)
 	}
 	if ctx.Err() != nil {

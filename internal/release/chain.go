@@ -284,7 +284,7 @@ func (c *Chain) input(ctx context.Context, dir string) (build.Input, error) {
 		NoVersion: noVersion, Tag: c.Tree.Tag.String(), Build: c.Tree.Pin.Build, Commit: c.Tree.Pin.Commit, Time: c.Tree.Pin.Time,
 		Tree: c.Patched.Tree.ID(), Recipe: c.Recipe, Toolchain: c.Toolchain, Facts: facts,
 		Source: filepath.Join(dir, "src"), Dir: filepath.Join(dir, "build"), Touched: c.touched(), Missing: c.lacks, Series: c.fixes(),
-		Only: c.only(),
+		Only: c.only(), Peaks: build.LoadPeaks(build.PeaksFile(c.Cache, c.Recipe.Name, facts)),
 	}, nil
 }
 
@@ -298,6 +298,15 @@ func (c *Chain) probe(ctx context.Context) (build.Facts, error) {
 		c.facts = &facts
 	}
 	return *c.facts, nil
+}
+
+// peaks is where what the jobs of a target took is kept; empty before this machine
+// was looked at.
+func (c *Chain) peaks(target string) string {
+	if c.facts == nil {
+		return ""
+	}
+	return build.PeaksFile(c.Cache, target, *c.facts)
 }
 
 // noVersion reports whether a tree's build asks git alone for its version, as
@@ -369,7 +378,7 @@ func (c *Chain) Build(ctx context.Context) (*Built, error) {
 		return nil, err
 	}
 	start := time.Now()
-	options := build.RunOptions{Log: c.file("logs/build.log"), Logger: c.Log, Progress: c.Progress, Hold: c.hold()}
+	options := build.RunOptions{Log: c.file("logs/build.log"), Logger: c.Log, Progress: c.Progress, Hold: c.hold(), Peaks: c.peaks(c.Recipe.Name)}
 	art, err := build.Run(ctx, plan, options)
 	if err == nil && c.tampered(plan, art) {
 		art, err = build.Run(ctx, plan, options)
