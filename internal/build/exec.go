@@ -150,6 +150,9 @@ func (b *builder) step(ctx context.Context, s Step, started func(pid int)) (*wat
 	return w, f
 }
 
+// fetched is where CMake's FetchContent puts what it takes from the network.
+const fetched = "_deps"
+
 // configure runs CMake, reads back what it made of the options, and records
 // that only when all is well.
 func (b *builder) configure(ctx context.Context, want, have state) ([]string, error) {
@@ -167,6 +170,12 @@ func (b *builder) configure(ctx context.Context, want, have state) ([]string, er
 	}
 	if err := p.checkOptions(w.all(), cache); err != nil {
 		return nil, b.withLog(err)
+	}
+	if _, err := os.Stat(filepath.Join(p.Dir, fetched)); err == nil {
+		return nil, &Failed{
+			Tag: p.Tag, Target: p.Target, Step: Configure, Kind: KindCMake, Log: b.o.Log,
+			Cause: "configuring fetched sources that are not in the tree, into " + filepath.Join(p.Dir, fetched) + "; turn off the option that asks for them",
+		}
 	}
 	targets, err := b.targets(ctx)
 	if err != nil {

@@ -102,7 +102,7 @@ func (p Plan) clear(want, have state) error {
 	if err := p.writeState(state{Compilers: have.Compilers}); err != nil {
 		return err
 	}
-	names := []string{"CMakeCache.txt", "CMakeFiles", "build.ninja"}
+	names := []string{"CMakeCache.txt", "CMakeFiles", "build.ninja", fetched}
 	if have.Compilers != want.Compilers {
 		entries, err := os.ReadDir(p.Dir)
 		if err != nil {
