@@ -35,7 +35,7 @@ type BuildInfo struct {
 	Tools     map[string]string `json:"tools"`
 	Glibc     string            `json:"glibc,omitempty"` // lowest version that runs it
 	Libstdcpp string            `json:"glibcxx,omitempty"`
-	Needs     []string          `json:"needs"` // libraries of the user's system
+	Needs     []string          `json:"needs"`             // libraries of the user's system
 	DropIn    string            `json:"drop_in,omitempty"` // the one library that the bundle holds, for the official package of the tag
 	CUDA      *binary.Verdict   `json:"cuda,omitempty"`    // on which cards and with which driver it runs
 	Checks    []CheckInfo       `json:"checks"`
