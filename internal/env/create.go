@@ -129,7 +129,7 @@ func create(ctx context.Context, s store, d Decl, o Options) (m Made, err error)
 	case err == nil:
 		return m, os.RemoveAll(c.work)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		err = fmt.Errorf("buildenv %s: the disk of %s is full, and what was begun there is removed again: some %d MiB are needed: %w", d.Name, s.dir, c.room()>>20, err)
+		err = fmt.Errorf("buildenv %s: the disk of %s is full, and what was begun there is removed again: some %d KiB are needed: %w", d.Name, s.dir, c.room()>>10, err)
 		return m, errors.Join(err, os.RemoveAll(c.work))
 	}
 	return m, errors.Join(err, os.RemoveAll(c.half)) // the packages stay for the next run
@@ -161,7 +161,7 @@ func (c *creation) prepare(ctx context.Context) (err error) {
 	}
 	free, known := freeSpace(c.work)
 	if need := c.room(); known && free < need {
-		return fmt.Errorf("buildenv %s: %s has %d MiB free, and some %d MiB are needed while it is made: %w", c.decl.Name, filepath.Dir(c.work), free>>20, need>>20, syscall.ENOSPC)
+		return fmt.Errorf("buildenv %s: %s has %d KiB free, and some %d KiB are needed while it is made: %w", c.decl.Name, filepath.Dir(c.work), free>>10, need>>10, syscall.ENOSPC)
 	}
 	return nil
 }
@@ -170,11 +170,7 @@ func (c *creation) prepare(ctx context.Context) (err error) {
 // what they hold. What is left out of them is not known before they are there,
 // so of packages unpacked alone only the size of the files counts.
 func (c *creation) room() int64 {
-	var n int64
-	for _, p := range c.decl.order() {
-		n += p.Size
-	}
-	return 2 * n
+	return 2 * c.decl.size()
 }
 
 func (c *creation) make(ctx context.Context) (Made, error) {
@@ -189,10 +185,7 @@ func (c *creation) make(ctx context.Context) (Made, error) {
 		return m, err
 	}
 	packages := d.order()
-	var total int64
-	for _, p := range packages {
-		total += p.Size
-	}
+	total := d.size()
 	c.o.Log.Info("making a build root", "buildenv", d.Name, "digest", d.Digest(), "packages", len(packages), "MB", total/1e6, "mirror", mirror)
 	down := &downloader{
 		env: d.Name, mirror: mirror, dir: filepath.Join(c.work, packagesDir), client: newClient(acquire, c.o.Stall), stall: c.o.Stall,

@@ -71,6 +71,14 @@ func (d Decl) order() []Package {
 	return append(base, alone...)
 }
 
+// size is what the lock's packages take as files, bytes.
+func (d Decl) size() (n int64) {
+	for _, p := range d.Lock.Packages {
+		n += p.Size
+	}
+	return n
+}
+
 // roles are the programs' roles in order.
 func (d Decl) roles() []string { return slices.Sorted(maps.Keys(d.Programs)) }
 

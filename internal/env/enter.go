@@ -210,8 +210,25 @@ func checkFolder(name, f string) error {
 	return nil
 }
 
-// nvcc names its version in the last lines, all others in the first.
-var programVersionRE = regexp.MustCompile(`(?:release [0-9.]+, V|version |\) |^)([0-9]+(?:\.[0-9]+)+)`)
+var (
+	bracketRE = regexp.MustCompile(`\([^)]*\)`) // holds the version of a distribution's package
+	numbersRE = regexp.MustCompile(`\b[0-9]+(?:\.[0-9]+)+`)
+	nvccRE    = regexp.MustCompile(`^Cuda compilation tools, release [0-9.]+, V`)
+)
+
+// versionIn returns the version in what --version prints, and the line it stands in.
+func versionIn(out string) (v, line string) {
+	for l := range strings.Lines(out) {
+		l = strings.TrimSpace(l)
+		if nvccRE.MatchString(l) { // the only one that does not say it in the first line
+			return numbersRE.FindString(nvccRE.ReplaceAllString(l, "")), l
+		}
+		if line == "" {
+			v, line = numbersRE.FindString(bracketRE.ReplaceAllString(l, "")), l
+		}
+	}
+	return v, line
+}
 
 // version runs a program of the root and compares its version.
 func (e *Env) version(ctx context.Context, p Program) (Found, error) {
@@ -223,16 +240,12 @@ func (e *Env) version(ctx context.Context, p Program) (Found, error) {
 	if err != nil {
 		return Found{}, err
 	}
-	for line := range strings.Lines(string(out)) {
-		line = strings.TrimSpace(line)
-		m := programVersionRE.FindStringSubmatch(line)
-		if m == nil {
-			continue
-		}
-		if !strings.HasPrefix(m[1]+".", p.Version+".") {
-			return Found{}, fmt.Errorf("%s is version %s, and env.toml promises %s", p.Path, m[1], p.Version)
-		}
-		return Found{Path: p.Path, Version: m[1], Banner: line}, nil
+	v, line := versionIn(string(out))
+	switch {
+	case v == "":
+		return Found{}, fmt.Errorf("%s --version names no version: %q", p.Path, line)
+	case !strings.HasPrefix(v+".", p.Version+"."):
+		return Found{}, fmt.Errorf("%s is version %s, and env.toml promises %s", p.Path, v, p.Version)
 	}
-	return Found{}, fmt.Errorf("%s --version names no version: %q", p.Path, out)
+	return Found{Path: p.Path, Version: v, Banner: line}, nil
 }

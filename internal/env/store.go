@@ -245,6 +245,11 @@ func (s store) discard(id, dir string) error {
 	}
 	gone := s.path(id + goneSuffix)
 	if dir != gone {
+		if _, err := os.Lstat(gone); err == nil { // of a removal that was killed
+			if err := s.discard(id, gone); err != nil {
+				return err
+			}
+		}
 		// From here on nobody takes it for a whole root.
 		if err := os.Rename(dir, gone); err != nil {
 			return err
