@@ -188,7 +188,7 @@ func (c *creation) make(ctx context.Context) (Made, error) {
 	total := d.size()
 	c.o.Log.Info("making a build root", "buildenv", d.Name, "digest", d.Digest(), "packages", len(packages), "MB", total/1e6, "mirror", mirror)
 	down := &downloader{
-		env: d.Name, mirror: mirror, dir: filepath.Join(c.work, packagesDir), client: newClient(acquire, c.o.Stall), stall: c.o.Stall,
+		env: d.Name, mirror: mirror, dir: filepath.Join(c.work, packagesDir), client: newClient(acquire), stall: c.o.Stall,
 		progress: func(done int64) { c.o.Progress("download "+d.Name, done, total) },
 	}
 	if m.Downloaded, err = down.all(ctx, packages); err != nil {

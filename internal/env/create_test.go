@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ProtonMail/go-crypto/openpgp"
 )
 
 func wantErr(t *testing.T, err error, words ...string) {
@@ -59,7 +61,11 @@ func TestUpdate(t *testing.T) {
 	_, err = Update(t.Context(), other, Options{Mirror: m.url, Keyring: m.keys})
 	wantErr(t, err, "libtiny is to be unpacked alone")
 	// A mirror that somebody else signed.
-	_, err = Update(t.Context(), d, Options{Mirror: newMirror(t).url, Keyring: m.keys})
+	stranger, err := openpgp.NewEntity("others", "", "others@example.org", nil)
+	must(t, err)
+	strange := filepath.Join(t.TempDir(), "keys.gpg")
+	writeKeys(t, stranger, strange)
+	_, err = Update(t.Context(), d, Options{Mirror: newMirror(t).url, Keyring: strange})
 	wantErr(t, err, "package lists of tiny")
 	_, err = Update(t.Context(), d, Options{Mirror: m.url, Keyring: "/no/such/keys"})
 	var missing *Missing
@@ -138,12 +144,12 @@ func TestSpoiltMirror(t *testing.T) {
 		gone  bool
 		got   string
 	}{
-		"gone":        {func(w http.ResponseWriter) { w.WriteHeader(http.StatusNotFound) }, []string{"is gone from the mirror", want}, true, ""},
-		"another":     {func(w http.ResponseWriter) { _, _ = w.Write(other) }, []string{"is not what the lock has", want, sha(other)}, false, sha(other)},
-		"longer":      {func(w http.ResponseWriter) { _, _ = w.Write(append(slices.Clone(whole), other...)) }, []string{"is not what the lock has"}, false, sha(append(slices.Clone(whole), other[0]))},
-		"shorter":     {func(w http.ResponseWriter) { w.Header().Set("Content-Length", "9"); _, _ = w.Write(whole[:9]) }, []string{"is not what the lock has"}, false, sha(whole[:9])},
-		"ill":         {func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadGateway) }, []string{"502"}, false, ""},
-		"always cut":  {func(w http.ResponseWriter) { w.Header().Set("Content-Length", "5000"); w.WriteHeader(http.StatusOK) }, []string{"unexpected EOF"}, false, ""},
+		"gone":       {func(w http.ResponseWriter) { w.WriteHeader(http.StatusNotFound) }, []string{"is gone from the mirror", want}, true, ""},
+		"another":    {func(w http.ResponseWriter) { _, _ = w.Write(other) }, []string{"is not what the lock has", want, sha(other)}, false, sha(other)},
+		"longer":     {func(w http.ResponseWriter) { _, _ = w.Write(append(slices.Clone(whole), other...)) }, []string{"is not what the lock has"}, false, sha(append(slices.Clone(whole), other[0]))},
+		"shorter":    {func(w http.ResponseWriter) { w.Header().Set("Content-Length", "9"); _, _ = w.Write(whole[:9]) }, []string{"is not what the lock has"}, false, sha(whole[:9])},
+		"ill":        {func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadGateway) }, []string{"502"}, false, ""},
+		"always cut": {func(w http.ResponseWriter) { w.Header().Set("Content-Length", "5000"); w.WriteHeader(http.StatusOK) }, []string{"unexpected EOF"}, false, ""},
 	} {
 		t.Run(what, func(t *testing.T) {
 			o := m.options()
@@ -185,8 +191,8 @@ func TestCut(t *testing.T) {
 	whole, err := os.ReadFile(m.file("tools"))
 	must(t, err)
 	for what, then := range map[string]func(w http.ResponseWriter, r *http.Request) bool{
-		"goes on":    func(http.ResponseWriter, *http.Request) bool { return false },
-		"cannot":     func(w http.ResponseWriter, _ *http.Request) bool { _, _ = w.Write(whole); return true },
+		"goes on": func(http.ResponseWriter, *http.Request) bool { return false },
+		"cannot":  func(w http.ResponseWriter, _ *http.Request) bool { _, _ = w.Write(whole); return true },
 		"other part": func(w http.ResponseWriter, r *http.Request) bool {
 			if r.Header.Get("Range") == "" {
 				return false
@@ -295,7 +301,6 @@ func (s *safeBuffer) String() string {
 func start(t *testing.T, j childJob, change func(*exec.Cmd)) (*exec.Cmd, *safeBuffer) {
 	t.Helper()
 	j.Lock = j.Decl.Lock
-	j.Options.Log = nil
 	text, err := json.Marshal(j)
 	must(t, err)
 	self, err := os.Executable()
@@ -328,7 +333,7 @@ func TestKilled(t *testing.T) {
 			}
 			return false
 		})
-		c, out := start(t, childJob{Decl: d, Options: o}, nil)
+		c, out := start(t, childJob{Decl: d, Cache: o.Cache, Mirror: o.Mirror}, nil)
 		<-reached
 		waitFor(t, func() bool { return len(glob(t, o.Cache, "env/*.work/packages/*.deb")) == 3 })
 		must(t, c.Process.Kill())
@@ -349,8 +354,10 @@ func TestKilled(t *testing.T) {
 		must(t, err)
 		for _, after := range []time.Duration{0, 20 * time.Millisecond, 60 * time.Millisecond} {
 			o := m.options()
-			c, _ := start(t, childJob{Decl: d, Options: o}, nil)
-			waitFor(t, func() bool { return len(glob(t, o.Cache, "env/*/new/root/usr")) == 1 || len(glob(t, o.Cache, "env/*/root/usr")) == 1 })
+			c, _ := start(t, childJob{Decl: d, Cache: o.Cache, Mirror: o.Mirror}, nil)
+			waitFor(t, func() bool {
+				return len(glob(t, o.Cache, "env/*/new/root/usr")) == 1 || len(glob(t, o.Cache, "env/*/root/usr")) == 1
+			})
 			time.Sleep(after)
 			must(t, c.Process.Kill())
 			_ = c.Wait()
@@ -434,8 +441,9 @@ func TestFullDisk(t *testing.T) {
 	full(2*d.size()+64<<10, "is full", "removed again")
 	// Somebody else fills the disk while the packages come.
 	ballast := filepath.Join(o.Cache, "ballast")
+	fill := sync.OnceFunc(func() { _ = os.WriteFile(ballast, make([]byte, 64<<20), 0o644) }) // until no more goes in
 	m.set(func(string, http.ResponseWriter, *http.Request) bool {
-		_ = os.WriteFile(ballast, make([]byte, 64<<20), 0o644) // until no more goes in
+		fill()
 		return false
 	})
 	full(8<<20, "is full", "removed again")

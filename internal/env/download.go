@@ -69,11 +69,11 @@ type downloader struct {
 	done     int64
 }
 
-func newClient(acquire map[string]string, stall time.Duration) *http.Client {
+func newClient(acquire map[string]string) *http.Client {
 	t := &http.Transport{
 		Proxy:               aptProxy(acquire),
 		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
-		TLSHandshakeTimeout: dialTimeout, ResponseHeaderTimeout: stall,
+		TLSHandshakeTimeout: dialTimeout,
 		MaxIdleConnsPerHost: parallel, DisableCompression: true,
 	}
 	t.RegisterProtocol("file", http.NewFileTransport(http.Dir("/"))) // apt's sources may say file:

@@ -66,7 +66,9 @@ func TestWrap(t *testing.T) {
 			folder, secret := filepath.Join(t.TempDir(), "with space"), filepath.Join(t.TempDir(), "not for inside")
 			must(t, os.MkdirAll(filepath.Join(folder, "sub"), 0o755))
 			must(t, os.WriteFile(secret, []byte("x"), 0o644))
-			say := func(args ...string) (string, error) { return inside(t, e, filepath.Join(folder, "sub"), []string{folder}, args...) }
+			say := func(args ...string) (string, error) {
+				return inside(t, e, filepath.Join(folder, "sub"), []string{folder}, args...)
+			}
 			is := func(want string, args ...string) {
 				t.Helper()
 				if got, err := say(args...); err != nil || got != want {
@@ -86,7 +88,7 @@ func TestWrap(t *testing.T) {
 			if data, err := os.ReadFile(filepath.Join(folder, "out")); err != nil || string(data) != "inside\n" {
 				t.Errorf("what was written inside: %q, %v", data, err)
 			}
-			is("sub\nout", "list", folder)
+			is("out\nsub", "list", folder)
 			no("list", filepath.Dir(secret))
 			no("write", "/usr/bin/evil")
 			no("write", "/etc/evil")
@@ -130,7 +132,7 @@ func TestWrap(t *testing.T) {
 // TestAnybody makes and enters a root as a user that is not root.
 func TestAnybody(t *testing.T) {
 	m := newMirror(t)
-	j := childJob{Decl: m.locked(), Options: m.options(), Folder: t.TempDir()}
+	j := childJob{Decl: m.locked(), Cache: t.TempDir(), Mirror: m.url, Folder: t.TempDir()}
 	var change func(*exec.Cmd)
 	if os.Geteuid() == 0 {
 		// The user must reach this program and the folders.
@@ -146,7 +148,7 @@ func TestAnybody(t *testing.T) {
 			must(t, os.Mkdir(filepath.Join(dir, sub), 0o755))
 			must(t, os.Chown(filepath.Join(dir, sub), 65534, 65534))
 		}
-		j.Options.Cache, j.Folder = filepath.Join(dir, "cache"), filepath.Join(dir, "folder")
+		j.Cache, j.Folder = filepath.Join(dir, "cache"), filepath.Join(dir, "folder")
 		change = func(c *exec.Cmd) {
 			c.Path, c.Args = self, []string{self}
 			c.Dir = dir

@@ -17,10 +17,11 @@ import (
 const childVar = "LLPATCH_ENV_TEST_CHILD"
 
 type childJob struct {
-	Decl    Decl
-	Lock    *Lock
-	Options Options
-	Folder  string // not empty: run /usr/bin/probe inside, with this folder
+	Decl   Decl
+	Lock   *Lock
+	Cache  string
+	Mirror string
+	Folder string // not empty: run /usr/bin/probe inside, with this folder
 }
 
 func TestMain(m *testing.M) {
@@ -32,7 +33,11 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if dir, err := pool(); err == nil {
+		_ = os.RemoveAll(dir) // a temporary folder
+	}
+	os.Exit(code)
 }
 
 func child(text string) error {
@@ -43,10 +48,10 @@ func child(text string) error {
 		return err
 	}
 	j.Decl.Lock = j.Lock
-	if _, err := Create(ctx, j.Decl, j.Options); err != nil || j.Folder == "" {
+	if _, err := Create(ctx, j.Decl, Options{Cache: j.Cache, Mirror: j.Mirror}); err != nil || j.Folder == "" {
 		return err
 	}
-	e, err := Open(ctx, j.Options.Cache, j.Decl, nil)
+	e, err := Open(ctx, j.Cache, j.Decl, nil)
 	if err != nil {
 		return err
 	}

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -88,7 +90,7 @@ var probe = sync.OnceValues(func() ([]byte, error) {
 type deb struct {
 	control string
 	files   map[string]string // path -> content; "-> x" is a link
-	modes   map[string]os.FileMode
+	modes   map[string]string // as chmod takes them
 }
 
 // mirror is a Debian repository that tests serve, and can spoil.
@@ -100,8 +102,8 @@ type mirror struct {
 	keys string // file
 
 	mu       sync.Mutex
-	requests []string                                              // paths of .deb files
-	ranges   []string                                              // their Range headers, where there is one
+	requests []string                                                       // paths of .deb files
+	ranges   []string                                                       // their Range headers, where there is one
 	spoil    func(path string, w http.ResponseWriter, r *http.Request) bool // true: answered
 }
 
@@ -123,81 +125,120 @@ func decl() Decl {
 	}
 }
 
-func newMirror(t *testing.T) *mirror {
-	t.Helper()
-	m := &mirror{t: t, dir: t.TempDir()}
-	must(t, os.Chmod(m.dir, 0o755))
-	var err error
-	m.key, err = openpgp.NewEntity("tests", "", "tests@example.org", nil)
-	must(t, err)
-	var pub bytes.Buffer
-	must(t, m.key.Serialize(&pub))
-	m.keys = filepath.Join(m.dir, "keys.gpg")
-	must(t, os.WriteFile(m.keys, pub.Bytes(), 0o644))
-	tool, err := probe()
-	must(t, err)
-	m.add(deb{
-		control: "Package: tools\nVersion: 1.0-1\nDepends: libtiny (>= 1)\nRecommends: unwanted",
-		files:   map[string]string{"usr/bin/probe": string(tool), "bin/old-place": "#!/bin/sh\n"},
-		modes:   map[string]os.FileMode{"usr/bin/probe": 0o4755},
-	})
-	m.add(deb{
-		control: "Package: libtiny\nVersion: 1:2.0+b~1\nMulti-Arch: same",
-		files: map[string]string{
-			"usr/lib/libtiny.so.2": "tiny\n", "usr/lib/libtiny.so": "-> libtiny.so.2", "usr/share/doc/libtiny/copyright": "free\n",
-			"usr/share/doc/libtiny/README": "long\n", "etc/tiny.conf": "a=1\n", "usr/lib/outside": "-> /etc/passwd",
+// packages are what every test mirror begins with.
+func packages(tool string) []deb {
+	return []deb{
+		{
+			control: "Package: tools\nVersion: 1.0-1\nDepends: libtiny (>= 1)\nRecommends: unwanted",
+			files:   map[string]string{"usr/bin/probe": tool, "bin/old-place": "#!/bin/sh\n"},
+			modes:   map[string]string{"usr/bin/probe": "4755"},
 		},
-		modes: map[string]os.FileMode{"etc/tiny.conf": 0o440},
-	})
-	m.add(deb{control: "Package: basis\nVersion: 1\nEssential: yes", files: map[string]string{"usr/share/basis": "basis\n"}})
-	m.add(deb{control: "Package: unwanted\nVersion: 1", files: map[string]string{"usr/share/unwanted": "x\n"}})
-	m.add(deb{
-		control: "Package: big-dev\nVersion: 3\nDepends: not-to-be-had",
-		files: map[string]string{
-			"usr/include/big.h": "#pragma once\n", "usr/lib/libbig_static.a": strings.Repeat("big", 1<<16), "usr/lib/libcudart_static.a": "small\n",
+		{
+			control: "Package: libtiny\nVersion: 1:2.0+b~1\nMulti-Arch: same",
+			files: map[string]string{
+				"usr/lib/libtiny.so.2": "tiny\n", "usr/lib/libtiny.so": "-> libtiny.so.2", "usr/share/doc/libtiny/copyright": "free\n",
+				"usr/share/doc/libtiny/README": "long\n", "etc/tiny.conf": "a=1\n", "usr/lib/outside": "-> /etc/passwd",
+			},
+			modes: map[string]string{"etc/tiny.conf": "440"},
 		},
-	})
-	m.index()
-	m.serve()
-	return m
+		{control: "Package: basis\nVersion: 1\nEssential: yes", files: map[string]string{"usr/share/basis": "basis\n"}},
+		{control: "Package: unwanted\nVersion: 1", files: map[string]string{"usr/share/unwanted": "x\n"}},
+		{
+			control: "Package: big-dev\nVersion: 3\nDepends: not-to-be-had",
+			files: map[string]string{
+				"usr/include/big.h": "#pragma once\n", "usr/lib/libbig_static.a": strings.Repeat("big", 1<<16), "usr/lib/libcudart_static.a": "small\n",
+			},
+		},
+	}
 }
 
-// add makes a package and puts it into the pool.
-func (m *mirror) add(d deb) {
-	m.t.Helper()
-	root := m.t.TempDir()
-	must(m.t, os.Chmod(root, 0o755))
-	for name, content := range d.files {
-		path := filepath.Join(root, name)
-		must(m.t, os.MkdirAll(filepath.Dir(path), 0o755))
-		if to, ok := strings.CutPrefix(content, "-> "); ok {
-			must(m.t, os.Symlink(to, path))
-			continue
-		}
-		must(m.t, os.WriteFile(path, []byte(content), 0o644))
-		mode := os.FileMode(0o644)
-		if want, ok := d.modes[name]; ok {
-			mode = want
-		}
-		// Go keeps the setuid bit elsewhere than the system does.
-		must(m.t, exec.Command("chmod", fmt.Sprintf("%o", mode), path).Run())
+// pool makes them once, in a folder that holds pool/ alone.
+var pool = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "pool")
+	if err != nil {
+		return "", err
 	}
-	must(m.t, os.MkdirAll(filepath.Join(root, "DEBIAN"), 0o755))
-	text := d.control + "\nArchitecture: amd64\nMaintainer: tests <tests@example.org>\nDescription: for tests\n"
-	must(m.t, os.WriteFile(filepath.Join(root, "DEBIAN", "control"), []byte(text), 0o644))
-	fields := stanzas(text)[0]
-	pool := filepath.Join(m.dir, "pool", "main", fields["Package"])
-	must(m.t, os.MkdirAll(pool, 0o755))
+	tool, err := probe()
+	if err != nil {
+		return dir, err
+	}
+	for _, d := range packages(string(tool)) {
+		if err := d.make(dir); err != nil {
+			return dir, err
+		}
+	}
+	return dir, nil
+})
+
+// make puts the package into the pool below dir.
+func (d deb) make(dir string) error {
+	root, err := os.MkdirTemp("", "deb")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(root)
+	control := d.control + "\nArchitecture: amd64\nMaintainer: tests <tests@example.org>\nDescription: for tests\n"
+	files := maps.Clone(d.files)
+	files["DEBIAN/control"] = control
+	for name, content := range files {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if to, ok := strings.CutPrefix(content, "-> "); ok {
+			err = os.Symlink(to, path)
+		} else {
+			err = os.WriteFile(path, []byte(content), 0o644)
+		}
+		if mode := d.modes[name]; err == nil && mode != "" {
+			err = exec.Command("chmod", mode, path).Run()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	fields := stanzas(control)[0]
 	_, v, found := strings.Cut(fields["Version"], ":")
 	if !found {
 		v = fields["Version"]
 	}
-	file := filepath.Join(pool, fields["Package"]+"_"+v+"_amd64.deb")
-	c := exec.Command("dpkg-deb", "--root-owner-group", "-Zxz", "-b", root, file)
+	to := filepath.Join(dir, "pool/main", fields["Package"])
+	if err := errors.Join(os.Chmod(root, 0o755), os.MkdirAll(to, 0o755)); err != nil {
+		return err
+	}
+	c := exec.Command("dpkg-deb", "--root-owner-group", "-Zxz", "-b", root, filepath.Join(to, fields["Package"]+"_"+v+"_amd64.deb"))
 	c.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=1700000000")
 	if out, err := c.CombinedOutput(); err != nil {
-		m.t.Fatalf("%v: %s", err, out)
+		return fmt.Errorf("%w: %s", err, out)
 	}
+	return nil
+}
+
+// signer is whose lists the test mirrors serve.
+var signer = sync.OnceValues(func() (*openpgp.Entity, error) {
+	return openpgp.NewEntity("tests", "", "tests@example.org", nil)
+})
+
+func writeKeys(t *testing.T, key *openpgp.Entity, file string) {
+	t.Helper()
+	var pub bytes.Buffer
+	must(t, key.Serialize(&pub))
+	must(t, os.WriteFile(file, pub.Bytes(), 0o644))
+}
+
+func newMirror(t *testing.T) *mirror {
+	t.Helper()
+	m := &mirror{t: t, dir: t.TempDir()}
+	made, err := pool()
+	must(t, err)
+	must(t, os.CopyFS(m.dir, os.DirFS(made)))
+	m.key, err = signer()
+	must(t, err)
+	m.keys = filepath.Join(m.dir, "keys.gpg")
+	writeKeys(t, m.key, m.keys)
+	m.index()
+	m.serve()
+	return m
 }
 
 // index writes the package list and signs it.
