@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/run"
 )
 
@@ -20,6 +21,7 @@ type RunOptions struct {
 	Log      string       // file that gets every command and all its output; empty: none
 	Logger   *slog.Logger // nil: none
 	Progress func(what string, done, total int64)
+	Inside   *env.Env   // the plan's root, open; nil where it has none
 	Hold     []*os.File // locks that last until the last process is gone
 	Peaks    string     // file that keeps what the jobs took, as PeaksFile names it; empty: none
 }
@@ -119,9 +121,13 @@ func (b *builder) step(ctx context.Context, s Step, started func(pid int)) (*wat
 	if w.progress != nil {
 		w.progress(s.Name, 0, 0)
 	}
-	proc, err := run.Start(ctx, run.Cmd{
+	c, err := b.enter(run.Cmd{
 		Argv: s.Argv, Env: s.Env, Dir: s.Dir, Stdout: w, Log: b.o.Log, Grace: stopGrace, Hold: b.o.Hold,
 	})
+	if err != nil {
+		return w, err
+	}
+	proc, err := run.Start(ctx, c)
 	if err == nil {
 		if started != nil {
 			started(proc.Pid())
@@ -245,9 +251,13 @@ func (b *builder) targets(ctx context.Context) ([]string, error) {
 // ninja asks Ninja about the build folder; that is not a step of the plan.
 func (b *builder) ninja(ctx context.Context, args ...string) ([]byte, error) {
 	s := b.plan.Steps[1]
-	out, err := run.Output(ctx, run.Cmd{
+	c, err := b.enter(run.Cmd{
 		Argv: append([]string{s.Argv[0], "-C", b.plan.Dir}, args...), Env: s.Env, Dir: b.plan.Dir, Grace: stopGrace, Hold: b.o.Hold,
 	})
+	if err != nil {
+		return nil, err
+	}
+	out, err := run.Output(ctx, c)
 	if err != nil && ctx.Err() != nil {
 		err = ctx.Err()
 	}

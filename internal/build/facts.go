@@ -15,8 +15,9 @@ type Facts struct {
 	Tools     map[string]ToolFact `json:"tools"`      // by role, as in a toolchain's programs
 	Headers   map[string]bool     `json:"headers"`    // those of the recipe's optional features, found or not
 	CUDA      CUDAFact            `json:"cuda,omitzero"`
-	Launcher  string              `json:"launcher"` // absolute path of ccache or sccache, or empty
-	Env       map[string]string   `json:"env"`      // HOME and what the toolchain inherits, where set
+	Launcher  string              `json:"launcher"`       // absolute path of ccache or sccache, or empty
+	Root      *RootFact           `json:"root,omitempty"` // nil: the machine itself
+	Env       map[string]string   `json:"env"`            // HOME and what the toolchain inherits, where set
 }
 
 // ToolFact is a program that was found.

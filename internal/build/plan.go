@@ -59,7 +59,8 @@ type Plan struct {
 	Inherited     []string            `json:"inherited"` // names in the steps' environment that are this machine's
 	Tools         map[string]ToolFact `json:"tools"`     // beside the digest, not in it
 	CUDA          CUDAFact            `json:"cuda,omitzero"`
-	Digest        string              `json:"digest"` // sha256 of what decides the binaries, whatever the machine's paths
+	Root          *RootFact           `json:"root,omitempty"` // the build root that the steps run in, where it is not this machine itself; likewise
+	Digest        string              `json:"digest"`         // sha256 of what decides the binaries, whatever the machine's paths
 }
 
 // Step is one command.
@@ -107,7 +108,7 @@ func newPlan(in Input) (Plan, error) {
 	p := Plan{
 		Upstream: cmp.Or(in.Recipe.Upstream, spec.LlamaCpp), Tag: in.Tag, Target: in.Recipe.Name, Build: in.Build, Tree: in.Tree, Series: in.Series, Touched: in.Touched,
 		VersionCommit: versionCommit(in), Source: in.Source, Dir: in.Dir,
-		Programs: in.Recipe.Programs, Backends: in.Recipe.Backends, Tools: in.Facts.Tools, CUDA: in.Facts.CUDA,
+		Programs: in.Recipe.Programs, Backends: in.Recipe.Backends, Tools: in.Facts.Tools, CUDA: in.Facts.CUDA, Root: in.Facts.Root,
 	}
 	if len(in.Only) > 0 {
 		p.Programs = in.Only

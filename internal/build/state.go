@@ -55,8 +55,16 @@ func (p Plan) state() (state, error) {
 	if nvcc, ok := p.Tools["nvcc"]; ok {
 		compilers += "\n" + nvcc.Banner
 	}
-	text, err := json.Marshal([]any{p.Steps[0].Argv, p.Digest, compilers, p.Tools["cmake"].Banner, p.Tools["ninja"].Banner})
+	text, err := json.Marshal([]any{p.Steps[0].Argv, p.Digest, compilers, p.Tools["cmake"].Banner, p.Tools["ninja"].Banner, p.rootDigest()})
 	return state{Key: sha256Hex(text), Compilers: compilers}, err
+}
+
+// rootDigest is what the plan's commands run in; empty is this machine itself.
+func (p Plan) rootDigest() string {
+	if p.Root == nil {
+		return ""
+	}
+	return p.Root.Digest
 }
 
 // openDir makes the build folder, and returns the state that it is to have and

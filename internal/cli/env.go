@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
+	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -194,6 +195,16 @@ func (a *app) envRemoveCmd() *cobra.Command {
 				return err
 			}
 			return a.print(removed, func() string { return strings.Join(removed, "\n") + "\n" })
+		},
+	}
+}
+
+// probeInsideCmd is what llpatch calls of itself in a build root.
+func probeInsideCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: build.InsideCommand, Hidden: true, Args: args(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return build.AnswerProbe(c.Context(), os.Stdin, c.OutOrStdout())
 		},
 	}
 }

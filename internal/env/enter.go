@@ -68,6 +68,9 @@ func newEnv(ctx context.Context, info Info) (*Env, error) {
 	return &Env{Info: info, way: w, tmp: tmp}, err
 }
 
+// Temp returns the folder that is /tmp inside, until Close.
+func (e *Env) Temp() string { return e.tmp }
+
 // Close gives the root back and removes the temporary files of what ran in it.
 func (e *Env) Close() error {
 	err := os.RemoveAll(e.tmp)

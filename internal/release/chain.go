@@ -14,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/lockedfile"
 
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/source"
@@ -37,8 +38,9 @@ type Options struct {
 	ThreeWay *ThreeWay                            // merge where a patch does not fit; nil: do not
 	Place    Place                                // where smoke checks run
 
-	Archs       string // CUDA archs instead of the recipe's, as spec.Recipe.SetArchs takes them; empty: the recipe's
-	BackendOnly bool   // make only the target's own backend, for the stock package of the tag
+	Archs       string    // CUDA archs instead of the recipe's, as spec.Recipe.SetArchs takes them; empty: the recipe's
+	Env         *env.Decl // the buildenv to build in; nil: this machine itself
+	BackendOnly bool      // make only the target's own backend, for the stock package of the tag
 }
 
 // Chain takes one tag to one target. Every stage makes those before it; what
@@ -54,6 +56,7 @@ type Chain struct {
 
 	drop  string // file name of the backend that is made alone; empty: the whole target
 	facts *build.Facts
+	root  *env.Env // of Options.Env, once it was needed
 	card  card
 	lacks []string // paths that the source does not have and the build can do without
 	lock  *lockedfile.File
@@ -168,6 +171,9 @@ func (c *Chain) Close() error {
 	err := c.Tree.Close()
 	if c.lock != nil {
 		err = errors.Join(err, c.lock.Close())
+	}
+	if c.root != nil {
+		err = errors.Join(err, c.root.Close())
 	}
 	return err
 }
@@ -303,7 +309,7 @@ func (c *Chain) Build(ctx context.Context) (*Built, error) {
 		return nil, err
 	}
 	start := time.Now()
-	options := build.RunOptions{Log: c.file("logs/build.log"), Logger: c.Log, Progress: c.Progress, Hold: c.hold(), Peaks: c.peaks(c.Recipe.Name)}
+	options := build.RunOptions{Log: c.file("logs/build.log"), Logger: c.Log, Progress: c.Progress, Hold: c.hold(), Inside: c.root, Peaks: c.peaks(c.Recipe.Name)}
 	art, err := build.Run(ctx, plan, options)
 	if err == nil && c.tampered(plan, art) {
 		art, err = build.Run(ctx, plan, options)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -30,10 +31,16 @@ func (c *Chain) input(ctx context.Context, dir string) (build.Input, error) {
 	}, nil
 }
 
-// probe looks at this machine, once for all plans of the chain.
+// probe looks at this machine, or at the build root, once for all plans of the chain.
 func (c *Chain) probe(ctx context.Context) (build.Facts, error) {
 	if c.facts == nil {
-		facts, err := build.Probe(ctx, c.Toolchain, c.Recipe)
+		var facts build.Facts
+		var err error
+		if c.Env == nil {
+			facts, err = build.Probe(ctx, c.Toolchain, c.Recipe)
+		} else if c.root, err = env.Open(ctx, c.Cache, *c.Env, c.Log); err == nil {
+			facts, err = build.ProbeInside(ctx, c.root, c.Toolchain, c.Recipe)
+		}
 		if err != nil {
 			return facts, c.placed(err)
 		}
