@@ -28,7 +28,26 @@ type RootFact struct {
 // question is what ProbeInside asks of llpatch in the root.
 type question struct {
 	Toolchain spec.Toolchain `json:"toolchain"`
-	Recipe    spec.Recipe    `json:"recipe"`
+	Name      string         `json:"name"` // of the recipe; the rest is what Probe reads of it
+	Backends  []string       `json:"backends"`
+	Headers   []string       `json:"headers"`
+	CUDA      *spec.CUDA     `json:"cuda"`
+}
+
+func ask(tc spec.Toolchain, rec spec.Recipe) question {
+	q := question{Toolchain: tc, Name: rec.Name, Backends: rec.Backends, CUDA: rec.Verify.CUDA}
+	for _, o := range rec.Optional {
+		q.Headers = append(q.Headers, o.Header)
+	}
+	return q
+}
+
+func (q question) recipe() spec.Recipe {
+	rec := spec.Recipe{Name: q.Name, Backends: q.Backends, Verify: spec.Verify{CUDA: q.CUDA}}
+	for _, h := range q.Headers {
+		rec.Optional = append(rec.Optional, spec.Optional{Header: h})
+	}
+	return rec
 }
 
 // answer is what comes back: facts, or one of Probe's errors.
@@ -52,7 +71,7 @@ func AnswerProbe(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 	var a answer
 	var err error
-	if a.Facts, err = Probe(ctx, q.Toolchain, q.Recipe); err != nil {
+	if a.Facts, err = Probe(ctx, q.Toolchain, q.recipe()); err != nil {
 		switch {
 		case errors.As(err, &a.Missing), errors.As(err, &a.Toolkit), errors.As(err, &a.Fault):
 		default:
@@ -84,7 +103,7 @@ func ProbeInside(ctx context.Context, e *env.Env, tc spec.Toolchain, rec spec.Re
 	if err := copyProgram(self); err != nil {
 		return Facts{}, fmt.Errorf("llpatch for buildenv %s: %w", e.Name, err)
 	}
-	text, err := json.Marshal(question{tc, rec})
+	text, err := json.Marshal(ask(tc, rec))
 	if err != nil {
 		return Facts{}, err
 	}

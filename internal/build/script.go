@@ -17,6 +17,8 @@ type Script struct {
 	Ref     string        // refs/tags/b8833, or a full commit id
 	Tree    string        // git tree id of the tag, before the patches
 	Patches []ScriptPatch // in order
+	Enter   []string      // what a command is put behind to run in the plan's root, as env.Prefix gives it; empty: it has none
+	Temp    string        // the folder that is /tmp there
 }
 
 // ScriptPatch is one patch file, as `git apply` reads it.
@@ -32,6 +34,9 @@ type ScriptPatch struct {
 func (p Plan) Script(w io.Writer, s Script) error {
 	if len(p.Steps) != 2 || len(s.Tree) < 40 {
 		return fmt.Errorf("plan %s %s: a script needs the plan's steps and the tag's tree id", p.Tag, p.Target)
+	}
+	if (p.Root != nil) != (len(s.Enter) > 0) {
+		return fmt.Errorf("plan %s %s: its script needs the way into its build root, and no other", p.Tag, p.Target)
 	}
 	d := scriptData{Plan: p, Script: s}
 	for i, patch := range s.Patches {
@@ -58,6 +63,8 @@ type scriptData struct {
 	Env    []string
 	Config []string
 	Build  []string
+	Enter  []string
+	Root   string
 }
 
 type variableDefault struct{ Name, Value string }
@@ -91,6 +98,10 @@ func (d *scriptData) steps() {
 			d.Tools = append(d.Tools, variableDefault{t.name, run.Quote(path)})
 		}
 	}
+	if p.Root != nil {
+		vars = append(vars, variable{"ENVROOT", p.Root.Dir}, variable{"ENVTMP", d.Script.Temp})
+		d.Root = run.Quote(p.Root.Dir)
+	}
 	// A folder that lies in another one must be found first.
 	slices.SortStableFunc(vars, func(a, b variable) int { return len(b.value) - len(a.value) })
 
@@ -106,6 +117,9 @@ func (d *scriptData) steps() {
 		default:
 			d.Env = append(d.Env, k+"="+run.Quote(v))
 		}
+	}
+	for _, a := range d.Script.Enter {
+		d.Enter = append(d.Enter, words(a, vars))
 	}
 	for _, a := range p.Steps[0].Argv {
 		// A compiler cache makes nothing else, and may be elsewhere or nowhere; the
@@ -149,7 +163,9 @@ BUILD=${2:-{{printf "build-%s-%s" .Plan.Tag .Plan.Target}}}
 {{end}}JOBS=${JOBS:-{{.Plan.Jobs}}}
 TOOLS={{range .Tools}}${ {{- .Name}}%/*}:{{end}}/usr/bin:/bin
 
-die() {
+{{if .Enter}}# The steps run in this build root, whose paths the compilers' are.
+ENVROOT=${ENVROOT:-{{.Root}}}
+{{end}}die() {
 	echo "plan.sh: $*" >&2
 	exit 1
 }
@@ -157,12 +173,21 @@ die() {
 # Every step's whole environment.
 clean() {
 	env -i {{lines .Env}} \
+{{- if .Enter}}
+	{{lines .Enter}} \
+{{- end}}
 	"$@"
 }
 
 tmp=
 part=
+{{- if .Enter}}
+ENVTMP=
+{{- end}}
 cleanup() {
+{{- if .Enter}}
+	if [ -n "$ENVTMP" ]; then rm -rf "$ENVTMP"; fi
+{{- end}}
 	if [ -n "$tmp" ]; then rm -rf "$tmp"; fi
 	if [ -n "$part" ]; then rm -rf "$part"; fi
 	tmp= part=
@@ -171,6 +196,15 @@ trap cleanup EXIT
 trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
+{{- if .Enter}}
+
+[ -d "$ENVROOT/root/usr" ] || die "the build root $ENVROOT is not there: llpatch env create {{.Plan.Root.Name}} makes it, and ENVROOT may name another place"
+lock=${ENVROOT%/*}/locks/${ENVROOT##*/}
+if [ -e "$lock" ] && command -v flock >/dev/null; then
+	exec 9<"$lock"
+	flock -s 9 # llpatch env remove must wait
+fi
+{{- end}}
 
 # git keeps its own files out of the source: llama.cpp would ask them for a version.
 source_git() {
@@ -209,9 +243,12 @@ fi
 SRC=$(cd "$SRC" && pwd -P)
 mkdir -p "$BUILD"
 BUILD=$(cd "$BUILD" && pwd -P)
-case $SRC$BUILD in
+case $SRC$BUILD{{if .Enter}}$ENVROOT{{end}} in
 *[!A-Za-z0-9_./+,@%-]*) die "the folders $SRC and $BUILD must have plain names" ;;
 esac
+{{- if .Enter}}
+ENVTMP=$(mktemp -d)
+{{- end}}
 
 cd "$SRC"
 clean {{lines .Config}}

@@ -195,6 +195,12 @@ func (e *Env) Wrap(c run.Cmd, folders ...string) (run.Cmd, error) {
 	return c, nil
 }
 
+// Prefix returns what a command line is put behind to run in the root, in dir
+// and with the folders, as Wrap has it, while nothing is removed there.
+func (e *Env) Prefix(dir string, folders ...string) ([]string, error) {
+	return e.way.argv(filepath.Dir(e.Root), e.tmp, dir, folders, nil)
+}
+
 func checkFolder(name, f string) error {
 	if !filepath.IsAbs(f) || filepath.Clean(f) != f || f == "/" {
 		return fmt.Errorf("buildenv %s: %q is not the plain absolute path of a folder", name, f)
