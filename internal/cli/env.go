@@ -105,6 +105,12 @@ func (a *app) keepLock(d env.Decl, dir, cache string) error {
 	if err := atomicfile.WriteFile(name, []byte(d.Lock.String()), 0o644); err != nil {
 		return err
 	}
+	if dir != cache {
+		file := filepath.Join(filepath.Dir(name), spec.EnvContainerfile)
+		if err := atomicfile.WriteFile(file, []byte(d.Containerfile()), 0o644); err != nil {
+			return err
+		}
+	}
 	a.log.Info("wrote the lock", "file", name, "packages", len(d.Lock.Packages))
 	return nil
 }

@@ -206,7 +206,7 @@ func (p *private) resolve(ctx context.Context, d Decl) (*Lock, error) {
 		return nil, fmt.Errorf("what apt says of the packages of %s makes no lock: %w", d.Name, err)
 	}
 	d.Lock = lock
-	return lock, d.checkLock()
+	return lock, d.CheckLock()
 }
 
 // stanzas reads the paragraphs of a control file, each field's first line.

@@ -91,7 +91,7 @@ func (o Options) mirror(ctx context.Context) (string, error) {
 func Create(ctx context.Context, d Decl, o Options) (Made, error) {
 	o.defaults()
 	start := time.Now()
-	if err := d.checkLock(); err != nil {
+	if err := d.CheckLock(); err != nil {
 		return Made{}, err
 	}
 	s := store{dir: filepath.Join(o.Cache, "env")}
@@ -236,7 +236,7 @@ func (c *creation) unpack(ctx context.Context, down *downloader, packages []Pack
 	}
 	defer func() { _ = root.Close() }() // only a handle of the folder
 	u := unpacker{decl: c.decl, root: root, dpkg: c.dpkg}
-	if err := u.base(); err != nil {
+	if err := u.layout(); err != nil {
 		return 0, err
 	}
 	for i, p := range packages {

@@ -93,8 +93,9 @@ func (e *Unlocked) Error() string {
 	return fmt.Sprintf("buildenv %s: %s; llpatch env create %s --update-lock makes the lock anew", e.Name, e.Why, e.Name)
 }
 
-// checkLock compares the lock with the declaration beside it.
-func (d Decl) checkLock() error {
+// CheckLock compares the lock with the declaration beside it; the error is an
+// *Unlocked that says what the lock lacks.
+func (d Decl) CheckLock() error {
 	if d.Lock == nil {
 		return &Unlocked{d.Name, "it has no packages.lock"}
 	}

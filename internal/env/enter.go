@@ -39,7 +39,7 @@ func Open(ctx context.Context, cache string, d Decl, log *slog.Logger) (*Env, er
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	if err := d.checkLock(); err != nil {
+	if err := d.CheckLock(); err != nil {
 		return nil, err
 	}
 	s := store{dir: filepath.Join(cache, "env")}

@@ -26,23 +26,32 @@ type unpacker struct {
 	bytes int64  // of files written
 }
 
-// base lays out what is there before any package: Debian's packages still name
-// /bin and /lib, and every tool may look up who runs it.
-func (u *unpacker) base() error {
-	for _, dir := range []string{"usr/bin", "usr/sbin", "usr/lib", "usr/lib32", "usr/lib64", "usr/libx32", "etc", "dev", "proc", "sys", "tmp", "root", "run", "var/tmp", "home"} {
+// What is there before any package: Debian's still name /bin and /lib, and every
+// tool may look up who runs it.
+var (
+	layoutFolders = []string{
+		"usr/bin", "usr/sbin", "usr/lib", "usr/lib32", "usr/lib64", "usr/libx32",
+		"etc", "dev", "proc", "sys", "tmp", "root", "run", "var/tmp", "home",
+	}
+	layoutLinks = []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"} // to the same below usr
+	layoutFiles = map[string]string{
+		"etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
+		"etc/group":  "root:x:0:\nnogroup:x:65534:\n",
+	}
+)
+
+func (u *unpacker) layout() error {
+	for _, dir := range layoutFolders {
 		if err := u.root.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
 	}
-	for _, name := range []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"} {
+	for _, name := range layoutLinks {
 		if err := u.root.Symlink("usr/"+name, name); err != nil {
 			return err
 		}
 	}
-	for name, text := range map[string]string{
-		"etc/passwd": "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n",
-		"etc/group":  "root:x:0:\nnogroup:x:65534:\n",
-	} {
+	for name, text := range layoutFiles {
 		if err := u.root.WriteFile(name, []byte(text), 0o644); err != nil {
 			return err
 		}

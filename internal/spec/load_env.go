@@ -16,9 +16,10 @@ import (
 
 // EnvFolder holds the buildenvs, each a folder with these files.
 const (
-	EnvFolder = "buildenv"
-	EnvFile   = "env.toml"
-	EnvLock   = "packages.lock"
+	EnvFolder        = "buildenv"
+	EnvFile          = "env.toml"
+	EnvLock          = "packages.lock"
+	EnvContainerfile = "Containerfile"
 )
 
 // Env returns the buildenv of that name, or an error that lists them.
