@@ -35,8 +35,13 @@ type File struct {
 	PE         *PE                 `json:"pe,omitempty"`          // nil for what is no Windows file
 
 	exports []string
+	imports []string
 	relr    bool
 }
+
+// ImportNames returns the sorted names of the symbols that the file takes from
+// others and that have no version, as ggml's have none.
+func (out *File) ImportNames() []string { return out.imports }
 
 // ExportNames returns the sorted names of the symbols that others can use, without
 // their versions.
@@ -175,6 +180,9 @@ func (out *File) symbols(f *elf.File) error {
 			if family, number, ok := symbolVersion(s.Version); ok && out.Versions[family] == number {
 				out.VersionsBy[family] = append(out.VersionsBy[family], s.Name)
 			}
+			if s.Version == "" && bind == elf.STB_GLOBAL {
+				out.imports = append(out.imports, s.Name)
+			}
 			continue
 		}
 		if bind != elf.STB_LOCAL && kind != elf.STT_SECTION && kind != elf.STT_FILE && s.Section != elf.SHN_ABS {
@@ -182,6 +190,7 @@ func (out *File) symbols(f *elf.File) error {
 		}
 	}
 	slices.Sort(out.exports)
+	slices.Sort(out.imports)
 	out.Exports = len(out.exports)
 	for family, names := range out.VersionsBy {
 		slices.Sort(names)

@@ -67,7 +67,7 @@ func outputs(ctx context.Context, dir string, targets, programs []string) ([]Art
 		found := false
 		for _, f := range files {
 			base := path.Base(f.Path)
-			found = found || base == name || base == name+".exe"
+			found = found || base == name || base == name+".exe" || base == "lib"+name+".so"
 		}
 		if !found {
 			return nil, fmt.Errorf("program %s was built, but it is not in %s", name, filepath.Join(dir, "bin"))

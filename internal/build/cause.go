@@ -17,7 +17,7 @@ const tailLines = 12
 // GNU ld, lld, CMake and Ninja write them with LC_ALL=C.
 var (
 	diskRE     = regexp.MustCompile(`(?i)no space left on device|disk quota exceeded`)
-	memoryRE   = regexp.MustCompile(`(?i)killed signal terminated program|internal compiler error: killed|out of memory allocating|virtual memory exhausted|cannot allocate memory|std::bad_alloc|LLVM ERROR: out of memory|terminated with signal 9|memory exhausted|signal 9 \(killed\)|\[code=137\]|(?m)^killed$`)
+	memoryRE   = regexp.MustCompile(`(?i)killed signal terminated program|internal compiler error: killed|out of memory allocating|virtual memory exhausted|cannot allocate memory|std::bad_alloc|LLVM ERROR: out of memory|terminated with signal 9|memory exhausted|signal 9 \(kill(?:ed| signal)\)|ptxas fatal\s+: memory allocation failure|\[code=137\]|(?m)^killed$`)
 	compilerRE = regexp.MustCompile(`^(.+?):(\d+):(?:\d+:)? (?:fatal )?error: (.*)$`)
 	nvccRE     = regexp.MustCompile(`^(.+?)\((\d+)\): error(?: #\S+)?: (.*)$`)
 	driverRE   = regexp.MustCompile(`^(?:\S*/)?(?:cc|c\+\+|gcc|g\+\+|clang|clang\+\+|nvcc|hipcc|cc1|cc1plus)\S*: (?:fatal )?error: (.*)$`)

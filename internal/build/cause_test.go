@@ -51,6 +51,12 @@ ninja: build stopped: subcommand failed.`, KindCompiler, "common/arg.cpp", 14, "
 		"killed, gcc 7": {
 			"FAILED: a.o\ng++ -c\ng++: internal compiler error: Killed (program cc1plus)\nPlease submit a full bug report", KindMemory, "a.o", 0, "g++: internal compiler error: Killed (program cc1plus)",
 		},
+		"killed, nvcc's child": {
+			"FAILED: a.cu.o\nnvcc -c\nnvcc error   : 'cicc' died due to signal 9 (Kill signal)\n", KindMemory, "a.cu.o", 0, "nvcc error : 'cicc' died due to signal 9 (Kill signal)",
+		},
+		"no memory, ptxas": {
+			"FAILED: a.cu.o\nnvcc -c\nptxas fatal   : Memory allocation failure\n", KindMemory, "a.cu.o", 0, "ptxas fatal : Memory allocation failure",
+		},
 		"killed by the shell's word": {"FAILED: a.o\nnvcc -c\nKilled\n", KindMemory, "a.o", 0, "Killed"},
 		"killed, ninja 1.12":         {"FAILED: [code=137] a.o \nnvcc -c\n", KindMemory, "a.o", 0, "FAILED: [code=137] a.o"},
 		"no memory": {

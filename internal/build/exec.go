@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/run"
 )
 
@@ -20,7 +21,9 @@ type RunOptions struct {
 	Log      string       // file that gets every command and all its output; empty: none
 	Logger   *slog.Logger // nil: none
 	Progress func(what string, done, total int64)
+	Inside   *env.Env   // the plan's root, open; nil where it has none
 	Hold     []*os.File // locks that last until the last process is gone
+	Peaks    string     // file that keeps what the jobs took, as PeaksFile names it; empty: none
 }
 
 // stopGrace is what Ninja gets to stop its jobs and remove their half outputs.
@@ -83,7 +86,7 @@ func (b *builder) run(ctx context.Context) (Artifacts, error) {
 		return art, err
 	}
 	start := time.Now()
-	w, err := b.step(ctx, p.Steps[1])
+	w, err := b.compile(ctx, targets)
 	if err != nil {
 		return art, err
 	}
@@ -92,16 +95,45 @@ func (b *builder) run(ctx context.Context) (Artifacts, error) {
 	return art, err
 }
 
-// step runs one of the plan's commands.
-func (b *builder) step(ctx context.Context, s Step) (*watcher, error) {
+// compile is the step that runs the compilers; what they took is kept, also where
+// one of them failed.
+func (b *builder) compile(ctx context.Context, targets []string) (*watcher, error) {
+	if b.o.Peaks == "" {
+		return b.step(ctx, b.plan.Steps[1], nil)
+	}
+	var s *sampler
+	w, err := b.step(ctx, b.plan.Steps[1], func(pid int) { s = startSampler("/proc", pid) })
+	if s == nil {
+		return w, err
+	}
+	measured := s.end()
+	if kept := keepPeaks(b.o.Peaks, targets, measured); kept != nil {
+		b.o.Logger.Warn("what the jobs took could not be kept, so that the next build takes the toolchain's job-mib", "error", kept)
+	}
+	return w, err
+}
+
+// step runs one of the plan's commands; started, where it is not nil, gets its
+// process id.
+func (b *builder) step(ctx context.Context, s Step, started func(pid int)) (*watcher, error) {
 	b.o.Logger.Debug("build step", "name", s.Name, "dir", b.plan.Dir)
 	w := &watcher{progress: b.o.Progress, what: s.Name}
 	if w.progress != nil {
 		w.progress(s.Name, 0, 0)
 	}
-	err := run.Run(ctx, run.Cmd{
+	c, err := b.enter(run.Cmd{
 		Argv: s.Argv, Env: s.Env, Dir: s.Dir, Stdout: w, Log: b.o.Log, Grace: stopGrace, Hold: b.o.Hold,
 	})
+	if err != nil {
+		return w, err
+	}
+	proc, err := run.Start(ctx, c)
+	if err == nil {
+		if started != nil {
+			started(proc.Pid())
+		}
+		err = proc.Wait()
+	}
 	if err == nil {
 		w.all()
 		return w, nil
@@ -120,9 +152,12 @@ func (b *builder) step(ctx context.Context, s Step) (*watcher, error) {
 	if f.Kind != KindDisk && diskFull(b.plan.Dir) {
 		f.Kind, f.Cause = KindDisk, "no space left on device below "+b.plan.Dir+"; "+f.Cause
 	}
-	f.Log, f.Err = b.o.Log, e
+	f.Log, f.Err, f.Jobs = b.o.Log, e, b.plan.Jobs
 	return w, f
 }
+
+// fetched is where CMake's FetchContent puts what it takes from the network.
+const fetched = "_deps"
 
 // configure runs CMake, reads back what it made of the options, and records
 // that only when all is well.
@@ -131,7 +166,7 @@ func (b *builder) configure(ctx context.Context, want, have state) ([]string, er
 	if err := p.clear(want, have); err != nil {
 		return nil, err
 	}
-	w, err := b.step(ctx, p.Steps[0])
+	w, err := b.step(ctx, p.Steps[0], nil)
 	if err != nil {
 		return nil, err
 	}
@@ -141,6 +176,12 @@ func (b *builder) configure(ctx context.Context, want, have state) ([]string, er
 	}
 	if err := p.checkOptions(w.all(), cache); err != nil {
 		return nil, b.withLog(err)
+	}
+	if _, err := os.Stat(filepath.Join(p.Dir, fetched)); err == nil {
+		return nil, &Failed{
+			Tag: p.Tag, Target: p.Target, Step: Configure, Kind: KindCMake, Log: b.o.Log,
+			Cause: "configuring fetched sources that are not in the tree, into " + filepath.Join(p.Dir, fetched) + "; turn off the option that asks for them",
+		}
 	}
 	targets, err := b.targets(ctx)
 	if err != nil {
@@ -210,9 +251,13 @@ func (b *builder) targets(ctx context.Context) ([]string, error) {
 // ninja asks Ninja about the build folder; that is not a step of the plan.
 func (b *builder) ninja(ctx context.Context, args ...string) ([]byte, error) {
 	s := b.plan.Steps[1]
-	out, err := run.Output(ctx, run.Cmd{
+	c, err := b.enter(run.Cmd{
 		Argv: append([]string{s.Argv[0], "-C", b.plan.Dir}, args...), Env: s.Env, Dir: b.plan.Dir, Grace: stopGrace, Hold: b.o.Hold,
 	})
+	if err != nil {
+		return nil, err
+	}
+	out, err := run.Output(ctx, c)
 	if err != nil && ctx.Err() != nil {
 		err = ctx.Err()
 	}

@@ -374,3 +374,15 @@ func TestReproducible(t *testing.T) {
 		}
 	}
 }
+
+// A build takes nothing that is not in the tree, also where upstream's CMake would.
+func TestNothingIsFetched(t *testing.T) {
+	in := smallInput(t, t.TempDir())
+	write(t, in.Source, map[string]string{"CMakeLists.txt": small["CMakeLists.txt"] + "file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/_deps/cccl-src)\n"})
+	_, err := Run(t.Context(), mustPlan(t, in), RunOptions{})
+	if f := wantFailed(t, err); !strings.Contains(f.Error(), "fetched sources that are not in the tree") {
+		t.Error(f)
+	}
+	write(t, in.Source, small)
+	mustRun(t, mustPlan(t, in))
+}

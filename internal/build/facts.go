@@ -14,8 +14,10 @@ type Facts struct {
 	MemoryMiB int64               `json:"memory_mib"` // that is free, 0: not known
 	Tools     map[string]ToolFact `json:"tools"`      // by role, as in a toolchain's programs
 	Headers   map[string]bool     `json:"headers"`    // those of the recipe's optional features, found or not
-	Launcher  string              `json:"launcher"`   // absolute path of ccache or sccache, or empty
-	Env       map[string]string   `json:"env"`        // HOME and what the toolchain inherits, where set
+	CUDA      CUDAFact            `json:"cuda,omitzero"`
+	Launcher  string              `json:"launcher"`       // absolute path of ccache or sccache, or empty
+	Root      *RootFact           `json:"root,omitempty"` // nil: the machine itself
+	Env       map[string]string   `json:"env"`            // HOME and what the toolchain inherits, where set
 }
 
 // ToolFact is a program that was found.
@@ -23,6 +25,15 @@ type ToolFact struct {
 	Path    string `json:"path"`
 	Version string `json:"version"` // such as 3.25.1
 	Banner  string `json:"banner"`  // the first line of --version
+}
+
+// CUDAFact is the toolkit of the nvcc that was found, tried with the recipe's archs.
+type CUDAFact struct {
+	Version string   `json:"version"` // of the compiler and the headers: 11.8
+	Root    string   `json:"root"`    // the folder that holds its include
+	Libs    []string `json:"libs"`    // folders of its libraries, the stubs' last
+	Archs   []string `json:"archs"`   // what it makes machine code for: sm_86
+	ObjTemp bool     `json:"objtemp"` // nvcc has --objdir-as-tempdir
 }
 
 // MissingTools says which programs a toolchain needs and this machine lacks.
@@ -37,6 +48,7 @@ type MissingTool struct {
 	Names  []string
 	Debian string // the package that brings it, or empty
 	Why    string // not there, or too old
+	Hint   string // other ways to get it, or empty
 }
 
 // Error names every program and the command that installs them on Debian.
@@ -49,6 +61,9 @@ func (e *MissingTools) Error() string {
 		if t.Debian != "" {
 			fmt.Fprintf(&b, " (Debian package %s)", t.Debian)
 			packages = append(packages, t.Debian)
+		}
+		if t.Hint != "" {
+			b.WriteString("; " + t.Hint)
 		}
 	}
 	if len(packages) > 0 {

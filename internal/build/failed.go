@@ -28,6 +28,7 @@ type Failed struct {
 	Cause       string   // one line
 	File        string   // the file it happened in, below the source where it lies there; or empty
 	Line        int      // 0: not known
+	Jobs        int      // how many ran at once; 0: not known
 	Fixes       []string // ids of the fixes that change File
 	Tail        []string // the last lines of what failed
 	Log         string
@@ -60,7 +61,11 @@ func (e *Failed) Error() string {
 	case KindLinker:
 		b.WriteString(" (the linker)")
 	case KindMemory:
-		b.WriteString(" (out of memory; free some, or raise job-mib in the toolchain)")
+		b.WriteString(" (out of memory")
+		if e.Jobs > 1 {
+			fmt.Fprintf(&b, " with %d jobs at once; what they took is kept, so that the same command runs fewer now if one took more than was known", e.Jobs)
+		}
+		b.WriteString("; free some, or raise job-mib in the toolchain)")
 	case KindDisk:
 		b.WriteString(" (the disk is full)")
 	case KindCMake:

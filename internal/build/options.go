@@ -17,6 +17,7 @@ type options map[string]Option
 var own = []string{
 	"CMAKE_BUILD_TYPE", "CMAKE_C_COMPILER", "CMAKE_CXX_COMPILER", "CMAKE_C_FLAGS", "CMAKE_CXX_FLAGS",
 	"CMAKE_C_COMPILER_LAUNCHER", "CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_INSTALL_RPATH", "CMAKE_BUILD_WITH_INSTALL_RPATH", "CMAKE_LIBRARY_OUTPUT_DIRECTORY",
+	"CMAKE_CUDA_COMPILER", "CMAKE_CUDA_HOST_COMPILER", "CMAKE_CUDA_FLAGS", "CMAKE_CUDA_COMPILER_LAUNCHER", "CUDAToolkit_ROOT",
 	"CMAKE_EXE_LINKER_FLAGS", "CMAKE_SHARED_LINKER_FLAGS", "CMAKE_MODULE_LINKER_FLAGS",
 	"LLAMA_BUILD_NUMBER", "LLAMA_BUILD_COMMIT",
 }
@@ -43,10 +44,10 @@ const (
 // collect fills o in the order in which later entries win.
 func (o options) collect(in Input, versionCommit string, off *[]string) error {
 	recipe := origin{"recipe", in.Recipe.Name, "cmake"}
-	if err := o.declared(in.Toolchain.CMake, origin{"toolchain", in.Toolchain.Name, "cmake"}, ""); err != nil {
+	if err := o.declared(in, in.Toolchain.CMake, origin{"toolchain", in.Toolchain.Name, "cmake"}, ""); err != nil {
 		return err
 	}
-	if err := o.declared(in.Recipe.CMake, recipe, ""); err != nil {
+	if err := o.declared(in, in.Recipe.CMake, recipe, ""); err != nil {
 		return err
 	}
 	for i, c := range in.Recipe.CMakeFor {
@@ -54,11 +55,14 @@ func (o options) collect(in Input, versionCommit string, off *[]string) error {
 			continue
 		}
 		recipe.key = fmt.Sprintf("cmake-for[%d].set", i)
-		if err := o.declared(c.Set, recipe, fmt.Sprintf(", builds %s", c.Range)); err != nil {
+		if err := o.declared(in, c.Set, recipe, fmt.Sprintf(", builds %s", c.Range)); err != nil {
 			return err
 		}
 	}
 	o.optional(in, off)
+	if err := o.cuda(in); err != nil {
+		return err
+	}
 	if err := o.missing(in, off); err != nil {
 		return err
 	}
@@ -72,7 +76,7 @@ func (o options) set(name, value, why string) { o[name] = Option{name, value, wh
 type origin struct{ kind, name, key string }
 
 // declared takes the options of a table; when says for which builds they are.
-func (o options) declared(from spec.Options, at origin, when string) error {
+func (o options) declared(in Input, from spec.Options, at origin, when string) error {
 	for _, option := range slices.Sorted(maps.Keys(from)) {
 		fault := &Fault{File: at.kind + "s/" + at.name + ".toml", Key: at.key + "." + option}
 		if slices.Contains(own, option) {
@@ -84,7 +88,18 @@ func (o options) declared(from spec.Options, at origin, when string) error {
 			fault.Msg = fmt.Sprintf("%s: %v", option, err)
 			return fault
 		}
-		o.set(option, value, at.kind+" "+at.name+when)
+		why := at.kind + " " + at.name + when
+		name, err := spell(in.Recipe.Upstream, option, value, in.Build)
+		switch {
+		case err != nil:
+			fault.Msg = fmt.Sprintf("%s: %v", option, err)
+			return fault
+		case name == "":
+			continue
+		case name != option:
+			why += ", where it is " + option
+		}
+		o.set(name, value, why)
 	}
 	return nil
 }

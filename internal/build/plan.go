@@ -28,9 +28,11 @@ type Input struct {
 	Touched   map[string][]string // path in the tree -> ids of the fixes that change it
 	Missing   []string            // paths of the tree that its source could not give
 	NoVersion bool                // the tree's CMake takes no build number and commit
+	Only      []string            // CMake targets to make instead of the recipe's programs; the digest is the same
 	Recipe    spec.Recipe
 	Toolchain spec.Toolchain
 	Facts     Facts
+	Peaks     Peaks  // of earlier builds' jobs; zero: none is known
 	Source    string // absolute path of the patched work tree
 	Dir       string // absolute path of the build folder
 }
@@ -56,7 +58,9 @@ type Plan struct {
 	Off           []string            `json:"off"`       // features left out, each with its reason
 	Inherited     []string            `json:"inherited"` // names in the steps' environment that are this machine's
 	Tools         map[string]ToolFact `json:"tools"`     // beside the digest, not in it
-	Digest        string              `json:"digest"`    // sha256 of what decides the binaries, whatever the machine's paths
+	CUDA          CUDAFact            `json:"cuda,omitzero"`
+	Root          *RootFact           `json:"root,omitempty"` // the build root that the steps run in, where it is not this machine itself; likewise
+	Digest        string              `json:"digest"`         // sha256 of what decides the binaries, whatever the machine's paths
 }
 
 // Step is one command.
@@ -104,9 +108,12 @@ func newPlan(in Input) (Plan, error) {
 	p := Plan{
 		Upstream: cmp.Or(in.Recipe.Upstream, spec.LlamaCpp), Tag: in.Tag, Target: in.Recipe.Name, Build: in.Build, Tree: in.Tree, Series: in.Series, Touched: in.Touched,
 		VersionCommit: versionCommit(in), Source: in.Source, Dir: in.Dir,
-		Programs: in.Recipe.Programs, Backends: in.Recipe.Backends, Tools: in.Facts.Tools,
+		Programs: in.Recipe.Programs, Backends: in.Recipe.Backends, Tools: in.Facts.Tools, CUDA: in.Facts.CUDA, Root: in.Facts.Root,
 	}
-	p.Jobs, p.JobsWhy = jobs(in.Facts, in.Toolchain)
+	if len(in.Only) > 0 {
+		p.Programs = in.Only
+	}
+	p.Jobs, p.JobsWhy = jobs(in.Facts, in.Toolchain, in.Peaks)
 	opts := options{}
 	if err := opts.collect(in, p.VersionCommit, &p.Off); err != nil {
 		return Plan{}, err
@@ -166,18 +173,6 @@ func versionCommit(in Input) string {
 	return id + "-llp" + strconv.Itoa(in.Level)
 }
 
-// jobs follows memory as well as cores: a compiler that the kernel kills for
-// want of memory costs more than a core that idles.
-func jobs(f Facts, tc spec.Toolchain) (n int, why string) {
-	n, why = max(f.Cores, 1), fmt.Sprintf("%d processors", f.Cores)
-	if f.MemoryMiB > 0 && tc.JobMiB > 0 {
-		if m := int(max(f.MemoryMiB/tc.JobMiB, 1)); m < n {
-			return m, fmt.Sprintf("%d MiB of memory are free, and a job may take %d MiB", f.MemoryMiB, tc.JobMiB)
-		}
-	}
-	return n, why
-}
-
 // planEnv is the environment of every step: nothing of the caller's but what
 // the toolchain inherits.
 func planEnv(f Facts, tc spec.Toolchain, epoch int64) []string {
@@ -189,6 +184,11 @@ func planEnv(f Facts, tc spec.Toolchain, epoch int64) []string {
 		"GIT_DIR":           "/dev/null",
 		"NINJA_STATUS":      ninjaStatus,
 		"SOURCE_DATE_EPOCH": strconv.FormatInt(epoch, 10),
+	}
+	if _, ok := f.Tools["nvcc"]; ok {
+		// A script of nvcc's, and a CMake that asks nvcc what it is, take gcc
+		// from the PATH where no one says another.
+		env["CC"], env["CXX"] = f.Tools["cc"].Path, f.Tools["cxx"].Path
 	}
 	for k, v := range f.Env {
 		env[k] = v
@@ -213,7 +213,7 @@ func toolPath(f Facts) string {
 			dirs = append(dirs, dir)
 		}
 	}
-	for _, role := range []string{"cmake", "ninja", "cc", "cxx"} {
+	for _, role := range []string{"cmake", "ninja", "cc", "cxx", "nvcc"} {
 		if t, ok := f.Tools[role]; ok {
 			add(filepath.Dir(t.Path))
 		}
@@ -227,12 +227,15 @@ func toolPath(f Facts) string {
 func canonical(in Input) Input {
 	c := in
 	c.Source, c.Dir, c.Level = "/source", "/build", 0
-	c.Series, c.Touched = nil, nil
+	c.Series, c.Touched, c.Only = nil, nil, nil
 	c.Facts.Cores, c.Facts.MemoryMiB, c.Facts.Launcher = 1, 0, ""
 	c.Facts.Env = nil
 	c.Facts.Tools = map[string]ToolFact{}
 	for role := range in.Facts.Tools {
 		c.Facts.Tools[role] = ToolFact{Path: "/tools/" + role}
+	}
+	if in.Facts.CUDA.Root != "" {
+		c.Facts.CUDA = CUDAFact{Root: "/tools/cuda"}
 	}
 	// The patched tree has an identity of its own; in the plan it stands only
 	// for a commit that is not known.

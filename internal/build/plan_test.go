@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -25,18 +26,23 @@ func repo(t *testing.T) *spec.Repo {
 }
 
 // realInput is a plan's input for a tag of llama.cpp on an invented machine.
-func realInput(t *testing.T, name string) Input {
+func realInput(t *testing.T, name string) Input { return inputFor(t, "linux-cpu", name) }
+
+func inputFor(t *testing.T, target, name string) Input {
 	t.Helper()
 	r := repo(t)
-	rec, err := r.Recipe("linux-cpu")
+	rec, err := r.Recipe(target)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pin, ok := r.Lock[spec.LlamaCpp][name]
-	if !ok {
+	if n, err := strconv.Atoi(strings.TrimPrefix(name, "b")); !ok && err == nil {
+		// An older tag, of which no more than its number matters here.
+		pin = spec.Pin{Build: n, Commit: strings.Repeat("c0ffee00", 5), Tree: strings.Repeat("7ree0000", 5), Time: time.Unix(1700000000, 0)}
+	} else if !ok {
 		t.Fatalf("%s is not in tags.lock", name)
 	}
-	return Input{
+	in := Input{
 		Tag: name, Build: pin.Build, Commit: pin.Commit, Time: pin.Time, Tree: pin.Tree, Level: 1,
 		Series: []string{"graph-cache-lru"}, Touched: map[string][]string{"ggml/src/ggml-cuda/ggml-cuda.cu": {"graph-cache-lru"}},
 		Recipe: rec, Toolchain: r.Toolchains[rec.Toolchain],
@@ -52,6 +58,58 @@ func realInput(t *testing.T, name string) Input {
 			Env: map[string]string{"HOME": "/home/user", "CCACHE_DIR": "/var/ccache"},
 		},
 		Source: "/b/src", Dir: "/b/build",
+	}
+	if _, ok := in.Toolchain.Programs["nvcc"]; ok {
+		in.Facts.Tools["cc"] = ToolFact{"/usr/bin/gcc-11", "11.3.0", "gcc-11 (Debian 11.3.0-12) 11.3.0"}
+		in.Facts.Tools["cxx"] = ToolFact{"/usr/bin/g++-11", "11.3.0", "g++-11 (Debian 11.3.0-12) 11.3.0"}
+		in.Facts.Tools["nvcc"] = ToolFact{"/usr/local/cuda-11.8/bin/nvcc", "11.8.89", "Cuda compilation tools, release 11.8, V11.8.89"}
+		in.Facts.CUDA = CUDAFact{Version: "11.8", Root: "/usr/local/cuda-11.8", Libs: []string{"/usr/local/cuda-11.8/lib64"}, Archs: []string{"sm_75", "sm_86"}, ObjTemp: true}
+	}
+	return in
+}
+
+// The plans of linux-cuda: what each tag's options are called, and that a library
+// made alone is of the same plan.
+func TestGoldenCUDAPlans(t *testing.T) {
+	for _, name := range []string{"b7821", "b8390", "b8833", "b9842", "v0.5.0"} {
+		in := inputFor(t, "linux-cuda", name)
+		p := mustPlan(t, in)
+		text, err := json.MarshalIndent(p, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		golden(t, filepath.Join("plans", "linux-cuda-"+name+".json"), append(text, '\n'))
+		in.Only = []string{"ggml-cuda"}
+		alone := mustPlan(t, in)
+		if alone.Digest != p.Digest {
+			t.Errorf("%s: the backend alone is of another plan", name)
+		}
+		if argv := alone.Steps[1].Argv; argv[len(argv)-1] != "ggml-cuda" || slices.Contains(argv, "llama-server") {
+			t.Errorf("%s: the backend alone is made by %q", name, argv)
+		}
+	}
+}
+
+func TestCUDAPlanRefuses(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Input)
+		want   string
+	}{
+		"no archs":         {func(in *Input) { in.Recipe.Verify.CUDA = nil }, "names no archs: verify.cuda.archs is missing"},
+		"archs of a card":  {func(in *Input) { in.Recipe.Verify.CUDA = nil; in.Recipe.CMake[archsOption] = "native" }, "depends on the machine that builds"},
+		"archs twice":      {func(in *Input) { in.Recipe.CMake[archsOption] = "86" }, "not to be set beside verify.cuda.archs"},
+		"no nvcc":          {func(in *Input) { delete(in.Facts.Tools, "nvcc") }, "brings no program nvcc"},
+		"no host compiler": {func(in *Input) { delete(in.Facts.Tools, "cxx") }, "brings no program cxx"},
+		"a comma":          {func(in *Input) { in.Source = "/a,b" }, "nvcc would misread"},
+		"an old name":      {func(in *Input) { in.Recipe.CMake["LLAMA_CUBLAS"] = true }, "recipes/linux-cuda.toml: LLAMA_CUBLAS: build 8833 knows it as GGML_CUDA"},
+		"a name to come":   {func(in *Input) { in.Build = 8000; in.Recipe.CMake["GGML_CUDA_NCCL"] = true }, "GGML_CUDA_NCCL: build 8000 has no such option: it came with b8738"},
+		"its own option":   {func(in *Input) { in.Recipe.CMake["CMAKE_CUDA_FLAGS"] = "-G" }, "CMAKE_CUDA_FLAGS is not a recipe's to set"},
+	} {
+		in := inputFor(t, "linux-cuda", "b8833")
+		c.change(&in)
+		if _, err := NewPlan(in); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v", name, err)
+		}
 	}
 }
 
@@ -163,7 +221,7 @@ func TestJobs(t *testing.T) {
 		mib   int64
 		want  int
 	}{{8, 16000, 8}, {8, 3500, 3}, {8, 200, 1}, {8, 0, 8}, {0, 0, 1}} {
-		if got, why := jobs(Facts{Cores: c.cores, MemoryMiB: c.mib}, tc); got != c.want || why == "" {
+		if got, why := jobs(Facts{Cores: c.cores, MemoryMiB: c.mib}, tc, Peaks{}); got != c.want || why == "" {
 			t.Errorf("%d cores, %d MiB: %d jobs (%s), want %d", c.cores, c.mib, got, why, c.want)
 		}
 	}
@@ -271,7 +329,7 @@ func TestProbeChooses(t *testing.T) {
 		"broken":      {spec.Tool{Names: []string{"mute"}}, "", "", "exit code 3"},
 		"none":        {spec.Tool{Names: []string{"no-such-tool"}}, "", "", "not on the PATH"},
 	} {
-		got, why, err := findTool(t.Context(), c.tool, path)
+		got, why, err := findTool(t.Context(), c.tool, "", path)
 		if err != nil {
 			t.Fatal(err)
 		}

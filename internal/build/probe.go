@@ -21,7 +21,8 @@ import (
 // Probe looks at this machine: the toolchain's programs on the PATH and their
 // versions, the headers of the recipe's optional features, processors and
 // memory. The error is a *MissingTools that lists every program that is missing
-// or too old, or a *Fault where the toolchain is for another kind of machine.
+// or too old, a *BadToolkit where nvcc is there and will not do, or a *Fault where
+// the toolchain is for another kind of machine.
 func Probe(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) (Facts, error) {
 	f := Facts{
 		OS: runtime.GOOS, Arch: runtime.GOARCH,
@@ -40,20 +41,30 @@ func Probe(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) (Facts, erro
 	}
 	path := os.Getenv("PATH")
 	missing := &MissingTools{Toolchain: tc.Name}
-	for _, role := range slices.Sorted(maps.Keys(tc.Programs)) {
-		fact, why, err := findTool(ctx, tc.Programs[role], path)
+	for _, role := range roles(tc) {
+		t := tc.Programs[role]
+		because := ""
+		if nvcc, ok := f.Tools["nvcc"]; ok {
+			t, because = forNvcc(t, role, nvcc)
+		}
+		fact, why, err := findTool(ctx, t, because, path)
 		if err != nil {
 			return f, err
 		}
 		if why != "" {
-			t := tc.Programs[role]
-			missing.Tools = append(missing.Tools, MissingTool{Role: role, Names: t.Names, Debian: t.Debian, Why: why})
+			missing.Tools = append(missing.Tools, MissingTool{Role: role, Names: t.Names, Debian: t.Debian, Why: why, Hint: t.Hint})
 			continue
 		}
 		f.Tools[role] = fact
 	}
 	if len(missing.Tools) > 0 {
 		return f, missing
+	}
+	if _, ok := f.Tools["nvcc"]; ok {
+		var err error
+		if f.CUDA, err = probeCUDA(ctx, f, tc, rec); err != nil {
+			return f, err
+		}
 	}
 	// Without a home a compiler cache has no folder to use.
 	if f.Env["HOME"] != "" {
@@ -77,14 +88,35 @@ func Probe(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) (Facts, erro
 	return f, nil
 }
 
-// findTool returns the first program of t that is there and new enough, or why none is.
-func findTool(ctx context.Context, t spec.Tool, path string) (fact ToolFact, why string, err error) {
+// roles are a toolchain's programs in the order in which they are looked for:
+// nvcc first, because it says which host compilers will do.
+func roles(tc spec.Toolchain) []string {
+	all := slices.Sorted(maps.Keys(tc.Programs))
+	if i := slices.Index(all, "nvcc"); i > 0 {
+		all = slices.Insert(slices.Delete(all, i, i+1), 0, "nvcc")
+	}
+	return all
+}
+
+// forNvcc limits a host compiler to what nvcc takes, and says so.
+func forNvcc(t spec.Tool, role string, nvcc ToolFact) (limited spec.Tool, because string) {
+	most := hostLimit(nvcc.Version)
+	if role != "cc" && role != "cxx" || most == 0 || t.Max != "" && older(t.Max, fmt.Sprint(most)) {
+		return t, ""
+	}
+	t.Max = fmt.Sprint(most)
+	t.Debian = fmt.Sprintf("%s-%d", t.Debian, most)
+	return t, fmt.Sprintf(" that nvcc %s (%s) takes", nvcc.Version, nvcc.Path)
+}
+
+// findTool returns the first program of t that is there and of a version that is
+// wanted, or why none is; because says who sets t.Max.
+func findTool(ctx context.Context, t spec.Tool, because, path string) (fact ToolFact, why string, err error) {
 	why = "not on the PATH"
-	for _, name := range t.Names {
-		file, err := lookReal(name, path)
-		if err != nil {
-			continue
-		}
+	if len(t.Dirs) > 0 {
+		why += " nor in " + strings.Join(t.Dirs, ", ")
+	}
+	for _, file := range candidates(t, path) {
 		out, err := run.Output(ctx, run.Cmd{
 			Argv: []string{file, "--version"}, Env: []string{"LC_ALL=C", "PATH=" + path}, Timeout: time.Minute,
 		})
@@ -96,19 +128,59 @@ func findTool(ctx context.Context, t spec.Tool, path string) (fact ToolFact, why
 			continue
 		}
 		banner, v := versionOf(string(out))
-		if t.Min != "" {
-			if v == "" {
-				why = fmt.Sprintf("%s names no version that can be read, and %s or newer is needed", file, t.Min)
-				continue
-			}
-			if older(v, t.Min) {
-				why = fmt.Sprintf("%s is version %s, and %s or newer is needed", file, v, t.Min)
-				continue
-			}
+		switch {
+		case t.Min != "" && v == "":
+			why = fmt.Sprintf("%s names no version that can be read, and %s or newer is needed", file, t.Min)
+			continue
+		case t.Min != "" && older(v, t.Min):
+			why = fmt.Sprintf("%s is version %s, and %s or newer is needed", file, v, t.Min)
+			continue
+		case t.Max != "" && beyond(v, t.Max):
+			why = fmt.Sprintf("%s is version %s, and %s is the newest%s", file, v, t.Max, because)
+			continue
 		}
 		return ToolFact{Path: file, Version: v, Banner: banner}, "", nil
 	}
 	return ToolFact{}, why, nil
+}
+
+// candidates are the files that may be the program: by each of its names the first
+// on the PATH, and after those what lies in its own folders.
+func candidates(t spec.Tool, path string) []string {
+	var files []string
+	add := func(file string, err error) {
+		if err == nil && !slices.Contains(files, file) {
+			files = append(files, file)
+		}
+	}
+	for _, name := range t.Names {
+		add(lookReal(name, path))
+	}
+	for _, dir := range t.Dirs {
+		if name, rest, ok := strings.Cut(dir, "/"); ok && strings.HasPrefix(name, "$") {
+			value := os.Getenv(name[1:])
+			if value == "" {
+				continue
+			}
+			dir = filepath.Join(value, rest)
+		}
+		found, _ := filepath.Glob(dir) // the pattern was checked when it was read
+		slices.SortFunc(found, newest)
+		for _, at := range found {
+			for _, name := range t.Names {
+				add(lookReal(name, at))
+			}
+		}
+	}
+	return files
+}
+
+// beyond reports whether a version is above a limit, which counts as far as it is
+// written: 13.5 is not beyond 13.
+func beyond(v, limit string) bool {
+	parts := strings.Split(v, ".")
+	n := strings.Count(limit, ".") + 1
+	return older(limit, strings.Join(parts[:min(n, len(parts))], "."))
 }
 
 // lookReal is run.LookPath past the folders in which every compiler is a link
@@ -133,12 +205,17 @@ var (
 	// A package's own version stands in parentheses before the program's.
 	bracketRE = regexp.MustCompile(`\([^)]*\)`)
 	versionRE = regexp.MustCompile(`\b([0-9]+(?:\.[0-9]+){1,3})`)
+	toolkitRE = regexp.MustCompile(`(?m)^Cuda compilation tools, release [0-9.]+, V([0-9]+(?:\.[0-9]+){1,3})`)
 )
 
 // versionOf returns the first line of what --version prints, and the version in it.
 func versionOf(out string) (banner, v string) {
 	banner, _, _ = strings.Cut(strings.TrimSpace(out), "\n")
 	banner = strings.TrimSpace(banner)
+	// nvcc names its version in the middle of what it prints.
+	if m := toolkitRE.FindStringSubmatch(out); m != nil {
+		return strings.TrimSpace(m[0]), m[1]
+	}
 	if m := versionRE.FindStringSubmatch(bracketRE.ReplaceAllString(banner, "")); m != nil {
 		v = m[1]
 	}

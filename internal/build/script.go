@@ -17,6 +17,8 @@ type Script struct {
 	Ref     string        // refs/tags/b8833, or a full commit id
 	Tree    string        // git tree id of the tag, before the patches
 	Patches []ScriptPatch // in order
+	Enter   []string      // what a command is put behind to run in the plan's root, as env.Prefix gives it; empty: it has none
+	Temp    string        // the folder that is /tmp there
 }
 
 // ScriptPatch is one patch file, as `git apply` reads it.
@@ -32,6 +34,9 @@ type ScriptPatch struct {
 func (p Plan) Script(w io.Writer, s Script) error {
 	if len(p.Steps) != 2 || len(s.Tree) < 40 {
 		return fmt.Errorf("plan %s %s: a script needs the plan's steps and the tag's tree id", p.Tag, p.Target)
+	}
+	if (p.Root != nil) != (len(s.Enter) > 0) {
+		return fmt.Errorf("plan %s %s: its script needs the way into its build root, and no other", p.Tag, p.Target)
 	}
 	d := scriptData{Plan: p, Script: s}
 	for i, patch := range s.Patches {
@@ -58,6 +63,8 @@ type scriptData struct {
 	Env    []string
 	Config []string
 	Build  []string
+	Enter  []string
+	Root   string
 }
 
 type variableDefault struct{ Name, Value string }
@@ -85,11 +92,15 @@ func hereDoc(p ScriptPatch, i int) (hereText, error) {
 func (d *scriptData) steps() {
 	p := d.Plan
 	vars := []variable{{"SRC", p.Source}, {"BUILD", p.Dir}}
-	for _, t := range []struct{ name, role string }{{"CMAKE", "cmake"}, {"NINJA", "ninja"}, {"CC", "cc"}, {"CXX", "cxx"}} {
+	for _, t := range []struct{ name, role string }{{"CMAKE", "cmake"}, {"NINJA", "ninja"}, {"CC", "cc"}, {"CXX", "cxx"}, {"NVCC", "nvcc"}} {
 		if path := p.Tools[t.role].Path; path != "" {
 			vars = append(vars, variable{t.name, path})
 			d.Tools = append(d.Tools, variableDefault{t.name, run.Quote(path)})
 		}
+	}
+	if p.Root != nil {
+		vars = append(vars, variable{"ENVROOT", p.Root.Dir}, variable{"ENVTMP", d.Script.Temp})
+		d.Root = run.Quote(p.Root.Dir)
 	}
 	// A folder that lies in another one must be found first.
 	slices.SortStableFunc(vars, func(a, b variable) int { return len(b.value) - len(a.value) })
@@ -101,13 +112,19 @@ func (d *scriptData) steps() {
 			d.Env = append(d.Env, "${"+k+"+"+k+`="$`+k+`"}`)
 		case k == "PATH":
 			d.Env = append(d.Env, `PATH="$TOOLS"`)
+		case k == "CC" || k == "CXX":
+			d.Env = append(d.Env, k+`="$`+k+`"`)
 		default:
 			d.Env = append(d.Env, k+"="+run.Quote(v))
 		}
 	}
+	for _, a := range d.Script.Enter {
+		d.Enter = append(d.Enter, words(a, vars))
+	}
 	for _, a := range p.Steps[0].Argv {
-		// A compiler cache makes nothing else, and may be elsewhere or nowhere.
-		if strings.HasPrefix(a, "-DCMAKE_C_COMPILER_LAUNCHER=") || strings.HasPrefix(a, "-DCMAKE_CXX_COMPILER_LAUNCHER=") {
+		// A compiler cache makes nothing else, and may be elsewhere or nowhere; the
+		// CUDA toolkit is the one of $NVCC, whose folder is on the PATH.
+		if name, _, _ := strings.Cut(a, "="); strings.HasSuffix(name, "_COMPILER_LAUNCHER") || name == "-DCUDAToolkit_ROOT" {
 			continue
 		}
 		d.Config = append(d.Config, words(a, vars))
@@ -125,6 +142,7 @@ func (d *scriptData) steps() {
 var scriptTemplate = template.Must(template.New("plan.sh").Funcs(template.FuncMap{
 	"q":     run.Quote,
 	"lines": func(w []string) string { return strings.Join(w, " \\\n\t") },
+	"last":  func(i int, list []variableDefault) bool { return i == len(list)-1 },
 	"list":  func(w []string) string { return strings.Join(w, ", ") },
 }).Parse(`#!/bin/sh
 # {{.Plan.Tag}} for {{.Plan.Target}}: fetches, patches and builds it without llpatch.
@@ -132,7 +150,7 @@ var scriptTemplate = template.Must(template.New("plan.sh").Funcs(template.FuncMa
 #   sh plan.sh [SRC [BUILD]]
 #
 # SRC is the patched source; where it is not there it is made. BUILD gets the
-# programs in BUILD/bin. CMAKE, NINJA, CC and CXX may be
+# programs in BUILD/bin. {{range $i, $t := .Tools}}{{if $i}}{{if last $i $.Tools}} and {{else}}, {{end}}{{end}}{{$t.Name}}{{end}} may be
 # set to absolute paths, JOBS to a number.
 # patched tree {{.Plan.Tree}}
 # plan {{.Plan.Digest}}{{range .Plan.Off}}
@@ -145,7 +163,9 @@ BUILD=${2:-{{printf "build-%s-%s" .Plan.Tag .Plan.Target}}}
 {{end}}JOBS=${JOBS:-{{.Plan.Jobs}}}
 TOOLS={{range .Tools}}${ {{- .Name}}%/*}:{{end}}/usr/bin:/bin
 
-die() {
+{{if .Enter}}# The steps run in this build root, whose paths the compilers' are.
+ENVROOT=${ENVROOT:-{{.Root}}}
+{{end}}die() {
 	echo "plan.sh: $*" >&2
 	exit 1
 }
@@ -153,12 +173,21 @@ die() {
 # Every step's whole environment.
 clean() {
 	env -i {{lines .Env}} \
+{{- if .Enter}}
+	{{lines .Enter}} \
+{{- end}}
 	"$@"
 }
 
 tmp=
 part=
+{{- if .Enter}}
+ENVTMP=
+{{- end}}
 cleanup() {
+{{- if .Enter}}
+	if [ -n "$ENVTMP" ]; then rm -rf "$ENVTMP"; fi
+{{- end}}
 	if [ -n "$tmp" ]; then rm -rf "$tmp"; fi
 	if [ -n "$part" ]; then rm -rf "$part"; fi
 	tmp= part=
@@ -167,6 +196,15 @@ trap cleanup EXIT
 trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
+{{- if .Enter}}
+
+[ -d "$ENVROOT/root/usr" ] || die "the build root $ENVROOT is not there: llpatch env create {{.Plan.Root.Name}} makes it, and ENVROOT may name another place"
+lock=${ENVROOT%/*}/locks/${ENVROOT##*/}
+if [ -e "$lock" ] && command -v flock >/dev/null; then
+	exec 9<"$lock"
+	flock -s 9 # llpatch env remove must wait
+fi
+{{- end}}
 
 # git keeps its own files out of the source: llama.cpp would ask them for a version.
 source_git() {
@@ -205,9 +243,12 @@ fi
 SRC=$(cd "$SRC" && pwd -P)
 mkdir -p "$BUILD"
 BUILD=$(cd "$BUILD" && pwd -P)
-case $SRC$BUILD in
+case $SRC$BUILD{{if .Enter}}$ENVROOT{{end}} in
 *[!A-Za-z0-9_./+,@%-]*) die "the folders $SRC and $BUILD must have plain names" ;;
 esac
+{{- if .Enter}}
+ENVTMP=$(mktemp -d)
+{{- end}}
 
 cd "$SRC"
 clean {{lines .Config}}

@@ -52,8 +52,19 @@ func sha256Hex(b []byte) string {
 // configuring depends on, paths and level included.
 func (p Plan) state() (state, error) {
 	compilers := p.Tools["cc"].Banner + "\n" + p.Tools["cxx"].Banner
-	text, err := json.Marshal([]any{p.Steps[0].Argv, p.Digest, compilers, p.Tools["cmake"].Banner, p.Tools["ninja"].Banner})
+	if nvcc, ok := p.Tools["nvcc"]; ok {
+		compilers += "\n" + nvcc.Banner
+	}
+	text, err := json.Marshal([]any{p.Steps[0].Argv, p.Digest, compilers, p.Tools["cmake"].Banner, p.Tools["ninja"].Banner, p.rootDigest()})
 	return state{Key: sha256Hex(text), Compilers: compilers}, err
+}
+
+// rootDigest is what the plan's commands run in; empty is this machine itself.
+func (p Plan) rootDigest() string {
+	if p.Root == nil {
+		return ""
+	}
+	return p.Root.Digest
 }
 
 // openDir makes the build folder, and returns the state that it is to have and
@@ -99,7 +110,7 @@ func (p Plan) clear(want, have state) error {
 	if err := p.writeState(state{Compilers: have.Compilers}); err != nil {
 		return err
 	}
-	names := []string{"CMakeCache.txt", "CMakeFiles", "build.ninja"}
+	names := []string{"CMakeCache.txt", "CMakeFiles", "build.ninja", fetched}
 	if have.Compilers != want.Compilers {
 		entries, err := os.ReadDir(p.Dir)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/compat"
+	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/evidence"
 	"github.com/llpatch/llpatch/internal/gguf"
 	"github.com/llpatch/llpatch/internal/leak"
@@ -37,7 +38,7 @@ const (
 )
 
 // goesOn names the commands that use what an interrupted run of theirs has done.
-var goesOn = []string{"fetch", "build", "smoke", "bundle", "release"}
+var goesOn = []string{"fetch", "build", "smoke", "bundle", "release", "create"}
 
 // report prints an error with what to do next, and returns the exit code.
 func (a *app) report(ctx context.Context, command string, err error) int {
@@ -82,6 +83,9 @@ func classify(err error) (code int, hint string) {
 	if _, ok := is[*spec.WrongUpstream](err); ok {
 		return exitUsage, "llpatch targets tells which upstream each target builds"
 	}
+	if _, ok := is[*release.BadOption](err); ok {
+		return exitUsage, ""
+	}
 	if _, ok := is[*spec.OutOfRange](err); ok {
 		return exitUsage, "llpatch targets tells which tags each target builds"
 	}
@@ -111,6 +115,20 @@ func classify(err error) (code int, hint string) {
 	}
 	if _, ok := is[*build.MissingTools](err); ok {
 		return exitBuild, ""
+	}
+	if b, ok := is[*build.BadToolkit](err); ok {
+		return exitBuild, b.Next
+	}
+	if _, ok := is[*spec.UnknownEnv](err); ok {
+		return exitUsage, "llpatch env list tells what each of them is"
+	}
+	if _, ok := is[*env.Unlocked](err); ok {
+		return exitDeclaration, ""
+	}
+	for _, isEnv := range []func(error) bool{holds[*env.Missing], holds[*env.NotMade], holds[*env.InUse]} {
+		if isEnv(err) {
+			return exitBuild, ""
+		}
 	}
 	if _, ok := is[*binary.Rejected](err); ok {
 		return exitBuild, "the recipe's [verify] says what a binary may need"
@@ -152,7 +170,7 @@ func classify(err error) (code int, hint string) {
 		return exitSource, "--source takes a repository, bundle or tarball that you have"
 	}
 	for _, isSource := range []func(error) bool{
-		holds[*source.Mismatch], holds[*source.NotLocked], holds[*source.Missing], holds[*source.Corrupt], holds[*build.NoPage], holds[*compat.NoHistory], holds[*source.NoHistory], holds[*source.TagsMoved],
+		holds[*source.Mismatch], holds[*source.NotLocked], holds[*source.Missing], holds[*source.Corrupt], holds[*build.NoPage], holds[*compat.NoHistory], holds[*source.NoHistory], holds[*source.TagsMoved], holds[*env.Unavailable],
 	} {
 		if isSource(err) {
 			return exitSource, ""

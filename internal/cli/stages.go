@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -108,12 +109,23 @@ func (a *app) chainCmd(use, short string, do func(context.Context, *release.Chai
 
 // tunedChainCmd is chainCmd for a command with options of its own.
 func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do func(context.Context, *release.Chain) error) *cobra.Command {
+	var archs string
+	var backendOnly bool
+	var buildenv string
 	c := &cobra.Command{
 		Use: use + " TAG TARGET", Short: short, Args: args("TAG", "TARGET"),
 		RunE: func(c *cobra.Command, got []string) error {
 			t, o, err := a.begin(got[0])
 			if err != nil {
 				return err
+			}
+			o.Archs, o.BackendOnly = archs, backendOnly
+			if buildenv != "" {
+				d, err := a.envDecl(o.Repo, o.Cache, buildenv)
+				if err != nil {
+					return err
+				}
+				o.Env = &d
 			}
 			tune(&o)
 			chain, err := release.Open(c.Context(), o, t, got[1])
@@ -124,6 +136,11 @@ func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do f
 		},
 	}
 	a.sourceFlags(c)
+	if slices.Contains([]string{"plan", "build", "smoke", "bundle", "release"}, use) {
+		c.Flags().StringVar(&archs, "cuda-archs", "", "make device code for these instead of the recipe's: 86 or 120a for machine code and PTX, 86-real, 86-virtual; several joined by commas")
+		c.Flags().StringVar(&buildenv, "env", "", "build inside the root of this buildenv, which llpatch env create NAME makes, with its compilers")
+		c.Flags().BoolVar(&backendOnly, "backend-only", false, "make nothing but the target's backend library, for the official package of the same tag")
+	}
 	return c
 }
 
@@ -156,6 +173,9 @@ func (a *app) planCmd() *cobra.Command {
 
 func planText(p build.Plan) string {
 	var b strings.Builder
+	if p.Root != nil {
+		fmt.Fprintf(&b, "inside buildenv %s (%s)\n", p.Root.Name, p.Root.Digest)
+	}
 	for _, s := range p.Steps {
 		fmt.Fprintf(&b, "%s (in %s)\n", s.Name, s.Dir)
 		for _, a := range s.Argv {
@@ -185,7 +205,7 @@ func (a *app) bundleCmd() *cobra.Command {
 
 func (a *app) releaseCmd() *cobra.Command {
 	c := a.chainCmd("release", "Run the whole chain: fetch, patch, build, smoke, bundle", a.bundle)
-	c.Example = "  llpatch release b8833 linux-cpu"
+	c.Example = "  llpatch release b8833 linux-cpu\n  llpatch release b8833 linux-cuda --cuda-archs 86-real --backend-only"
 	return c
 }
 

@@ -63,9 +63,9 @@ func (c *Chain) Bundle(ctx context.Context, b *Built) (*BundleRecord, error) {
 		return nil, err
 	}
 	key := sha256.Sum256(infoText)
-	name := BundleName(c.Tree.Tag.Short(), b.Level, c.Recipe) + ".tar.gz"
+	name := c.bundleName(b) + ".tar.gz"
 	done := BundleRecord{}
-	if readJSON(c.file("bundle.json"), &done) && done.Key == hex.EncodeToString(key[:]) && done.Archive == c.file(name) {
+	if readJSON(c.own("bundle.json"), &done) && done.Key == hex.EncodeToString(key[:]) && done.Archive == c.own(name) {
 		if sum, err := build.SumFile(done.Archive); err == nil && sum == done.SHA256 {
 			return &done, c.writeSums(sum, name)
 		}
@@ -73,7 +73,7 @@ func (c *Chain) Bundle(ctx context.Context, b *Built) (*BundleRecord, error) {
 	if err := c.fill(top, info, infoText); err != nil {
 		return nil, err
 	}
-	archive := c.file(name)
+	archive := c.own(name)
 	sum, err := writeTarGz(ctx, archive, top, c.Tree.Pin.Time)
 	if err != nil {
 		return nil, err
@@ -86,18 +86,18 @@ func (c *Chain) Bundle(ctx context.Context, b *Built) (*BundleRecord, error) {
 		return nil, err
 	}
 	done = BundleRecord{Key: hex.EncodeToString(key[:]), Archive: archive, SHA256: sum, Bytes: st.Size()}
-	return &done, writeJSON(c.file("bundle.json"), done)
+	return &done, writeJSON(c.own("bundle.json"), done)
 }
 
 // writeSums writes SHA256SUMS beside the archive.
 func (c *Chain) writeSums(sum, archive string) error {
-	return atomicfile.WriteFile(c.file("SHA256SUMS"), fmt.Appendf(nil, "%s  %s\n", sum, archive), 0o644)
+	return atomicfile.WriteFile(c.own("SHA256SUMS"), fmt.Appendf(nil, "%s  %s\n", sum, archive), 0o644)
 }
 
 // stageDir is the folder whose content, under its own name, becomes the
 // archive. Upstream's archives have llama-<tag>/ at their top.
 func (c *Chain) stageDir() string {
-	return c.file(filepath.Join("stage", bundleTop(c.Tree.Tag.Short(), c.Recipe)))
+	return c.own(filepath.Join("stage", bundleTop(c.Tree.Tag.Short(), c.Recipe)))
 }
 
 // extras are the files of a bundle that are no programs; fill writes them anew each time.

@@ -1,7 +1,6 @@
 package release
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"github.com/rogpeppe/go-internal/lockedfile"
 
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/source"
@@ -39,6 +39,10 @@ type Options struct {
 	Progress func(what string, done, total int64) // may be nil; total 0: unknown
 	ThreeWay *ThreeWay                            // merge where a patch does not fit; nil: do not
 	Place    Place                                // where smoke checks run
+
+	Archs       string    // CUDA archs instead of the recipe's, as spec.Recipe.SetArchs takes them; empty: the recipe's
+	Env         *env.Decl // the buildenv to build in; nil: this machine itself
+	BackendOnly bool      // make only the target's own backend, for the stock package of the tag
 }
 
 // Chain takes one tag to one target. Every stage makes those before it; what
@@ -52,6 +56,9 @@ type Chain struct {
 	Patched   *patch.Result
 	Variants  []Variant // what --accept wrote
 
+	drop  string // file name of the backend that is made alone; empty: the whole target
+	facts *build.Facts
+	root  *env.Env // of Options.Env, once it was needed
 	card  card
 	lacks []string // paths that the source does not have and the build can do without
 	lock  *lockedfile.File
@@ -62,6 +69,15 @@ type Chain struct {
 // patch in memory. Nothing is written to Out yet.
 func Open(ctx context.Context, o Options, t tag.Tag, target string) (*Chain, error) {
 	rec, err := o.Repo.Recipe(target)
+	if err != nil {
+		return nil, err
+	}
+	if o.Archs != "" {
+		if err := rec.SetArchs(o.Archs); err != nil {
+			return nil, &BadOption{"--cuda-archs", err}
+		}
+	}
+	drop, err := o.dropIn(rec)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +94,7 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (*Chain, err
 	if n, known := o.build(rec, t); known && !o.Nearest && !rec.Range.Contains(n) {
 		return nil, &spec.OutOfRange{Recipe: rec, Tag: t.String(), Build: n}
 	}
-	c := &Chain{Options: o, Recipe: rec, Toolchain: o.Repo.Toolchains[rec.Toolchain]}
+	c := &Chain{Options: o, Recipe: rec, drop: drop, Toolchain: o.Repo.Toolchains[rec.Toolchain]}
 	var pins pending
 	if c.Tree, err = o.fetch(ctx, rec.Upstream, t, &pins); err != nil {
 		return nil, err
@@ -160,6 +176,9 @@ func (c *Chain) Close() error {
 	err := c.Tree.Close()
 	if c.lock != nil {
 		err = errors.Join(err, c.lock.Close())
+	}
+	if c.root != nil {
+		err = errors.Join(err, c.root.Close())
 	}
 	return err
 }
@@ -260,58 +279,6 @@ func (c *Chain) Plan(ctx context.Context) (build.Plan, int, error) {
 	return plan, in.Level, err
 }
 
-// input is what a plan in a folder is made of: its source is src, and it builds
-// in build.
-func (c *Chain) input(ctx context.Context, dir string) (build.Input, error) {
-	facts, err := build.Probe(ctx, c.Toolchain, c.Recipe)
-	if err != nil {
-		return build.Input{}, c.placed(err)
-	}
-	noVersion, err := noVersion(c.Recipe.Upstream, c.Patched.Tree)
-	if err != nil {
-		return build.Input{}, err
-	}
-	return build.Input{
-		NoVersion: noVersion, Tag: c.Tree.Tag.String(), Build: c.Tree.Pin.Build, Commit: c.Tree.Pin.Commit, Time: c.Tree.Pin.Time,
-		Tree: c.Patched.Tree.ID(), Recipe: c.Recipe, Toolchain: c.Toolchain, Facts: facts,
-		Source: filepath.Join(dir, "src"), Dir: filepath.Join(dir, "build"), Touched: c.touched(), Missing: c.lacks, Series: c.fixes(),
-	}, nil
-}
-
-// noVersion reports whether a tree's build asks git alone for its version, as
-// ik_llama.cpp's does without the fix ik-build-info.
-func noVersion(upstream string, t *source.Tree) (bool, error) {
-	const asks = "common/CMakeLists.txt"
-	if _, there := t.Stat(asks); upstream == spec.LlamaCpp || !there {
-		return false, nil
-	}
-	f, err := t.Read(asks)
-	return !bytes.Contains(f.Data, []byte("LLAMA_BUILD_NUMBER")), err
-}
-
-// fixes are the ids of the series.
-func (c *Chain) fixes() []string {
-	var ids []string
-	for _, in := range c.Series.In {
-		ids = append(ids, in.Fix)
-	}
-	return ids
-}
-
-// touched maps each path that the series changes to the fixes that do so.
-func (c *Chain) touched() map[string][]string {
-	m := map[string][]string{}
-	for _, p := range c.Patched.Placements {
-		if p.Kind == patch.Landed {
-			continue // upstream wrote that
-		}
-		if fixes := m[p.Path]; len(fixes) == 0 || fixes[len(fixes)-1] != p.Fix {
-			m[p.Path] = append(fixes, p.Fix)
-		}
-	}
-	return m
-}
-
 // Built is what the build stage hands on.
 type Built struct {
 	Plan      build.Plan      `json:"plan"`
@@ -347,7 +314,7 @@ func (c *Chain) Build(ctx context.Context) (*Built, error) {
 		return nil, err
 	}
 	start := time.Now()
-	options := build.RunOptions{Log: c.file("logs/build.log"), Logger: c.Log, Progress: c.Progress, Hold: c.hold()}
+	options := build.RunOptions{Log: c.file("logs/build.log"), Logger: c.Log, Progress: c.Progress, Hold: c.hold(), Inside: c.root, Peaks: c.peaks(c.Recipe.Name)}
 	art, err := build.Run(ctx, plan, options)
 	if err == nil && c.tampered(plan, art) {
 		art, err = build.Run(ctx, plan, options)

@@ -33,12 +33,12 @@ func (c *Chain) Stage(b *Built) ([]*binary.File, error) {
 		return nil, err
 	}
 	var done stageRecord
-	if readJSON(c.file("stage.json"), &done) && done.Key == key {
+	if readJSON(c.own("stage.json"), &done) && done.Key == key {
 		if have, err := inventory(top); err == nil && maps.Equal(have, done.Entries) {
 			return done.Files, nil
 		}
 	}
-	files, err := stage(b.Artifacts, top, c.Recipe)
+	files, err := c.stage(b.Artifacts, top)
 	if err != nil {
 		return nil, fmt.Errorf("verify %s %s: %w", c.Tree.Tag, c.Recipe.Name, err)
 	}
@@ -46,7 +46,7 @@ func (c *Chain) Stage(b *Built) ([]*binary.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return files, writeJSON(c.file("stage.json"), stageRecord{Key: key, Entries: have, Files: files})
+	return files, writeJSON(c.own("stage.json"), stageRecord{Key: key, Entries: have, Files: files})
 }
 
 func digest(values ...any) (string, error) {
@@ -87,8 +87,22 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 	if err != nil {
 		return nil, nil, err
 	}
-	checks := c.checks(b)
+	checks, bin, want := c.checks(b), top, smoke.Version{Build: c.Tree.Pin.Build, Commit: b.Plan.VersionCommit}
+	if c.drop != "" {
+		t, err := c.tryDropIn(ctx, b)
+		if err != nil {
+			return nil, nil, err
+		}
+		checks, bin, want = t.checks, t.bin, t.want
+		if have, err = inventory(bin); err != nil {
+			return nil, nil, err
+		}
+	}
 	stock, same, err := c.stock(ctx, b, checks)
+	if err != nil {
+		return nil, nil, err
+	}
+	libs, err := cudaLibs(c.own("libs"), files, b.Plan.CUDA)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -106,18 +120,21 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 		return nil, nil, err
 	}
 	var done smokeRecord
-	if readJSON(c.file("smoke.json"), &done) && done.Key == key && done.Report != nil {
+	if readJSON(c.own("smoke.json"), &done) && done.Key == key && done.Report != nil {
 		return files, done.Report, c.writeReport(done.Report)
 	}
 	o := smoke.Options{
 		Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Commit: c.Tree.Pin.Commit, Tree: c.Patched.Tree.ID(), Series: c.fixes(),
-		Bin: top, Stock: stock, Same: same, Work: c.file("smoke"), Checks: checks,
+		Bin: bin, Stock: stock, Same: same, Work: c.own("smoke"), Checks: checks, HostEnv: libs.host,
 		Device: c.Place.Device, SimEnv: c.Place.SimEnv, NoCard: c.card.none,
-		Want: smoke.Version{Build: c.Tree.Pin.Build, Commit: b.Plan.VersionCommit},
+		Want: want,
 		Log:  c.Log, Progress: c.Progress, Hold: c.hold(),
 	}
 	if on := c.card.on; on != nil {
-		o.Card, o.Driver, o.CardEnv, o.Probe, o.ProbeName = on.String(), on.List[0].Driver, on.Env, on.Probe, on.Source
+		o.Card, o.Driver, o.CardEnv, o.Probe, o.ProbeName = on.String(), on.List[0].Driver, slices.Concat(on.Env, libs.card), on.Probe, on.Source
+	}
+	for _, how := range libs.how {
+		c.Log.Info("smoke: " + how)
 	}
 	report, err := smoke.Run(ctx, o)
 	if report != nil {
@@ -127,14 +144,14 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 	}
 	if err != nil {
 		// A report that did not pass must not stand for the next run.
-		_ = os.Remove(c.file("smoke.json"))
+		_ = os.Remove(c.own("smoke.json"))
 		return nil, report, err
 	}
-	return files, report, writeJSON(c.file("smoke.json"), smokeRecord{Key: key, Report: report})
+	return files, report, writeJSON(c.own("smoke.json"), smokeRecord{Key: key, Report: report})
 }
 
 // writeReport writes the report beside its record, smoke.json.
-func (c *Chain) writeReport(r *smoke.Report) error { return r.Write(c.dir) }
+func (c *Chain) writeReport(r *smoke.Report) error { return r.Write(c.own("")) }
 
 // checks are the recipe's, with what only the plan knows: whether the web page
 // is in. A page that is out must be out, which is judged too.

@@ -38,7 +38,9 @@ type BuildInfo struct {
 	Tools     map[string]string `json:"tools"`
 	Glibc     string            `json:"glibc,omitempty"` // lowest version that runs it
 	Libstdcpp string            `json:"glibcxx,omitempty"`
-	Needs     []string          `json:"needs"` // libraries of the user's system
+	Needs     []string          `json:"needs"`             // libraries of the user's system
+	DropIn    string            `json:"drop_in,omitempty"` // the one library that the bundle holds, for the official package of the tag
+	CUDA      *binary.Verdict   `json:"cuda,omitempty"`    // on which cards and with which driver it runs
 	Checks    []CheckInfo       `json:"checks"`
 	Files     []*binary.File    `json:"files"`
 	Sums      map[string]string `json:"sha256"`
@@ -85,9 +87,24 @@ func patchesPage(s *spec.Series) []byte {
 func bundlePage(i BuildInfo) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# %s %s, patched by llpatch, for %s\n\n", i.Upstream, i.Tag, i.Target)
-	fmt.Fprintf(&b, "Start it where it lies: `./llama-server -m model.gguf`. `--version` prints %s.\n\n", i.Version)
+	if i.DropIn != "" {
+		fmt.Fprintf(&b, "This is %s alone. Put it beside the programs of the official package of the same tag, which load it when they start; their `--version` stays as it is.\n\n", i.DropIn)
+	} else {
+		fmt.Fprintf(&b, "Start it where it lies: `./llama-server -m model.gguf`. `--version` prints %s.\n\n", i.Version)
+	}
 	if i.Glibc != "" {
 		fmt.Fprintf(&b, "It needs a Linux with glibc %s or newer and these libraries of the system:\n%s.\n", i.Glibc, strings.Join(i.Needs, ", "))
+	}
+	if v := i.CUDA; v != nil {
+		b.WriteString("\nCards:\n\n")
+		for _, c := range v.Cards {
+			fmt.Fprintf(&b, "- %s\n", c)
+		}
+		for _, d := range []*binary.Driver{v.Driver, v.JIT} {
+			if d != nil && d.Version != "" {
+				fmt.Fprintf(&b, "\nNVIDIA's driver must be %s or newer, for %s.\n", d.Version, d.Why)
+			}
+		}
 	}
 	for _, o := range i.LeftOut {
 		fmt.Fprintf(&b, "\nLeft out: %s.\n", strings.TrimRight(o, "."))
@@ -153,13 +170,26 @@ func (c *Chain) info(b *Built, files []*binary.File, report *smoke.Report) (Buil
 		Series: c.Series, Plan: b.Plan.Digest, Options: map[string]string{}, LeftOut: append([]string{}, b.Plan.Off...), Tools: b.Artifacts.Tools,
 		Glibc: binary.Floor(files, "GLIBC"), Libstdcpp: binary.Floor(files, "GLIBCXX"), Needs: binary.Outside(files), Files: files,
 	}
+	if c.Recipe.Verify.CUDA != nil {
+		for _, f := range files {
+			// What was read from a record has not all that a verdict needs.
+			whole, err := binary.Inspect(filepath.Join(c.stageDir(), f.Name))
+			if err != nil {
+				return i, err
+			}
+			if v := binary.Judge(whole); v != nil {
+				i.CUDA = v
+			}
+		}
+	}
+	i.DropIn = c.drop
 	// Folders and programs of this machine decide nothing, and would make two
 	// builds of the same plan differ.
 	neutral := strings.NewReplacer(b.Plan.Dir, "BUILD", b.Plan.Source, "SOURCE")
 	for _, o := range b.Plan.Options {
 		switch {
 		case strings.HasSuffix(o.Name, "_COMPILER_LAUNCHER"):
-		case strings.HasSuffix(o.Name, "_COMPILER"):
+		case strings.HasSuffix(o.Name, "_COMPILER") || o.Name == "CUDAToolkit_ROOT":
 			i.Options[o.Name] = path.Base(o.Value)
 		case strings.HasSuffix(o.Name, "_FLAGS"):
 			// Quotes are there only for folders with odd letters.

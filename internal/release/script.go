@@ -20,6 +20,17 @@ func (c *Chain) Script() (build.Script, error) {
 	if c.Tree.Tag.Kind() == tag.Commit {
 		s.Ref = c.Tree.Tag.String()
 	}
+	if c.root != nil {
+		dir, err := c.absolute()
+		if err != nil {
+			return s, err
+		}
+		src, out := filepath.Join(dir, "src"), filepath.Join(dir, "build")
+		s.Temp = c.root.Temp()
+		if s.Enter, err = c.root.Prefix(src, src, out); err != nil {
+			return s, err
+		}
+	}
 	for _, src := range c.Repo.Sources {
 		if src.Kind == "git" && src.Upstream == c.Recipe.Upstream {
 			s.URL = src.URL

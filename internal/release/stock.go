@@ -23,7 +23,7 @@ func (c *Chain) stock(ctx context.Context, b *Built, checks []spec.Check) (dir, 
 	if len(c.Series.In) == 0 {
 		return "", "the series is empty", nil
 	}
-	options := build.RunOptions{Log: c.file("logs/stock.log"), Logger: c.Log, Progress: c.Progress, Hold: c.hold()}
+	options := build.RunOptions{Log: c.file("logs/stock.log"), Logger: c.Log, Progress: c.Progress, Hold: c.hold(), Inside: c.root}
 	touched := slices.Sorted(maps.Keys(c.touched()))
 	read, err := build.Reads(ctx, b.Plan, options, touched)
 	if err != nil {

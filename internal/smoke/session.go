@@ -129,11 +129,13 @@ func (s *session) env() []string {
 		"LLAMA_CACHE=" + filepath.Join(s.o.Work, "cache"),
 	}
 	env = append(env, s.o.Env...)
-	if s.o.deviceOf(s.current) == spec.Sim {
+	switch s.o.deviceOf(s.current) {
+	case spec.Sim:
 		env = append(env, s.o.SimEnv...)
-	}
-	if s.o.deviceOf(s.current) == spec.Card {
+	case spec.Card:
 		env = append(env, s.o.CardEnv...)
+	default:
+		env = append(env, s.o.HostEnv...)
 	}
 	for _, k := range slices.Sorted(maps.Keys(s.current.Env)) {
 		env = append(env, k+"="+s.current.Env[k])

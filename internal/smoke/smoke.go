@@ -55,6 +55,9 @@ type Options struct {
 	// and unless Device is spec.Sim and Env itself leads there, checks on the
 	// simulated device could not run.
 	SimEnv []string
+	// HostEnv leads programs that run on the host to libraries that the machine
+	// lacks, besides Env.
+	HostEnv []string
 	// Card names the graphics card, for the report; empty: there is none, as
 	// NoCard says, and checks on one are not run.
 	Card    string

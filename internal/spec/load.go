@@ -9,6 +9,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/llpatch/llpatch/internal/env"
 )
 
 // Repo is a loaded and valid set of declarations.
@@ -17,6 +19,7 @@ type Repo struct {
 	Fixes      []Fix // in the order of patches/series
 	Recipes    map[string]Recipe
 	Toolchains map[string]Toolchain
+	Envs       map[string]env.Decl // the buildenvs
 	Sources    []Source
 	Marks      map[string][]string // by upstream: what tells its trees from another's
 	Lock       Lock
@@ -37,6 +40,7 @@ type loader struct {
 	errs       []error
 	ids        []string // of the series, whether their fix is valid or not
 	toolchains []string // files, likewise
+	recipes    []string
 }
 
 // Load reads every declaration below fsys and checks it. The error joins one
@@ -51,7 +55,8 @@ func Load(fsys fs.FS) (*Repo, error) {
 			r.Toolchains[tc.Name] = tc
 		}
 	}
-	for _, name := range l.glob("recipes", ".toml") {
+	l.recipes = l.glob("recipes", ".toml")
+	for _, name := range l.recipes {
 		if name == SourcesFile {
 			r.Sources, r.Marks = l.sources()
 			continue
@@ -60,6 +65,7 @@ func Load(fsys fs.FS) (*Repo, error) {
 			r.Recipes[rec.Name] = rec
 		}
 	}
+	r.Envs = l.envs()
 	r.Lock = l.lock()
 	r.Levels = l.levels()
 	if err := errors.Join(l.errs...); err != nil {

@@ -18,6 +18,7 @@ import (
 var (
 	optionRE  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	programRE = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.+-]*$`)
+	dirRE     = regexp.MustCompile(`^(\$[A-Z_][A-Z0-9_]*)?/[^$]+$`)
 	wordRE    = regexp.MustCompile(`^[a-z0-9][a-z0-9.]*(-[a-z0-9.]+)*$`)
 )
 
@@ -58,6 +59,9 @@ func (l *loader) recipe(name string) (Recipe, bool) {
 		if !programRE.MatchString(p) || slices.Contains([]string{"all", "clean", "install", "test", "help"}, p) {
 			f.fail("programs", "program %q is not the plain name of a CMake target that makes a program", p)
 		}
+	}
+	if rec.Host != "" && (rec.Host == rec.Name || !slices.Contains(l.recipes, path.Join("recipes", rec.Host+".toml"))) {
+		f.fail("host", "host %q is no other recipe of recipes/", rec.Host)
 	}
 	f.globs("exclude", rec.Exclude)
 	f.globs("bundle.files", rec.Bundle.Files)
@@ -219,6 +223,14 @@ func (l *loader) toolchain(name string) (Toolchain, bool) {
 		}
 		if t.Min != "" && !versionRE.MatchString(t.Min) {
 			f.fail("program."+role+".min", "min %q is not a version", t.Min)
+		}
+		if t.Max != "" && !versionRE.MatchString(t.Max) {
+			f.fail("program."+role+".max", "max %q is not a version", t.Max)
+		}
+		for _, dir := range t.Dirs {
+			if _, err := path.Match(dir, ""); err != nil || !dirRE.MatchString(dir) {
+				f.fail("program."+role+".dirs", "%q is not an absolute folder, nor one below a variable of the environment such as $CUDA_HOME/bin", dir)
+			}
 		}
 	}
 	f.options("cmake", tc.CMake)

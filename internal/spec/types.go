@@ -53,8 +53,9 @@ type Recipe struct {
 	Backends   []string   `toml:"backends" json:"backends"`
 	FixesValue any        `toml:"fixes" json:"-"` // as written; Fixes is what it means
 	Fixes      FixList    `toml:"-" json:"fixes"`
-	Programs   []string   `toml:"programs" json:"programs"` // CMake targets to build
-	Exclude    []string   `toml:"exclude" json:"exclude"`   // paths of the tree that no build step reads
+	Programs   []string   `toml:"programs" json:"programs"`   // CMake targets to build
+	Host       string     `toml:"host" json:"host,omitempty"` // target whose stock build takes this one's backend as a drop-in
+	Exclude    []string   `toml:"exclude" json:"exclude"`     // paths of the tree that no build step reads
 	CMake      Options    `toml:"cmake" json:"cmake"`
 	CMakeFor   []CMakeFor `toml:"cmake-for" json:"cmake_for,omitempty"`
 	Optional   []Optional `toml:"optional" json:"optional,omitempty"`
@@ -171,11 +172,14 @@ type Toolchain struct {
 }
 
 // Tool is a program that a toolchain runs: the first of Names that is on the
-// PATH and whose version is at least Min.
+// PATH, or else in Dirs, and whose version is from Min to Max.
 type Tool struct {
 	Names  []string `toml:"names" json:"names"`
 	Min    string   `toml:"min" json:"min,omitempty"`
+	Max    string   `toml:"max" json:"max,omitempty"`       // as far as it is written: 13 takes every 13.x
+	Dirs   []string `toml:"dirs" json:"dirs,omitempty"`     // with * and ?, newest first; a leading $NAME is the environment's
 	Debian string   `toml:"debian" json:"debian,omitempty"` // the package that brings it
+	Hint   string   `toml:"hint" json:"hint,omitempty"`     // other ways to get it
 }
 
 // Source is one transport that recipes/sources.toml lists.

@@ -1,0 +1,41 @@
+package llpatch_test
+
+import (
+	"flag"
+	"io/fs"
+	"os"
+	"path"
+	"testing"
+
+	"github.com/llpatch/llpatch"
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+var update = flag.Bool("update", false, "write the buildenvs' Containerfiles anew")
+
+// Every buildenv has the lock and the Containerfile that its env.toml means.
+func TestBuildenvs(t *testing.T) {
+	repo, err := spec.Load(llpatch.Declarations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(repo.Envs) < 2 {
+		t.Fatalf("%d buildenvs", len(repo.Envs))
+	}
+	for name, d := range repo.Envs {
+		if err := d.CheckLock(); err != nil {
+			t.Error(err)
+			continue
+		}
+		file := path.Join(spec.EnvFolder, name, spec.EnvContainerfile)
+		if *update {
+			if err := os.WriteFile(file, []byte(d.Containerfile()), 0o644); err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		if data, err := fs.ReadFile(llpatch.Declarations, file); err != nil || string(data) != d.Containerfile() {
+			t.Errorf("%s is not that of env.toml (%v): go test . -run TestBuildenvs -update writes it anew", file, err)
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package build
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/llpatch/llpatch/internal/env"
+	"github.com/llpatch/llpatch/internal/run"
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// RootFact is the build root that a plan's commands run in.
+type RootFact struct {
+	Name   string `json:"name"`   // of the buildenv
+	Digest string `json:"digest"` // of what the root holds
+	Dir    string `json:"dir"`    // where it lies, on this machine
+}
+
+// question is what ProbeInside asks of llpatch in the root.
+type question struct {
+	Toolchain spec.Toolchain `json:"toolchain"`
+	Name      string         `json:"name"` // of the recipe; the rest is what Probe reads of it
+	Backends  []string       `json:"backends"`
+	Headers   []string       `json:"headers"`
+	CUDA      *spec.CUDA     `json:"cuda"`
+}
+
+func ask(tc spec.Toolchain, rec spec.Recipe) question {
+	q := question{Toolchain: tc, Name: rec.Name, Backends: rec.Backends, CUDA: rec.Verify.CUDA}
+	for _, o := range rec.Optional {
+		q.Headers = append(q.Headers, o.Header)
+	}
+	return q
+}
+
+func (q question) recipe() spec.Recipe {
+	rec := spec.Recipe{Name: q.Name, Backends: q.Backends, Verify: spec.Verify{CUDA: q.CUDA}}
+	for _, h := range q.Headers {
+		rec.Optional = append(rec.Optional, spec.Optional{Header: h})
+	}
+	return rec
+}
+
+// answer is what comes back: facts, or one of Probe's errors.
+type answer struct {
+	Facts   Facts         `json:"facts"`
+	Missing *MissingTools `json:"missing,omitempty"`
+	Toolkit *BadToolkit   `json:"toolkit,omitempty"`
+	Fault   *Fault        `json:"fault,omitempty"`
+	Other   string        `json:"other,omitempty"`
+}
+
+// InsideCommand is the argument with which ProbeInside starts llpatch in the root;
+// it must then call AnswerProbe with its standard input and output.
+const InsideCommand = "probe-inside"
+
+// AnswerProbe is the side of ProbeInside that runs in the root.
+func AnswerProbe(ctx context.Context, in io.Reader, out io.Writer) error {
+	var q question
+	if err := json.NewDecoder(in).Decode(&q); err != nil {
+		return fmt.Errorf("%s is for llpatch itself: %w", InsideCommand, err)
+	}
+	var a answer
+	var err error
+	if a.Facts, err = Probe(ctx, q.Toolchain, q.recipe()); err != nil {
+		switch {
+		case errors.As(err, &a.Missing), errors.As(err, &a.Toolkit), errors.As(err, &a.Fault):
+		default:
+			a.Other = err.Error()
+		}
+	}
+	return json.NewEncoder(out).Encode(a)
+}
+
+func (a answer) err() error {
+	switch {
+	case a.Missing != nil:
+		return a.Missing
+	case a.Toolkit != nil:
+		return a.Toolkit
+	case a.Fault != nil:
+		return a.Fault
+	case a.Other != "":
+		return errors.New(a.Other)
+	}
+	return nil
+}
+
+// ProbeInside is Probe for a build root: llpatch runs there once more and looks
+// around, so that every path is as it is inside. Processors and memory are this
+// machine's. The folders of CUDA's libraries are where they lie outside.
+func ProbeInside(ctx context.Context, e *env.Env, tc spec.Toolchain, rec spec.Recipe) (Facts, error) {
+	self := filepath.Join(e.Temp(), "llpatch")
+	if err := copyProgram(self); err != nil {
+		return Facts{}, fmt.Errorf("llpatch for buildenv %s: %w", e.Name, err)
+	}
+	text, err := json.Marshal(ask(tc, rec))
+	if err != nil {
+		return Facts{}, err
+	}
+	vars := []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}
+	for _, name := range append([]string{"HOME"}, tc.Inherit...) {
+		// TMPDIR names a folder of this machine; inside it is /tmp.
+		if v, ok := os.LookupEnv(name); ok && name != "TMPDIR" {
+			vars = append(vars, name+"="+v)
+		}
+	}
+	c, err := e.Wrap(run.Cmd{
+		Argv: []string{"/tmp/llpatch", InsideCommand}, Env: vars, Stdin: bytes.NewReader(text), Timeout: 10 * time.Minute,
+	})
+	if err != nil {
+		return Facts{}, err
+	}
+	out, err := run.Output(ctx, c)
+	if err != nil {
+		return Facts{}, fmt.Errorf("look around in buildenv %s: %w", e.Name, err)
+	}
+	var a answer
+	if err := json.Unmarshal(out, &a); err != nil {
+		return Facts{}, fmt.Errorf("look around in buildenv %s: %w", e.Name, err)
+	}
+	f := a.Facts
+	f.Cores, f.MemoryMiB = runtime.GOMAXPROCS(0), freeMemory("/")>>20
+	f.Root = &RootFact{Name: e.Name, Digest: e.Digest, Dir: filepath.Dir(e.Root)}
+	for i := range f.CUDA.Libs {
+		f.CUDA.Libs[i] = filepath.Join(e.Root, f.CUDA.Libs[i])
+	}
+	// sccache's server would be out of reach, as every network is.
+	if filepath.Base(f.Launcher) != "ccache" || len(cacheFolders(f.Env)) == 0 {
+		f.Launcher = ""
+	}
+	return f, a.err()
+}
+
+func copyProgram(to string) error {
+	path, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	from, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = from.Close() }() // only read from
+	f, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, from)
+	return errors.Join(err, f.Close())
+}
+
+// cacheFolders are where ccache keeps its files and its settings, made if need
+// be: inside it finds them at the same places.
+func cacheFolders(vars map[string]string) []string {
+	or := func(v, below string) string {
+		if v != "" || vars["HOME"] == "" {
+			return v
+		}
+		return filepath.Join(vars["HOME"], below)
+	}
+	cache := vars["CCACHE_DIR"]
+	if cache == "" {
+		// ccache's own order of places.
+		cache = or("", ".ccache")
+		if st, err := os.Stat(cache); err != nil || !st.IsDir() {
+			cache = or(vars["XDG_CACHE_HOME"], ".cache")
+			if cache != "" {
+				cache = filepath.Join(cache, "ccache")
+			}
+		}
+	}
+	if cache == "" || os.MkdirAll(cache, 0o755) != nil {
+		return nil
+	}
+	folders := []string{filepath.Clean(cache)}
+	settings := filepath.Join(or(vars["XDG_CONFIG_HOME"], ".config"), "ccache")
+	if st, err := os.Stat(settings); err == nil && st.IsDir() && filepath.IsAbs(settings) {
+		folders = append(folders, settings)
+	}
+	return folders
+}
+
+// insideFolders are what a plan's commands need of this machine.
+func (p Plan) insideFolders() []string {
+	folders := []string{p.Source, p.Dir}
+	if !strings.Contains(strings.Join(p.Steps[0].Argv, " "), "_COMPILER_LAUNCHER=") {
+		return folders
+	}
+	vars := map[string]string{}
+	for _, kv := range p.Steps[0].Env {
+		k, v, _ := strings.Cut(kv, "=")
+		vars[k] = v
+	}
+	return append(folders, cacheFolders(vars)...)
+}
+
+// enter puts one of the plan's commands into its root.
+func (b *builder) enter(c run.Cmd) (run.Cmd, error) {
+	switch root := b.plan.Root; {
+	case root == nil:
+		return c, nil
+	case b.o.Inside == nil || b.o.Inside.Digest != root.Digest:
+		return c, fmt.Errorf("the plan is for buildenv %s with digest %s, and that is not open", root.Name, root.Digest)
+	}
+	return b.o.Inside.Wrap(c, b.plan.insideFolders()...)
+}

@@ -1,0 +1,224 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/llpatch/llpatch/internal/atomicfile"
+	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/env"
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+func (a *app) envCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use: "env", Short: "Make, list and remove the root file systems that buildenvs describe",
+		Long: `A buildenv is a list of Debian packages with their hashes. llpatch makes a root
+file system of it in the cache, and builds in it with --env NAME: with compilers
+that this machine need not have. Nothing is installed on this machine, and nobody
+needs to be root.`,
+	}
+	c.AddCommand(a.envCreateCmd(), a.envListCmd(), a.envRemoveCmd())
+	return c
+}
+
+func (a *app) envCreateCmd() *cobra.Command {
+	var o env.Options
+	var update bool
+	c := &cobra.Command{
+		Use: "create NAME", Short: "Make the root of a buildenv from the packages of its lock", Args: args("NAME"),
+		Example: "  llpatch env create cuda-11.8",
+		RunE: func(c *cobra.Command, got []string) error {
+			repo, records, err := a.declarations()
+			if err != nil {
+				return err
+			}
+			d, err := a.envDecl(repo, records.Cache, got[0])
+			if err != nil {
+				return err
+			}
+			o.Cache, o.Log, o.Progress = records.Cache, a.log, a.progress.update
+			if update {
+				if d.Lock, err = env.Update(c.Context(), d, o); err != nil {
+					return err
+				}
+				if err := a.keepLock(d, records.Dir, records.Cache); err != nil {
+					return err
+				}
+			}
+			made, err := env.Create(c.Context(), d, o)
+			if err != nil {
+				return err
+			}
+			return a.print(made, func() string { return made.Root + "\n" })
+		},
+	}
+	f := c.Flags()
+	f.BoolVar(&update, "update-lock", false, "first write packages.lock anew, with what the mirror has now")
+	f.StringVar(&o.Mirror, "mirror", "", "take packages from this folder of a Debian mirror: a URL below which dists/ and pool/ lie (default: the one that this machine's apt uses)")
+	f.StringVar(&o.Keyring, "keyring", "", "with --update-lock, a file with the keys that sign the mirror's lists (default: Debian's)")
+	return c
+}
+
+// ownLock is where the lock of a buildenv inside llpatch is kept once it was
+// made anew on this machine.
+func ownLock(cache, name string) string { return filepath.Join(cache, "env", name+".packages.lock") }
+
+// envDecl is a buildenv with the lock that counts.
+func (a *app) envDecl(repo *spec.Repo, cache, name string) (env.Decl, error) {
+	d, err := repo.Env(name)
+	if err != nil {
+		return d, err
+	}
+	own := ownLock(cache, name)
+	data, err := os.ReadFile(own)
+	if errors.Is(err, os.ErrNotExist) {
+		return d, nil
+	}
+	if err != nil {
+		return d, err
+	}
+	if d.Lock, err = env.ParseLock(data); err != nil {
+		return d, fmt.Errorf("%s: %w; llpatch env create %s --update-lock writes it anew", own, err, name)
+	}
+	a.log.Info("the lock made on this machine counts; llpatch env remove drops it", "buildenv", name, "lock", own)
+	return d, nil
+}
+
+// keepLock writes a lock beside its declaration, or, where that is inside
+// llpatch, into the cache.
+func (a *app) keepLock(d env.Decl, dir, cache string) error {
+	name := ownLock(cache, d.Name)
+	if dir != cache {
+		name = filepath.Join(dir, spec.EnvFolder, d.Name, spec.EnvLock)
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
+	if err := atomicfile.WriteFile(name, []byte(d.Lock.String()), 0o644); err != nil {
+		return err
+	}
+	if dir != cache {
+		file := filepath.Join(filepath.Dir(name), spec.EnvContainerfile)
+		if err := atomicfile.WriteFile(file, []byte(d.Containerfile()), 0o644); err != nil {
+			return err
+		}
+	}
+	a.log.Info("wrote the lock", "file", name, "packages", len(d.Lock.Packages))
+	return nil
+}
+
+// listedEnv is a row of env list.
+type listedEnv struct {
+	Name     string    `json:"name"`
+	Summary  string    `json:"summary,omitempty"`
+	Digest   string    `json:"digest,omitempty"` // empty: there is no lock yet
+	Packages int       `json:"packages"`
+	Current  bool      `json:"current"` // is what the buildenv and its lock say now
+	Made     *env.Info `json:"made"`    // null: not made
+}
+
+func (a *app) envListCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the buildenvs and the roots in the cache", Args: args(),
+		RunE: func(*cobra.Command, []string) error {
+			repo, records, err := a.declarations()
+			if err != nil {
+				return err
+			}
+			made, err := env.List(records.Cache)
+			if err != nil {
+				return err
+			}
+			rows := []listedEnv{}
+			for _, name := range slices.Sorted(maps.Keys(repo.Envs)) {
+				d, err := a.envDecl(repo, records.Cache, name)
+				if err != nil {
+					return err
+				}
+				row := listedEnv{Name: name, Summary: d.Summary, Current: true}
+				if d.Lock != nil {
+					row.Digest, row.Packages = d.Digest(), len(d.Lock.Packages)
+				}
+				if i := slices.IndexFunc(made, func(m env.Info) bool { return m.Name == name && m.Digest == row.Digest }); i >= 0 {
+					row.Made = &made[i]
+				}
+				rows = append(rows, row)
+			}
+			for i, m := range made {
+				if !slices.ContainsFunc(rows, func(r listedEnv) bool { return r.Made == &made[i] }) {
+					rows = append(rows, listedEnv{Name: m.Name, Digest: m.Digest, Packages: m.Packages, Made: &made[i]})
+				}
+			}
+			return a.print(rows, func() string { return envTable(rows) })
+		},
+	}
+}
+
+func envTable(rows []listedEnv) string {
+	lines := [][]string{{"NAME", "MADE", "SIZE", "DIGEST", "PACKAGES", "WHAT"}}
+	for _, r := range rows {
+		made, size, what := "no", "-", r.Summary
+		if r.Made != nil {
+			made, size = "yes", fmt.Sprintf("%d MB", r.Made.Bytes/1e6)
+		}
+		if !r.Current {
+			what = "of another lock; llpatch env remove " + r.Name + "-" + r.Digest
+		}
+		digest := r.Digest
+		if digest == "" {
+			digest, made = "-", "no lock"
+		}
+		lines = append(lines, []string{r.Name, made, size, digest, fmt.Sprint(r.Packages), what})
+	}
+	return table(lines...)
+}
+
+func (a *app) envRemoveCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: "remove NAME", Short: "Remove the roots of a buildenv from the cache", Args: args("NAME"),
+		Example: "  llpatch env remove cuda-11.8\n  llpatch env remove cuda-11.8-0123456789ab",
+		RunE: func(_ *cobra.Command, got []string) error {
+			cache, err := cacheDir()
+			if err != nil {
+				return err
+			}
+			removed, err := env.Remove(cache, got[0])
+			own := ownLock(cache, filepath.Base(got[0]))
+			if _, serr := os.Stat(own); serr == nil {
+				if err = errors.Join(ignoreNotMade(err), os.Remove(own)); err == nil {
+					removed = append(removed, filepath.Base(own))
+				}
+			}
+			if err != nil {
+				return err
+			}
+			return a.print(removed, func() string { return strings.Join(removed, "\n") + "\n" })
+		},
+	}
+}
+
+// probeInsideCmd is what llpatch calls of itself in a build root.
+func probeInsideCmd() *cobra.Command {
+	return &cobra.Command{
+		Use: build.InsideCommand, Hidden: true, Args: args(),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return build.AnswerProbe(c.Context(), os.Stdin, c.OutOrStdout())
+		},
+	}
+}
+
+// ignoreNotMade drops the error of a root that is not there.
+func ignoreNotMade(err error) error {
+	if holds[*env.NotMade](err) {
+		return nil
+	}
+	return err
+}

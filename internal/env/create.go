@@ -1,0 +1,276 @@
+package env
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// Options are what Create needs beside the declaration.
+type Options struct {
+	Cache    string // llpatch's cache folder: roots lie in its folder env
+	Mirror   string // folder of a Debian mirror; empty: the one that this machine's apt uses
+	Keyring  string // keys that Update trusts; empty: Debian's own
+	Log      *slog.Logger
+	Progress func(what string, done, total int64) // may be nil
+	Stall    time.Duration                        // how long a mirror may send nothing; zero: a minute
+}
+
+func (o *Options) defaults() {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Progress == nil {
+		o.Progress = func(string, int64, int64) {}
+	}
+	if o.Stall == 0 {
+		o.Stall = time.Minute
+	}
+}
+
+// Made is what Create returns.
+type Made struct {
+	Info
+	Existed    bool    `json:"existed"`    // nothing had to be done
+	Downloaded int64   `json:"downloaded"` // bytes
+	Seconds    float64 `json:"seconds"`
+}
+
+// Update asks the mirror what the declaration's packages are now, and returns
+// them as a lock. Nothing is installed or downloaded but package lists.
+func Update(ctx context.Context, d Decl, o Options) (*Lock, error) {
+	o.defaults()
+	for _, p := range []string{"apt-get", "apt-cache"} {
+		if _, err := need(p, "which finds what a package depends on", "Debian and Ubuntu have it; elsewhere install apt, or use the lock that is there"); err != nil {
+			return nil, err
+		}
+	}
+	if o.Keyring == "" {
+		o.Keyring = debianKeyring
+	}
+	if _, err := os.Stat(o.Keyring); err != nil {
+		return nil, &Missing{"the keys that sign Debian's packages (" + o.Keyring + ")", "Debian and Ubuntu have them in the package debian-archive-keyring"}
+	}
+	mirror, err := o.mirror(ctx)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "llpatch-apt-")
+	if err != nil {
+		return nil, err
+	}
+	o.Progress("package lists of "+d.Suite, 0, 0)
+	lock, err := resolve(ctx, d, dir, mirror, o.Keyring)
+	return lock, errors.Join(err, os.RemoveAll(dir))
+}
+
+func resolve(ctx context.Context, d Decl, dir, mirror, keyring string) (*Lock, error) {
+	apt, err := newPrivate(ctx, d, dir, mirror, keyring, "")
+	if err != nil {
+		return nil, err
+	}
+	return apt.resolve(ctx, d)
+}
+
+func (o Options) mirror(ctx context.Context) (string, error) {
+	if o.Mirror != "" {
+		return o.Mirror, nil
+	}
+	return aptMirror(ctx)
+}
+
+// Create makes the root that the declaration and its lock describe, unless it is
+// there. Two at once wait for each other; what is there of one that was
+// interrupted serves the next; a root is there whole or not at all. The error is
+// an *Unlocked, a *Missing or an *Unavailable where it can be one.
+func Create(ctx context.Context, d Decl, o Options) (Made, error) {
+	o.defaults()
+	start := time.Now()
+	if err := d.CheckLock(); err != nil {
+		return Made{}, err
+	}
+	s := store{dir: filepath.Join(o.Cache, "env")}
+	if info, err := s.info(d.id()); err == nil { // whoever uses it need not be waited for
+		return Made{Info: info, Existed: true}, nil
+	}
+	held, err := s.wait(ctx, d, false, o.Log)
+	if err != nil {
+		return Made{}, err
+	}
+	m, err := create(ctx, s, d, o)
+	err = errors.Join(err, held.Close())
+	m.Seconds = time.Since(start).Seconds()
+	return m, err
+}
+
+func create(ctx context.Context, s store, d Decl, o Options) (m Made, err error) {
+	id := d.id()
+	if info, err := s.info(id); err == nil {
+		return Made{Info: info, Existed: true}, nil
+	}
+	c := creation{decl: d, o: o, final: s.path(id), work: s.path(id + workSuffix)}
+	c.half = filepath.Join(c.work, "new")
+	if err := c.prepare(ctx); err != nil {
+		return m, err
+	}
+	if err := s.adopt(d, filepath.Join(c.work, packagesDir)); err != nil {
+		return m, err
+	}
+	if err := writeInfo(c.work, Info{Form: infoForm, Name: d.Name, Digest: d.Digest()}); err != nil {
+		return m, err
+	}
+	m, err = c.make(ctx)
+	switch {
+	case err == nil:
+		return m, os.RemoveAll(c.work)
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		err = fmt.Errorf("buildenv %s: the disk of %s is full, and what was begun there is removed again: some %d KiB are needed: %w", d.Name, s.dir, c.room()>>10, err)
+		return m, errors.Join(err, os.RemoveAll(c.work))
+	}
+	return m, errors.Join(err, os.RemoveAll(c.half)) // the packages stay for the next run
+}
+
+// creation is one root on its way.
+type creation struct {
+	decl  Decl
+	o     Options
+	final string // where the root goes
+	work  string // packages, and the root until it is whole
+	half  string // in work: what becomes final
+	dpkg  string
+}
+
+// prepare checks what can be known to fail before anything is fetched.
+func (c *creation) prepare(ctx context.Context) (err error) {
+	if c.dpkg, err = need("dpkg-deb", "which opens Debian's packages", "Debian and Ubuntu have it; elsewhere it is in the package dpkg"); err != nil {
+		return err
+	}
+	if _, err = chooseWay(ctx); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(c.half); err != nil { // of a run that was killed
+		return err
+	}
+	if err := os.MkdirAll(c.work, 0o755); err != nil {
+		return err
+	}
+	free, known := freeSpace(c.work)
+	if need := c.room(); known && free < need {
+		return fmt.Errorf("buildenv %s: %s has %d KiB free, and some %d KiB are needed while it is made: %w", c.decl.Name, filepath.Dir(c.work), free>>10, need>>10, syscall.ENOSPC)
+	}
+	return nil
+}
+
+// room is about what the creation takes at its peak, bytes: the packages, and
+// what they hold. What is left out of them is not known before they are there,
+// so of packages unpacked alone only the size of the files counts.
+func (c *creation) room() int64 {
+	return 2 * c.decl.size()
+}
+
+func (c *creation) make(ctx context.Context) (Made, error) {
+	d := c.decl
+	var m Made
+	mirror, err := c.o.mirror(ctx)
+	if err != nil {
+		return m, err
+	}
+	acquire, err := aptAcquire(ctx)
+	if err != nil {
+		return m, err
+	}
+	packages := d.order()
+	total := d.size()
+	c.o.Log.Info("making a build root", "buildenv", d.Name, "digest", d.Digest(), "packages", len(packages), "MB", total/1e6, "mirror", mirror)
+	down := &downloader{
+		env: d.Name, mirror: mirror, dir: filepath.Join(c.work, packagesDir), client: newClient(acquire), stall: c.o.Stall,
+		progress: func(done int64) { c.o.Progress("download "+d.Name, done, total) },
+	}
+	if m.Downloaded, err = down.all(ctx, packages); err != nil {
+		return m, err
+	}
+	c.o.Progress("download "+d.Name, total, total)
+	log, err := c.log()
+	if err != nil {
+		return m, err
+	}
+	bytes, err := c.unpack(ctx, down, packages, log)
+	if err != nil {
+		return m, errors.Join(err, log.Close())
+	}
+	m.Info = Info{
+		Form: infoForm, Name: d.Name, Digest: d.Digest(), Suite: d.Suite, Arch: d.Arch, Bytes: bytes, Packages: len(packages),
+		Root: filepath.Join(c.final, rootDir), Time: time.Now().UTC().Truncate(time.Second),
+	}
+	m.Programs, err = c.programs(ctx, log)
+	if err := errors.Join(err, log.Close()); err != nil {
+		return m, err
+	}
+	if err := writeInfo(c.half, m.Info); err != nil {
+		return m, err
+	}
+	return m, os.Rename(c.half, c.final)
+}
+
+// log opens the record of the creation, which stays beside the root.
+func (c *creation) log() (*os.File, error) {
+	if err := os.MkdirAll(filepath.Join(c.half, rootDir), 0o755); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(filepath.Join(c.half, mountDir), 0o755); err != nil {
+		return nil, err
+	}
+	return os.Create(filepath.Join(c.half, logFile))
+}
+
+// unpack fills the root and returns the bytes of its files.
+func (c *creation) unpack(ctx context.Context, down *downloader, packages []Package, log *os.File) (int64, error) {
+	root, err := os.OpenRoot(filepath.Join(c.half, rootDir))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = root.Close() }() // only a handle of the folder
+	u := unpacker{decl: c.decl, root: root, dpkg: c.dpkg}
+	if err := u.layout(); err != nil {
+		return 0, err
+	}
+	for i, p := range packages {
+		c.o.Progress("unpack "+c.decl.Name, int64(i), int64(len(packages)))
+		before := u.bytes
+		if err := u.unpack(ctx, p, down.file(p)); err != nil {
+			return 0, err
+		}
+		if _, err := fmt.Fprintf(log, "%s %s %s: %d bytes of files\n", p.Name, p.Version, p.SHA256, u.bytes-before); err != nil {
+			return 0, err
+		}
+	}
+	c.o.Progress("unpack "+c.decl.Name, int64(len(packages)), int64(len(packages)))
+	return u.bytes, u.links()
+}
+
+// programs runs what the declaration promises, in the new root.
+func (c *creation) programs(ctx context.Context, log *os.File) (_ map[string]Found, err error) {
+	e, err := newEnv(ctx, Info{Name: c.decl.Name, Root: filepath.Join(c.half, rootDir)})
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, e.Close()) }()
+	found := map[string]Found{}
+	for _, role := range c.decl.roles() {
+		p := c.decl.Programs[role]
+		f, err := e.version(ctx, p)
+		if err != nil {
+			return nil, fmt.Errorf("buildenv %s: %s: %w", c.decl.Name, role, err)
+		}
+		if _, err := fmt.Fprintf(log, "%s %s: %s\n", role, f.Path, f.Banner); err != nil {
+			return nil, err
+		}
+		found[role] = f
+	}
+	return found, nil
+}

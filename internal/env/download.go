@@ -1,0 +1,271 @@
+package env
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Unavailable says that a package cannot be had as the lock has it.
+type Unavailable struct {
+	Env     string
+	Package string
+	Version string
+	URL     string
+	Want    string // SHA-256 of the lock
+	Got     string // SHA-256 of what came; empty: nothing came whole
+	Gone    bool   // the mirror does not have it
+	Err     error  // why, where it is neither gone nor another
+}
+
+// Error names the package, both hashes, and what to do next.
+func (e *Unavailable) Error() string {
+	head := fmt.Sprintf("buildenv %s: package %s %s", e.Env, e.Package, e.Version)
+	next := fmt.Sprintf("llpatch env create %s --update-lock takes what the mirror has now, and --mirror URL another mirror, such as a snapshot of that time", e.Env)
+	switch {
+	case e.Gone:
+		return fmt.Sprintf("%s is gone from the mirror: %s\n  the lock wants SHA-256 %s, the mirror has no such file\n  %s", head, e.URL, e.Want, next)
+	case e.Got != "":
+		return fmt.Sprintf("%s is not what the lock has: %s\n  the lock wants SHA-256 %s\n  the mirror sent        %s\n  %s", head, e.URL, e.Want, e.Got, next)
+	}
+	return fmt.Sprintf("%s: %s: %v; what came is kept, the same command goes on from there", head, e.URL, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *Unavailable) Unwrap() error { return e.Err }
+
+const (
+	dialTimeout = 15 * time.Second
+	// parallel is how many packages come at a time, as apt has it for one host.
+	parallel = 4
+	// maxCuts is how many cuts one package survives in a run, each only after new bytes came.
+	maxCuts = 8
+)
+
+// downloader fetches packages into a folder.
+type downloader struct {
+	env      string
+	mirror   string
+	dir      string
+	client   *http.Client
+	stall    time.Duration // how long a mirror may send nothing
+	progress func(done int64)
+	mu       sync.Mutex
+	done     int64
+}
+
+func newClient(acquire map[string]string) *http.Client {
+	t := &http.Transport{
+		Proxy:               aptProxy(acquire),
+		DialContext:         (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		TLSHandshakeTimeout: dialTimeout,
+		MaxIdleConnsPerHost: parallel, DisableCompression: true,
+	}
+	t.RegisterProtocol("file", http.NewFileTransport(http.Dir("/"))) // apt's sources may say file:
+	return &http.Client{Transport: t}
+}
+
+// all fetches every package and returns how many bytes came over the network.
+func (d *downloader) all(ctx context.Context, packages []Package) (fetched int64, err error) {
+	if err := os.MkdirAll(d.dir, 0o755); err != nil {
+		return 0, err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for _, p := range packages {
+		g.Go(func() error {
+			n, err := d.one(ctx, p)
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			fetched += n
+			return err
+		})
+	}
+	err = g.Wait()
+	return fetched, err
+}
+
+// file is where a package lies once it is whole and right.
+func (d *downloader) file(p Package) string { return filepath.Join(d.dir, p.SHA256+".deb") }
+
+func (d *downloader) url(p Package) string {
+	// As apt writes it: some mirrors take a bare plus sign for a space.
+	parts := strings.Split(p.File, "/")
+	for i := range parts {
+		parts[i] = strings.NewReplacer("+", "%2b", "~", "%7e").Replace(url.PathEscape(parts[i]))
+	}
+	return strings.TrimSuffix(d.mirror, "/") + "/" + strings.Join(parts, "/")
+}
+
+// one fetches a package, unless an earlier run did, and returns the bytes that came.
+func (d *downloader) one(ctx context.Context, p Package) (int64, error) {
+	if sum, err := sumFile(d.file(p)); err == nil && sum == p.SHA256 {
+		d.report(p.Size)
+		return 0, nil
+	}
+	part := d.file(p) + ".part"
+	bad := &Unavailable{Env: d.env, Package: p.Name, Version: p.Version, URL: d.url(p), Want: p.SHA256}
+	var fetched int64
+	for cuts, fresh := 0, false; ; cuts++ {
+		if fresh {
+			if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fetched, err
+			}
+		}
+		n, resumed, got, err := d.try(ctx, p, part)
+		fetched += n
+		switch {
+		case ctx.Err() != nil:
+			return fetched, context.Cause(ctx)
+		case err == nil && got == p.SHA256:
+			return fetched, os.Rename(part, d.file(p))
+		case err == nil && resumed: // the beginning may be that of another file
+			d.report(-n)
+			fresh = true
+			continue
+		case err == nil:
+			bad.Got = got
+			return fetched, errors.Join(bad, os.Remove(part))
+		}
+		if disk := new(fs.PathError); errors.As(err, &disk) {
+			return fetched, err
+		}
+		bad.Err = err
+		bad.Gone = errors.Is(err, fs.ErrNotExist)
+		if bad.Gone || n == 0 || cuts == maxCuts {
+			return fetched, bad
+		}
+	}
+}
+
+// try makes one request. It goes on where part ends, if the server does, and
+// returns the bytes that came, whether it went on, and the hash of the whole.
+func (d *downloader) try(ctx context.Context, p Package, part string) (n int64, resumed bool, sum string, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stalled := time.AfterFunc(d.stall, func() { cancel(fmt.Errorf("the mirror sent nothing for %v", d.stall)) })
+	defer stalled.Stop()
+	f, err := os.OpenFile(part, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return 0, false, "", err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	h := sha256.New()
+	have, err := io.Copy(h, f)
+	if err != nil {
+		return 0, false, "", err
+	}
+	if have >= p.Size { // too much, or whole and yet not renamed: hash or take it again
+		if have, err = restart(f, h); err != nil {
+			return 0, false, "", err
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.url(p), nil)
+	if err != nil {
+		return 0, false, "", err
+	}
+	if have > 0 {
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
+	}
+	resp, err := d.client.Do(req)
+	if err != nil {
+		return 0, false, "", because(ctx, err)
+	}
+	defer func() { _ = resp.Body.Close() }() // only read from
+	switch {
+	case resp.StatusCode == http.StatusPartialContent && have > 0 && strings.HasPrefix(resp.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", have)):
+		resumed = true
+	case resp.StatusCode == http.StatusOK:
+		if have, err = restart(f, h); err != nil {
+			return 0, false, "", err
+		}
+	case resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusGone:
+		return 0, false, "", fmt.Errorf("%s: %w", resp.Status, fs.ErrNotExist)
+	default:
+		return 0, false, "", fmt.Errorf("the mirror says %s", resp.Status)
+	}
+	if have > 0 {
+		d.report(have)
+	}
+	// One byte more than the lock says is enough to see that it is another file.
+	body := io.LimitReader(resp.Body, p.Size-have+1)
+	n, err = io.Copy(io.MultiWriter(f, h), readerFunc(func(b []byte) (int, error) {
+		k, err := body.Read(b)
+		if k > 0 {
+			stalled.Reset(d.stall)
+			d.report(int64(k))
+		}
+		return k, err
+	}))
+	switch {
+	case err != nil:
+		err = because(ctx, err)
+	case have+n < p.Size && resp.ContentLength < 0:
+		err = io.ErrUnexpectedEOF // it did not say how much it would send
+	default:
+		return n, resumed, hex.EncodeToString(h.Sum(nil)), nil
+	}
+	d.report(-have - n) // counted anew when it goes on
+	return n, resumed, "", err
+}
+
+type readerFunc func([]byte) (int, error)
+
+// Read calls f.
+func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
+
+// restart empties a file and what was hashed of it.
+func restart(f *os.File, h hash.Hash) (int64, error) {
+	h.Reset()
+	_, err := f.Seek(0, io.SeekStart)
+	return 0, errors.Join(err, f.Truncate(0))
+}
+
+// because puts the reason for which ctx ended in the place of a bare cancellation.
+func because(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if u := new(url.Error); errors.As(err, &u) {
+		return u.Err // the address stands in the message already
+	}
+	return err
+}
+
+func (d *downloader) report(n int64) {
+	d.mu.Lock()
+	d.done += n
+	done := d.done
+	d.mu.Unlock()
+	if d.progress != nil {
+		d.progress(done)
+	}
+}
+
+func sumFile(name string) (string, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }() // only read from
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}

@@ -1,0 +1,260 @@
+package env
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/llpatch/llpatch/internal/run"
+)
+
+// Env is a root that programs can be run in. It cannot be removed until Close.
+type Env struct {
+	Info
+	way  way
+	tmp  string   // is /tmp inside
+	held *os.File // the lock
+}
+
+// way is how a root is entered.
+type way struct {
+	bwrap   string // bubblewrap's program; empty: unshare
+	unshare string
+	sh      string
+	user    bool // in a user namespace: this is not root
+}
+
+// Open takes the root of a declaration for use. It waits, and says so, while the
+// root is being made. The error is a *NotMade, an *Unlocked or a *Missing where
+// it can be one.
+func Open(ctx context.Context, cache string, d Decl, log *slog.Logger) (*Env, error) {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	if err := d.CheckLock(); err != nil {
+		return nil, err
+	}
+	s := store{dir: filepath.Join(cache, "env")}
+	held, err := s.wait(ctx, d, true, log)
+	if err != nil {
+		return nil, err
+	}
+	info, err := s.info(d.id())
+	if err != nil {
+		return nil, errors.Join(&NotMade{d.Name}, held.Close())
+	}
+	e, err := newEnv(ctx, info)
+	if err != nil {
+		return nil, errors.Join(err, held.Close())
+	}
+	e.held = held
+	return e, nil
+}
+
+func newEnv(ctx context.Context, info Info) (*Env, error) {
+	w, err := chooseWay(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tmp, err := os.MkdirTemp("", "llpatch-env-")
+	return &Env{Info: info, way: w, tmp: tmp}, err
+}
+
+// Temp returns the folder that is /tmp inside, until Close.
+func (e *Env) Temp() string { return e.tmp }
+
+// Close gives the root back and removes the temporary files of what ran in it.
+func (e *Env) Close() error {
+	err := os.RemoveAll(e.tmp)
+	if e.held != nil {
+		err = errors.Join(err, e.held.Close())
+	}
+	return err
+}
+
+// chooseWay finds out what this machine allows by doing it: mounting in a
+// namespace of one's own, with no network.
+func chooseWay(ctx context.Context) (way, error) {
+	var errs []error
+	try := func(name string, argv ...string) bool {
+		_, err := run.Output(ctx, run.Cmd{Argv: argv, Env: []string{"PATH=" + hostPath}, Timeout: time.Minute})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+		}
+		return err == nil
+	}
+	w := way{user: os.Geteuid() != 0}
+	var err error
+	if w.sh, err = need("sh", "the shell", "every system has it"); err != nil {
+		return w, err
+	}
+	if p, err := run.LookPath("bwrap", hostPath); err == nil {
+		if try("bwrap", p, "--unshare-net", "--dev-bind", "/", "/", "--tmpfs", "/tmp", "--", w.sh, "-c", ":") {
+			w.bwrap = p
+			return w, nil
+		}
+	} else {
+		errs = append(errs, errors.New("bwrap (Debian package bubblewrap) is not there"))
+	}
+	if p, err := run.LookPath("unshare", hostPath); err == nil {
+		w.unshare = p
+		if try("unshare", append(w.namespace(), w.sh, "-c", "mount -t tmpfs llpatch /tmp")...) {
+			return w, nil
+		}
+	} else {
+		errs = append(errs, errors.New("unshare (Debian package util-linux) is not there"))
+	}
+	if ctx.Err() != nil {
+		return w, context.Cause(ctx)
+	}
+	return w, &Missing{
+		"a way to enter a root file system:\n  " + strings.ReplaceAll(errors.Join(errs...).Error(), "\n", "\n  "),
+		"install bubblewrap, allow user namespaces, or run llpatch as root",
+	}
+}
+
+// namespace is the beginning of a command that runs in namespaces of its own.
+func (w way) namespace() []string {
+	argv := []string{w.unshare, "--mount", "--net"}
+	if w.user {
+		argv = append(argv, "--map-root-user")
+	}
+	return append(argv, "--")
+}
+
+//go:embed enter.sh
+var enterScript string
+
+// argv is the command that runs another one inside.
+func (w way) argv(base, tmp, dir string, folders, argv []string) ([]string, error) {
+	root := filepath.Join(base, rootDir)
+	if w.bwrap == "" {
+		out := append(w.namespace(), w.sh, "-c", enterScript, "enter", filepath.Join(base, mountDir), root, tmp, dir, w.unshare)
+		return slices.Concat(out, folders, []string{"--"}, argv), nil
+	}
+	out := []string{w.bwrap, "--unshare-net", "--die-with-parent", "--proc", "/proc", "--dev", "/dev"}
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		switch {
+		case e.Type()&os.ModeSymlink != 0:
+			to, err := os.Readlink(filepath.Join(root, e.Name()))
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, "--symlink", to, "/"+e.Name())
+		case slices.Contains(ownFolders, e.Name()):
+			out = append(out, "--ro-bind", filepath.Join(root, e.Name()), "/"+e.Name())
+		}
+	}
+	out = append(out, "--bind", tmp, "/tmp")
+	for _, f := range folders {
+		out = append(out, "--bind", f, f)
+	}
+	return slices.Concat(out, []string{"--chdir", dir, "--"}, argv), nil
+}
+
+// ownFolders are the root's inside; whatever else is there is the caller's.
+var ownFolders = []string{"etc", "opt", "usr"}
+
+// Wrap returns the command that runs c in the root. Inside are the root, read
+// only; the folders, each an absolute path that is the same inside as outside;
+// a /tmp that lasts until Close; and no network. c's programs and PATH are the
+// root's, and its Dir is one of the folders or lies in one; empty is /.
+func (e *Env) Wrap(c run.Cmd, folders ...string) (run.Cmd, error) {
+	if len(c.Argv) == 0 || !filepath.IsAbs(c.Argv[0]) {
+		return c, fmt.Errorf("buildenv %s: a program inside needs its whole path, and this is %q", e.Name, c.Argv)
+	}
+	for _, f := range folders {
+		if err := checkFolder(e.Name, f); err != nil {
+			return c, err
+		}
+	}
+	dir := c.Dir
+	if dir == "" {
+		dir = "/"
+	}
+	argv, err := e.way.argv(filepath.Dir(e.Root), e.tmp, dir, folders, c.Argv)
+	if err != nil {
+		return c, err
+	}
+	c.Argv = argv
+	if e.held != nil {
+		c.Hold = append(slices.Clone(c.Hold), e.held)
+	}
+	return c, nil
+}
+
+// Prefix returns what a command line is put behind to run in the root, in dir
+// and with the folders, as Wrap has it, while nothing is removed there.
+func (e *Env) Prefix(dir string, folders ...string) ([]string, error) {
+	return e.way.argv(filepath.Dir(e.Root), e.tmp, dir, folders, nil)
+}
+
+func checkFolder(name, f string) error {
+	if !filepath.IsAbs(f) || filepath.Clean(f) != f || f == "/" {
+		return fmt.Errorf("buildenv %s: %q is not the plain absolute path of a folder", name, f)
+	}
+	top, _, _ := strings.Cut(f[1:], "/")
+	if slices.Contains(append([]string{"bin", "sbin", "lib", "lib32", "lib64", "libx32", "proc", "dev"}, ownFolders...), top) {
+		return fmt.Errorf("buildenv %s: %s cannot be had inside, where /%s is the root's own; use a folder elsewhere", name, f, top)
+	}
+	st, err := os.Stat(f)
+	if err == nil && !st.IsDir() {
+		err = errors.New("it is not a folder")
+	}
+	if err != nil {
+		return fmt.Errorf("buildenv %s: folder %s: %w", name, f, err)
+	}
+	return nil
+}
+
+var (
+	bracketRE = regexp.MustCompile(`\([^)]*\)`) // holds the version of a distribution's package
+	numbersRE = regexp.MustCompile(`\b[0-9]+(?:\.[0-9]+)+`)
+	nvccRE    = regexp.MustCompile(`^Cuda compilation tools, release [0-9.]+, V`)
+)
+
+// versionIn returns the version in what --version prints, and the line it stands in.
+func versionIn(out string) (v, line string) {
+	for l := range strings.Lines(out) {
+		l = strings.TrimSpace(l)
+		if nvccRE.MatchString(l) { // the only one that does not say it in the first line
+			return numbersRE.FindString(nvccRE.ReplaceAllString(l, "")), l
+		}
+		if line == "" {
+			v, line = numbersRE.FindString(bracketRE.ReplaceAllString(l, "")), l
+		}
+	}
+	return v, line
+}
+
+// version runs a program of the root and compares its version.
+func (e *Env) version(ctx context.Context, p Program) (Found, error) {
+	c, err := e.Wrap(run.Cmd{Argv: []string{p.Path, "--version"}, Env: []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}, Timeout: time.Minute})
+	if err != nil {
+		return Found{}, err
+	}
+	out, err := run.Output(ctx, c)
+	if err != nil {
+		return Found{}, err
+	}
+	v, line := versionIn(string(out))
+	switch {
+	case v == "":
+		return Found{}, fmt.Errorf("%s --version names no version: %q", p.Path, line)
+	case !strings.HasPrefix(v+".", p.Version+"."):
+		return Found{}, fmt.Errorf("%s is version %s, and env.toml promises %s", p.Path, v, p.Version)
+	}
+	return Found{Path: p.Path, Version: v, Banner: line}, nil
+}

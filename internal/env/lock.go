@@ -1,0 +1,117 @@
+package env
+
+import (
+	"encoding/hex"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Lock is packages.lock: every package of a root, by its hash.
+type Lock struct {
+	Suite    string
+	Arch     string
+	Packages []Package // by name
+}
+
+// Package is one line of a lock.
+type Package struct {
+	Name      string
+	Version   string
+	Arch      string // as the package says it: amd64 or all
+	Size      int64  // of the file, bytes
+	Installed int64  // what it takes on the disk, KiB, as its maker says
+	SHA256    string // of the file, in hexadecimal
+	File      string // path below the mirror's folder
+}
+
+// LockError is a line of a packages.lock that is wrong.
+type LockError struct {
+	Line int // 1-based
+	Msg  string
+}
+
+// Error names the line and the fault.
+func (e *LockError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Msg) }
+
+var (
+	nameRE    = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)         // Debian policy 5.6.7
+	versionRE = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+~:-]*$`) // 5.6.12
+	suiteRE   = regexp.MustCompile(`^[a-z0-9][a-z0-9./_-]*$`)
+)
+
+const lockHead = `# Made by llpatch env create NAME --update-lock; not for editing.
+# suite and architecture, then one package a line:
+# name version architecture bytes installed-KiB sha256 file
+`
+
+// String is the lock as it is kept; ParseLock reads it.
+func (l Lock) String() string {
+	var b strings.Builder
+	b.WriteString(lockHead)
+	fmt.Fprintf(&b, "suite %s %s\n", l.Suite, l.Arch)
+	for _, p := range l.Packages {
+		fmt.Fprintf(&b, "%s %s %s %d %d %s %s\n", p.Name, p.Version, p.Arch, p.Size, p.Installed, p.SHA256, p.File)
+	}
+	return b.String()
+}
+
+// ParseLock reads a packages.lock. The error is a *LockError.
+func ParseLock(data []byte) (*Lock, error) {
+	l := &Lock{}
+	for i, line := range strings.Split(string(data), "\n") {
+		fail := func(format string, args ...any) (*Lock, error) {
+			return nil, &LockError{i + 1, fmt.Sprintf(format, args...)}
+		}
+		line = strings.TrimSuffix(line, "\r")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		f := strings.Split(line, " ")
+		if l.Suite == "" {
+			if len(f) != 3 || f[0] != "suite" || !suiteRE.MatchString(f[1]) || !nameRE.MatchString(f[2]) {
+				return fail("the first line must be: suite NAME ARCHITECTURE")
+			}
+			l.Suite, l.Arch = f[1], f[2]
+			continue
+		}
+		if len(f) != 7 {
+			return fail("a package has 7 fields with one space between them, and this line has %d", len(f))
+		}
+		p := Package{Name: f[0], Version: f[1], Arch: f[2], SHA256: f[5], File: f[6]}
+		size, err1 := strconv.ParseInt(f[3], 10, 64)
+		kib, err2 := strconv.ParseInt(f[4], 10, 64)
+		p.Size, p.Installed = size, kib
+		sum, err3 := hex.DecodeString(p.SHA256)
+		switch {
+		case !nameRE.MatchString(p.Name):
+			return fail("%q is not the name of a package", p.Name)
+		case !versionRE.MatchString(p.Version):
+			return fail("%q is not a version", p.Version)
+		case p.Arch != l.Arch && p.Arch != "all":
+			return fail("architecture %q is neither %s nor all", p.Arch, l.Arch)
+		case err1 != nil || err2 != nil || size <= 0 || kib < 0 || size > 1<<40 || kib > 1<<32:
+			return fail("the sizes %q and %q are no numbers that make sense", f[3], f[4])
+		case err3 != nil || len(sum) != 32 || strings.ToLower(p.SHA256) != p.SHA256:
+			return fail("%q is not a SHA-256 in lower case", p.SHA256)
+		case !strings.HasSuffix(p.File, ".deb") || path.IsAbs(p.File) || path.Clean(p.File) != p.File || strings.HasPrefix(p.File, "../"):
+			return fail("%q is not the path of a .deb file below a mirror", p.File)
+		}
+		if n := len(l.Packages); n > 0 && l.Packages[n-1].Name >= p.Name {
+			return fail("%s must stand before %s, and no package twice", p.Name, l.Packages[n-1].Name)
+		}
+		l.Packages = append(l.Packages, p)
+	}
+	if l.Suite == "" || len(l.Packages) == 0 {
+		return nil, &LockError{1, "it names no package"}
+	}
+	return l, nil
+}
+
+// sortPackages puts packages into the order of a lock.
+func sortPackages(all []Package) {
+	slices.SortFunc(all, func(a, b Package) int { return strings.Compare(a.Name, b.Name) })
+}

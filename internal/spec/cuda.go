@@ -1,0 +1,59 @@
+package spec
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// SetArchs makes the recipe build and ask for device code of other archs than
+// it names: those of list, joined by commas, each as CMake writes it: 86 or 120a
+// for machine code and PTX, 86-real for machine code alone, 86-virtual for PTX.
+// The error says what is wrong with the list, or that the recipe names no archs.
+func (r *Recipe) SetArchs(list string) error {
+	if r.Verify.CUDA == nil || len(r.Verify.CUDA.Archs) == 0 {
+		return fmt.Errorf("%s has no list of CUDA archs to set", r.Name)
+	}
+	c := *r.Verify.CUDA
+	c.Archs, c.PTX = nil, []string{}
+	for name := range strings.SplitSeq(list, ",") {
+		m := cmakeArchRE.FindStringSubmatch(name)
+		if m == nil {
+			return fmt.Errorf("%q is not a CUDA arch: 86, 120a, 86-real or 86-virtual; several are joined by commas", name)
+		}
+		if m[2] != "-virtual" && !slices.Contains(c.Archs, "sm_"+m[1]) {
+			c.Archs = append(c.Archs, "sm_"+m[1])
+		}
+		if m[2] != "-real" && !slices.Contains(c.PTX, "compute_"+m[1]) {
+			c.PTX = append(c.PTX, "compute_"+m[1])
+		}
+	}
+	if len(c.Archs) == 0 {
+		return fmt.Errorf("%q asks for no machine code: name one arch at least without -virtual", list)
+	}
+	r.Verify.CUDA = &c
+	return nil
+}
+
+var cmakeArchRE = regexp.MustCompile(`^([1-9][0-9]{1,2}[af]?)(-real|-virtual)?$`)
+
+// CMakeArchs are the archs of the verify.cuda table as CMAKE_CUDA_ARCHITECTURES
+// takes them: what must be in the files is what is asked for. It is empty where
+// the table does not say exactly which they are.
+func (c *CUDA) CMakeArchs() []string {
+	if c == nil {
+		return nil
+	}
+	var out []string
+	for _, a := range c.Archs {
+		out = append(out, strings.TrimPrefix(a, "sm_")+"-real")
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	for _, a := range c.PTX {
+		out = append(out, strings.TrimPrefix(a, "compute_")+"-virtual")
+	}
+	return out
+}

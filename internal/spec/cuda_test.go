@@ -1,0 +1,98 @@
+package spec_test
+
+import (
+	"io/fs"
+	"os"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+func TestSetArchs(t *testing.T) {
+	for list, want := range map[string]struct {
+		archs, ptx, cmake []string
+		fault             string
+	}{
+		"86":               {archs: []string{"sm_86"}, ptx: []string{"compute_86"}, cmake: []string{"86-real", "86-virtual"}},
+		"86-real":          {archs: []string{"sm_86"}, ptx: []string{}, cmake: []string{"86-real"}},
+		"75-real,86,86":    {archs: []string{"sm_75", "sm_86"}, ptx: []string{"compute_86"}, cmake: []string{"75-real", "86-real", "86-virtual"}},
+		"120a-real":        {archs: []string{"sm_120a"}, ptx: []string{}, cmake: []string{"120a-real"}},
+		"86-virtual":       {fault: "asks for no machine code"},
+		"native":           {fault: `"native" is not a CUDA arch`},
+		"86, 89":           {fault: `" 89" is not a CUDA arch`},
+		"8.6":              {fault: `"8.6" is not a CUDA arch`},
+		"sm_86":            {fault: `"sm_86" is not a CUDA arch`},
+		"":                 {fault: `"" is not a CUDA arch`},
+		"86;rm":            {fault: "is not a CUDA arch"},
+		"86-real,":         {fault: `"" is not a CUDA arch`},
+		"90a-real,89-real": {archs: []string{"sm_90a", "sm_89"}, ptx: []string{}, cmake: []string{"90a-real", "89-real"}},
+	} {
+		own := &spec.CUDA{Files: []string{"x.so"}, Archs: []string{"sm_50"}, PTX: []string{"compute_50"}}
+		rec := spec.Recipe{Name: "r", Verify: spec.Verify{CUDA: own}}
+		err := rec.SetArchs(list)
+		if want.fault != "" {
+			if err == nil || !strings.Contains(err.Error(), want.fault) {
+				t.Errorf("%q: %v, want %q", list, err, want.fault)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%q: %v", list, err)
+			continue
+		}
+		c := rec.Verify.CUDA
+		if d := cmp.Diff([][]string{want.archs, want.ptx, want.cmake, {"x.so"}}, [][]string{c.Archs, c.PTX, c.CMakeArchs(), c.Files}); d != "" {
+			t.Errorf("%q:\n%s", list, d)
+		}
+		if own.Archs[0] != "sm_50" {
+			t.Errorf("%q: the declaration itself was changed", list)
+		}
+	}
+	if err := new(spec.Recipe).SetArchs("86"); err == nil {
+		t.Error("a recipe without device code takes archs")
+	}
+	if got := (&spec.CUDA{AtLeast: []string{"sm_86"}}).CMakeArchs(); got != nil {
+		t.Errorf("at-least gives %q", got)
+	}
+}
+
+// overlay is a set of declarations in which some files are others.
+type overlay struct {
+	fs.FS
+	files fstest.MapFS
+}
+
+func (o overlay) Open(name string) (fs.File, error) {
+	if _, ok := o.files[name]; ok {
+		return o.files.Open(name)
+	}
+	return o.FS.Open(name)
+}
+
+// The keys that a toolchain for nvcc and a recipe with a host have.
+func TestToolchainAndHostRefused(t *testing.T) {
+	for name, c := range map[string]struct{ file, old, with, want string }{
+		"max":  {"toolchains/linux-x64-cuda.toml", `max    = "13"`, `max    = "thirteen"`, `max "thirteen" is not a version`},
+		"dirs": {"toolchains/linux-x64-cuda.toml", `"$CUDA_HOME/bin"`, `"CUDA_HOME/bin"`, `"CUDA_HOME/bin" is not an absolute folder`},
+		"glob": {"toolchains/linux-x64-cuda.toml", `"/opt/cuda/bin"`, `"/opt/[cuda/bin"`, `"/opt/[cuda/bin" is not an absolute folder`},
+		"host": {"recipes/linux-cuda.toml", `host      = "linux-cpu"`, `host      = "linux-gpu"`, `host "linux-gpu" is no other recipe`},
+		"self": {"recipes/linux-cuda.toml", `host      = "linux-cpu"`, `host      = "linux-cuda"`, `host "linux-cuda" is no other recipe`},
+	} {
+		over := overlay{os.DirFS("../.."), fstest.MapFS{}}
+		text, err := os.ReadFile("../../" + c.file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), c.old) {
+			t.Fatalf("%s: %s has no %q", name, c.file, c.old)
+		}
+		over.files[c.file] = &fstest.MapFile{Data: []byte(strings.Replace(string(text), c.old, c.with, 1))}
+		if _, err := spec.Load(over); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package spec
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/bmatcuk/doublestar/v4"
+
+	"github.com/llpatch/llpatch/internal/env"
+)
+
+// EnvFolder holds the buildenvs, each a folder with these files.
+const (
+	EnvFolder        = "buildenv"
+	EnvFile          = "env.toml"
+	EnvLock          = "packages.lock"
+	EnvContainerfile = "Containerfile"
+)
+
+// Env returns the buildenv of that name, or an error that lists them.
+func (r *Repo) Env(name string) (env.Decl, error) {
+	if d, ok := r.Envs[name]; ok {
+		return d, nil
+	}
+	return env.Decl{}, &UnknownEnv{Name: name, Known: sortedKeys(r.Envs)}
+}
+
+// UnknownEnv is asked for by a name that no buildenv has.
+type UnknownEnv struct {
+	Name  string
+	Known []string
+}
+
+// Error names the buildenvs that there are.
+func (e *UnknownEnv) Error() string {
+	return fmt.Sprintf("there is no buildenv %q; there are: %s", e.Name, strings.Join(e.Known, ", "))
+}
+
+var (
+	packageRE    = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`) // Debian policy 5.6.7
+	envVersionRE = regexp.MustCompile(`^[0-9]+(\.[0-9]+)*$`)
+)
+
+func (l *loader) envs() map[string]env.Decl {
+	all := map[string]env.Decl{}
+	entries, err := fs.ReadDir(l.fsys, EnvFolder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return all
+	}
+	if err != nil {
+		l.fail(&Error{File: EnvFolder, Msg: "cannot be read: " + cause(err)})
+	}
+	for _, e := range entries {
+		if e.IsDir() {
+			if d, ok := l.env(path.Join(EnvFolder, e.Name())); ok {
+				all[d.Name] = d
+			}
+		}
+	}
+	return all
+}
+
+func (l *loader) env(dir string) (env.Decl, bool) {
+	var d env.Decl
+	f := l.decode(path.Join(dir, EnvFile), &d)
+	if f == nil {
+		return d, false
+	}
+	d.Name = path.Base(dir)
+	if !wordRE.MatchString(d.Name) {
+		f.fail("", "%q is not a fit name for a buildenv: lower-case letters, digits, dots and hyphens", d.Name)
+	}
+	f.required(map[string]string{"summary": d.Summary})
+	for key, words := range map[string][]string{"suite": {d.Suite}, "arch": {d.Arch}, "components": d.Components} {
+		if len(words) == 0 {
+			f.fail(key, "%s is empty", key)
+		}
+		for _, w := range words {
+			if !wordRE.MatchString(w) {
+				f.fail(key, "%q is not a word of Debian's for %s", w, key)
+			}
+		}
+	}
+	f.packages("base", d.Base)
+	f.packages("unpack", d.Unpack)
+	if len(d.Base) == 0 {
+		f.fail("base", "base is empty: name the packages that are wanted with all that they depend on")
+	}
+	for _, p := range d.Unpack {
+		if slices.Contains(d.Base, p) {
+			f.fail("unpack", "package %s is in base as well", p)
+		}
+	}
+	f.rootGlobs("exclude", d.Exclude)
+	f.rootGlobs("keep", d.Keep)
+	for _, from := range sortedKeys(d.Links) {
+		if !rootPath(from) || d.Links[from] == "" {
+			f.fail("links", "link %q must be an absolute path in the root, and point somewhere", from)
+		}
+	}
+	for _, role := range sortedKeys(d.Programs) {
+		p := d.Programs[role]
+		if !rootPath(p.Path) {
+			f.fail("program."+role+".path", "path %q must be absolute in the root", p.Path)
+		}
+		if !envVersionRE.MatchString(p.Version) {
+			f.fail("program."+role+".version", "version %q must be numbers with dots between them", p.Version)
+		}
+	}
+	if len(d.Programs) == 0 {
+		f.fail("program", "no program is promised: a root is proven by running one")
+	}
+	if f.bad {
+		return d, false
+	}
+	return d, l.envLock(path.Join(dir, EnvLock), &d)
+}
+
+// envLock reads a buildenv's lock; that there is none is not a fault before
+// somebody asks for the root.
+func (l *loader) envLock(name string, d *env.Decl) bool {
+	data, err := fs.ReadFile(l.fsys, name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return true
+	}
+	if err != nil {
+		l.fail(&Error{File: name, Msg: "cannot be read: " + cause(err)})
+		return false
+	}
+	if d.Lock, err = env.ParseLock(data); err != nil {
+		bad := &env.LockError{Msg: err.Error()}
+		errors.As(err, &bad)
+		l.fail(ErrorOn(name, data, bad.Line, "%s", bad.Msg))
+		return false
+	}
+	return true
+}
+
+func (f *file) packages(key string, names []string) {
+	for i, p := range names {
+		if !packageRE.MatchString(p) {
+			f.fail(key, "%q is not the name of a Debian package", p)
+		}
+		if slices.Contains(names[:i], p) {
+			f.fail(key, "package %s stands here twice", p)
+		}
+	}
+}
+
+func (f *file) rootGlobs(key string, globs []string) {
+	for _, g := range globs {
+		if strings.HasPrefix(g, "/") || !doublestar.ValidatePattern(g) {
+			f.fail(key, "%q must be a pattern of paths in the root, with no slash before it", g)
+		}
+	}
+}
+
+func rootPath(p string) bool { return path.IsAbs(p) && path.Clean(p) == p && p != "/" }
