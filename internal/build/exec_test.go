@@ -210,7 +210,7 @@ func TestOptionFaults(t *testing.T) {
 	}{
 		"unused":     {spec.Options{"SMALL_OLD": true}, "", KindOption, "option SMALL_OLD=ON (recipe small) was not used by CMake"},
 		"changed":    {spec.Options{"SMALL_N": int64(3)}, "set(SMALL_N 4 CACHE STRING x FORCE)\n", KindOption, `option SMALL_N=3 (recipe small) was changed by CMake to "4"`},
-		"deprecated": {spec.Options{"SMALL_OLD": true}, "if (SMALL_OLD)\nmessage(WARNING \"SMALL_OLD is deprecated and will be ignored\")\nendif()\n", KindOption, "option SMALL_OLD=ON (recipe small) has no effect at b100 any more: SMALL_OLD is deprecated and will be ignored"},
+		"deprecated": {spec.Options{"SMALL_OLD": true}, "if (SMALL_OLD)\nmessage(WARNING \"SMALL_OLD is deprecated and will be ignored\")\nendif()\n", KindOption, "option SMALL_OLD=ON (recipe small) has no effect at b9000 any more: SMALL_OLD is deprecated and will be ignored"},
 		"not found":  {spec.Options{"LLAMA_OPENSSL": true}, "if (LLAMA_OPENSSL)\nset(OPENSSL_SSL_LIBRARY OPENSSL_SSL_LIBRARY-NOTFOUND CACHE FILEPATH x)\nendif()\n", KindOption, "is on, but CMake did not find OpenSSL's library"},
 		"no target":  {spec.Options{"GGML_CUDA": true}, "option(GGML_CUDA x OFF)\n", KindOutput, "option GGML_CUDA is on, but CMake made no target ggml-cuda"},
 		"no cpu":     {spec.Options{}, "add_custom_target(ggml-base)\n", KindOutput, "backend cpu is not on"},
@@ -219,6 +219,7 @@ func TestOptionFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			in := smallInput(t, t.TempDir())
+			in.Tag, in.Build = "b9000", 9000 // which has the options by these names
 			in.Recipe.CMake = c.set
 			write(t, in.Source, map[string]string{"CMakeLists.txt": small["CMakeLists.txt"] + c.cmake})
 			p := mustPlan(t, in)

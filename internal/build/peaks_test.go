@@ -98,8 +98,9 @@ build all: phony sub/large.c.o copied.o
 		t.Fatal(err)
 	}
 	p := LoadPeaks(file)
-	if got := p.Measured["sub/large.c.o"]; got < 64 || got > 100 {
-		t.Errorf("the compiler took %d MiB, want 64 and little more", got)
+	// The kernel's own count may lag by some pages for each processor.
+	if got := p.Measured["sub/large.c.o"]; got < 60 || got > 100 {
+		t.Errorf("the compiler took %d MiB, want about 64", got)
 	}
 	if got, ok := p.Measured["copied.o"]; ok {
 		t.Errorf("what is no compiler was measured: %d", got)
@@ -111,7 +112,7 @@ build all: phony sub/large.c.o copied.o
 	if err := keepPeaks(file, []string{"sub/large.c.o"}, map[string]int64{"sub/large.c.o": 3}); err != nil {
 		t.Fatal(err)
 	}
-	if got := LoadPeaks(file).Measured["sub/large.c.o"]; got < 64 {
+	if got := LoadPeaks(file).Measured["sub/large.c.o"]; got < 60 {
 		t.Errorf("a lower figure stands: %d", got)
 	}
 	if err := os.WriteFile(file, []byte("{"), 0o644); err != nil {

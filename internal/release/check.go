@@ -89,7 +89,7 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 	}
 	checks, bin, want := c.checks(b), top, smoke.Version{Build: c.Tree.Pin.Build, Commit: b.Plan.VersionCommit}
 	if c.drop != "" {
-		t, err := c.tryDropIn(ctx, b)
+		t, err := c.tryDropIn(ctx)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -84,7 +84,7 @@ type trial struct {
 // as its host, as upstream's own package is, and lays the drop-in into it. What
 // the library takes from ggml must be in that build: the error is a
 // *binary.Rejected where it is not.
-func (c *Chain) tryDropIn(ctx context.Context, b *Built) (*trial, error) {
+func (c *Chain) tryDropIn(ctx context.Context) (*trial, error) {
 	rec, err := c.Repo.Recipe(c.Recipe.Host)
 	if err != nil {
 		return nil, err
