@@ -42,6 +42,12 @@ func (f Fit) t(p float64) float64 {
 	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: f.effDof}.Quantile(p)
 }
 
+// certain says whether the line rises, at one side's confidence p.
+func (f Fit) certain(p float64) bool { return f.Slope-f.t(p)*f.se > 0 }
+
+// grown is by how much the line rises from its beginning to its end, in bytes.
+func (f Fit) grown() float64 { return f.Slope * (f.To - f.From) }
+
 // At returns the line's value and the 95 % interval of the line itself there, in bytes.
 func (f Fit) At(x float64) (y, low, high float64) {
 	y = f.Intercept + f.Slope*x

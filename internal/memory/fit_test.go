@@ -155,6 +155,9 @@ func TestSettledIsBounded(t *testing.T) {
 			states[v.State]++
 			want := s.mem(rand.New(rand.NewPCG(seed, 1)))(1e9) + 500<<20
 			if v.State == Bounded {
+				if v.Settled > 0.63*s.span {
+					t.Errorf("%s: %v, of %.0f: too late to be told", name, v, s.span)
+				}
 				worst = max(worst, math.Abs(v.Plateau/want-1))
 			}
 		}

@@ -3,7 +3,6 @@ package memory
 import (
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 )
@@ -78,10 +77,10 @@ func JudgeKind(s Series, k Kind, o JudgeOptions) Verdict {
 	v := judge(data, o)
 	v.Kind = k
 	v.Notes = slices.Concat(v.Notes, s.Notes)
-	if k == VRAM && s.Device.Shared && v.State != Unclear {
+	if k == VRAM && s.Device.Shared && len(data) > 0 {
 		v.State, v.Reason = Unclear, "another program used the card, and its memory cannot be told apart"
 	}
-	if k == VRAM && s.Device.Unknown != "" && v.State != Grows && v.State != Unclear {
+	if k == VRAM && s.Device.Unknown != "" && v.State != Grows && len(data) > 0 {
 		v.State, v.Reason = Unclear, "it was not followed to the end: "+s.Device.Unknown
 	}
 	return v
@@ -129,25 +128,35 @@ func judge(data []xy, o JudgeOptions) Verdict {
 		v.Reason = err.Error()
 		return v
 	}
-	if growing(p, data, floor) {
+	if growing(p, data, floor) || whole.Low > 0 && climbs(data, p, floor) {
 		v.State = Grows
 		v.Plateau = 0
 		return v
 	}
-	rise := v.Plateau - startOf(p)
-	if rise > floor && rise > 3*band(data, tail[0].x, late) {
-		v.State = Bounded
-		v.Settled = settled(p, v.Plateau, rise)
-		v.Growth, _ = rising(p, v.Settled) // a jump has no slope
-		// Slowing and still clearly rising is neither: nobody can say where it ends.
-		if stillRises(late, rise, floor) {
-			v.State, v.Reason = Unclear, fmt.Sprintf("it still rises at the end, but more slowly (%s); let it run longer", perUnit(late, o.Unit))
+	low := lowest(p)
+	swing := swing(data, p[low:])
+	rise := v.Plateau - p[low].y
+	if rise <= floor || rise <= swing {
+		if flat, err := line(p[n/3:]); err == nil {
+			v.Growth = flat
+		}
+		v.State = Flat
+		if v.Growth.certain(0.995) && v.Growth.grown() > floor {
+			v.State, v.Reason = Unclear, fmt.Sprintf("it swings by %s, and may grow (%s); let it run longer", FormatBytes(swing), perUnit(v.Growth, o.Unit))
 		}
 		return v
 	}
-	v.State = Flat
-	if flat, err := line(p[n/3:]); err == nil {
-		v.Growth = flat
+	at := settledAt(p, low, rise, swing, o.Unit)
+	switch {
+	case stillRises(late, rise, floor):
+		// Slowing and still clearly rising is neither: nobody can say where it ends.
+		v.Reason = fmt.Sprintf("it still rises at the end, but more slowly (%s); let it run longer", perUnit(late, o.Unit))
+	case at < 0:
+		v.Reason = notSettled(p, rise, o.Unit)
+	default:
+		v.State = Bounded
+		v.Settled, v.Plateau = p[at].x, mean(p[at:])
+		v.Growth, _ = rising(p, v.Settled) // a jump has no slope
 	}
 	return v
 }
@@ -163,13 +172,12 @@ func growing(p []xy, data []xy, floor float64) bool {
 		p    float64
 	}{{n / 3, 0.9999}, {n / 2, 0.999}, {n - max(n/3, 4), 0.975}} {
 		f, err := line(p[w.from:])
-		if err != nil || f.Slope-f.t(w.p)*f.se <= 0 {
+		if err != nil || !f.certain(w.p) {
 			return false
 		}
 		if i == 0 {
 			first = f
-			grown := f.Slope * (f.To - f.From)
-			if grown < floor || grown < 2*band(data, f.From, f) {
+			if f.grown() < floor || f.grown() < 2*band(data, f.From, f) {
 				return false
 			}
 		} else if f.Slope < 0.4*first.Slope {
@@ -181,8 +189,7 @@ func growing(p []xy, data []xy, floor float64) bool {
 
 // stillRises says whether the last third alone is a rise that counts.
 func stillRises(late Fit, rise, floor float64) bool {
-	grown := late.Slope * (late.To - late.From)
-	return late.Slope-late.t(0.995)*late.se > 0 && grown > floor && grown > 0.1*rise
+	return late.certain(0.995) && late.grown() > floor && late.grown() > 0.1*rise
 }
 
 // band is how much the samples from x on swing around a line: the width that
@@ -207,28 +214,6 @@ func mean(p []xy) float64 {
 		sum += q.y
 	}
 	return sum / float64(len(p))
-}
-
-// startOf is the lowest of the first pieces: the very first may hold a start-up peak.
-func startOf(p []xy) float64 {
-	low := math.Inf(1)
-	for _, q := range p[:max(2, len(p)/12)] {
-		low = min(low, q.y)
-	}
-	return low
-}
-
-// settled is the progress from which every piece is within a tenth of the rise
-// from the plateau.
-func settled(p []xy, plateau, rise float64) float64 {
-	at := p[len(p)-1].x
-	for _, q := range slices.Backward(p) {
-		if math.Abs(q.y-plateau) > 0.1*rise {
-			break
-		}
-		at = q.x
-	}
-	return at
 }
 
 // rising fits the part before memory settled; a zero Fit where it is too short for one.

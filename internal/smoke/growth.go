@@ -136,11 +136,14 @@ func (s *session) judgeGrowth(out outcome, rec *ServerRun) (outcome, error) {
 		return out, fmt.Errorf("nothing is known of the server's memory: %s", strings.Join(rec.Memory.Notes, "; "))
 	}
 	if unclear != nil {
-		return out, unclear
+		return out, &untold{unclear}
 	}
 	out.detail = out.join(said...)
 	return out, nil
 }
+
+// untold says that what memory did could not be told.
+type untold struct{ error }
 
 // join puts what a check saw and what memory did into one sentence.
 func (o outcome) join(said ...string) string {

@@ -1,0 +1,171 @@
+package memory
+
+import (
+	"fmt"
+	"math"
+	"slices"
+)
+
+// swing is by how much memory goes up and down without going anywhere: the deepest
+// fall between pieces, or three times the width in which samples lie around their
+// own piece. A line's residuals would not do: a pause in a leak makes them large.
+func swing(data, p []xy) float64 { return max(fall(p), 3*spread(data)) }
+
+// fall is the most that memory came down by from any earlier piece. A leak does not
+// come down, however unevenly it grows.
+func fall(p []xy) float64 {
+	top, most := math.Inf(-1), 0.0
+	for _, q := range p {
+		top = max(top, q.y)
+		most = max(most, top-q.y)
+	}
+	return most
+}
+
+// spread is the width that holds eight tenths of the samples around the mean of
+// the piece that they are in.
+func spread(data []xy) float64 {
+	lo, hi := data[0].x, data[len(data)-1].x
+	of := func(q xy) int { return min(int((q.x-lo)/(hi-lo)*blocks), blocks-1) }
+	var r []float64
+	for from := 0; from < len(data); {
+		to := from
+		var sum float64
+		for to < len(data) && of(data[to]) == of(data[from]) {
+			sum += data[to].y
+			to++
+		}
+		for _, q := range data[from:to] {
+			r = append(r, q.y-sum/float64(to-from))
+		}
+		from = to
+	}
+	slices.Sort(r)
+	return r[len(r)*9/10] - r[len(r)/10]
+}
+
+// lowest is the place of the lowest of the first third of the pieces: the very
+// first may hold a start-up peak.
+func lowest(p []xy) int {
+	low := 0
+	for i := range max(2, len(p)/3) {
+		if p[i].y < p[low].y {
+			low = i
+		}
+	}
+	return low
+}
+
+// climbs says whether memory grows to the end, but not evenly: it never comes
+// down by what would count, and goes up in many pieces of the last two thirds,
+// no less in the later ones, and not long ago.
+func climbs(data, p []xy, floor float64) bool {
+	p = p[len(p)/3:]
+	n := len(p)
+	grown := p[n-1].y - p[0].y
+	if n < blocks/2 || grown < floor || grown < 4*fall(p) || grown < 4*spread(data) {
+		return false
+	}
+	rises, top := 0, p[0].y
+	var late, last float64 // what came in the second half, and in the last quarter
+	for i, q := range p[1:] {
+		up := max(0, q.y-top)
+		top = max(top, q.y)
+		if up > 0.4*grown {
+			return false
+		}
+		if up > 0.02*grown {
+			rises++
+		}
+		if i+1 >= n/2 {
+			late += up
+		}
+		if i+1 >= n-n/4 {
+			last += up
+		}
+	}
+	return rises >= minRises && late >= 0.4*grown && last >= 0.05*grown
+}
+
+// minRises is in how many steps memory has to grow for it to be a leak: a warm-up
+// has a few.
+const minRises = 5
+
+// The evidence for a plateau: how much of the run it has to cover. A machine that is
+// busy holds a program up for seconds, in which memory stands still; requests and
+// tokens stand still with it.
+const (
+	levelShare     = 0.4
+	levelShareTime = 0.5
+)
+
+// settledAt finds the piece from which on memory, which rose before by rise from the
+// piece at low, is level, and has been for long enough to be believed: a good part
+// of the run, twice as long as it ever paused on its way, and so flat that its own
+// interval excludes an eighth of the rise, and a quarter of the rate before. It is -1
+// where there is none.
+func settledAt(p []xy, low int, rise, swing float64, u Unit) int {
+	n := len(p)
+	share := levelShare
+	if u == Second {
+		share = levelShareTime
+	}
+	need := (share - 1.0/blocks) * (p[n-1].x - p[0].x) // a piece is as finely as can be told
+	for s := low + 1; s <= n-4; s++ {
+		long := p[n-1].x - p[s].x
+		if long < need {
+			return -1
+		}
+		if p[s].y < mean(p[s:])-max(rise/10, swing/2) {
+			continue
+		}
+		f, err := line(p[s:])
+		if err != nil || f.High*long > rise/8 || f.High > rise/(p[s].x-p[low].x)/4 {
+			continue
+		}
+		if third := (n - s) / 3; mean(p[n-third:])-mean(p[s:s+third]) > max(rise/20, swing/2) {
+			continue
+		}
+		if long >= 2*pause(p[low:s+1], rise) {
+			return s
+		}
+	}
+	return -1
+}
+
+// pause is the longest way, in progress, on which memory that was rising stood
+// still before it had come near to where it settled.
+func pause(p []xy, rise float64) float64 {
+	var longest float64
+	since, level := -1, p[0].y
+	for i, q := range p {
+		if q.y-level <= rise/20 {
+			continue
+		}
+		if since >= 0 {
+			longest = max(longest, q.x-p[since].x)
+		}
+		if q.y-p[0].y > 0.9*rise {
+			break
+		}
+		since, level = i, q.y
+	}
+	return longest
+}
+
+// levelFor is for how much of the end memory has not risen by a tenth of what it
+// rose by in all.
+func levelFor(p []xy, rise float64) float64 {
+	last := p[len(p)-1]
+	for _, q := range slices.Backward(p) {
+		if last.y-q.y > rise/10 {
+			return last.x - q.x
+		}
+	}
+	return last.x - p[0].x
+}
+
+func notSettled(p []xy, rise float64, u Unit) string {
+	return fmt.Sprintf("it rose by %s and stands still for the last %s of %s, which may be a pause; let it run longer",
+		FormatBytes(rise), count(levelFor(p, rise), u), count(p[len(p)-1].x-p[0].x, u))
+}
