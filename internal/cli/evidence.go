@@ -57,6 +57,7 @@ reached; 6: one was missed; 7: something could not be run or told.`,
 					return usage(err)
 				}
 			}
+			o.Named = device != "auto" && device != "none"
 			if o.Plan, err = evidence.ReadPlan(argv[0], o.Vars); err != nil {
 				var fault *spec.Error
 				if errors.As(err, &fault) {

@@ -2,8 +2,10 @@ package evidence
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -14,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/llpatch/llpatch/internal/run"
 )
@@ -72,6 +76,9 @@ func (r *recorder) card(ctx context.Context) {
 	}
 	ask := func(args ...string) (string, error) {
 		out, err := run.Output(ctx, run.Cmd{Argv: append([]string{"nvidia-smi"}, args...), Env: r.o.Env, Timeout: factLimit})
+		if errors.Is(err, run.ErrNotFound) {
+			err = errors.New("it is not on the PATH") // which is nobody's business
+		}
 		return strings.TrimSpace(string(out)), err
 	}
 	names, err := ask("--query-gpu=name", "--format=csv,noheader")
@@ -79,21 +86,61 @@ func (r *recorder) card(ctx context.Context) {
 		r.note("nvidia-smi does not name the card: " + firstLine(err.Error()))
 		names = "unknown"
 	}
-	res.Card = strings.Join(strings.Split(names, "\n"), ", ")
+	res.Card = cardNames(names)
 	if drivers, err := ask("--query-gpu=driver_version", "--format=csv,noheader"); err == nil {
-		res.Driver, _, _ = strings.Cut(drivers, "\n")
+		res.Driver = short(firstLine(drivers))
 	} else {
 		r.note("nvidia-smi does not tell the driver's version: " + firstLine(err.Error()))
 	}
 	page, err := ask()
 	if _, rest, ok := strings.Cut(page, "CUDA Version:"); ok {
 		if f := strings.Fields(rest); len(f) > 0 {
-			res.CUDA = f[0]
+			res.CUDA = short(f[0])
 		}
 	}
-	if res.CUDA == "" {
-		r.note(fmt.Sprintf("nvidia-smi does not tell the CUDA version (%v)", err))
+	switch {
+	case res.CUDA != "":
+	case err != nil:
+		r.note("nvidia-smi does not tell the CUDA version: " + firstLine(err.Error()))
+	default:
+		r.note("nvidia-smi does not tell the CUDA version")
 	}
+}
+
+// maxCards is how many cards a record names: more of one machine are hardly made,
+// and a tool that prints garbage prints more lines.
+const maxCards = 16
+
+// cardNames joins the lines of nvidia-smi, one a card.
+func cardNames(out string) string {
+	var names []string
+	for line := range strings.Lines(out) {
+		if len(names) == maxCards {
+			names = append(names, "…")
+			break
+		}
+		if n := short(line); n != "" {
+			names = append(names, n)
+		}
+	}
+	return cmp.Or(strings.Join(names, ", "), "unknown")
+}
+
+// short is what a tool says in a word or a few: what cannot be printed is left out,
+// and what is too long for a name or a version is cut.
+func short(s string) string {
+	const most = 80
+	s = strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, s)
+	s = strings.Join(strings.Fields(s), " ")
+	if r := []rune(s); len(r) > most {
+		s = string(r[:most]) + " …"
+	}
+	return s
 }
 
 func firstLine(s string) string {

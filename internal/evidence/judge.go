@@ -65,6 +65,9 @@ func (rec *Run) judge(a Aim, base *Run) {
 		how = "signal: " + rec.Signal
 	}
 	rec.check(want, passedIf(ok), "%s", how)
+	if rec.noVRAM != "" {
+		rec.check("VRAM known", Unclear, "%s", rec.noVRAM)
+	}
 	if a.failsAsAsked(rec) {
 		rec.judgeOutput(a) // it fails as it should: there is nothing to compare
 		return

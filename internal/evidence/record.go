@@ -32,6 +32,7 @@ type Options struct {
 	Every  time.Duration // between two looks; 0: memory.MinEvery
 	Probe  memory.Probe  // device memory; nil: none
 	Source string        // the probe's name
+	Named  bool          // the probe was asked for by name: without its figures nothing is told
 	State  string        // a simulated device's state file, instead of Probe; "": none
 
 	Log      *slog.Logger
@@ -235,6 +236,9 @@ func (r *recorder) one(ctx context.Context, pr *PlanRun, build string, pair int)
 	}
 	rec.Seconds = time.Since(began).Round(time.Millisecond).Seconds()
 	rec.remember(series)
+	if r.o.Named && len(series.Points) > 2 && !series.Has(memory.VRAM) {
+		rec.noVRAM = r.hide.text(series.Device.Unknown)
+	}
 	rec.NotRun = r.hide.text(rec.NotRun)
 	if rec.Served != nil {
 		rec.Served.Why = r.hide.text(rec.Served.Why)

@@ -3,6 +3,7 @@ package evidence
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"regexp"
 	"time"
@@ -91,6 +92,7 @@ type Run struct {
 	tail    []string // the last lines of the output
 	answers [][]int  // tokens of the first requests
 	from    int64    // requests at which the load began
+	noVRAM  string   // why VRAM, which was asked for by name, is not known
 }
 
 // Test is one test of llama-bench.
@@ -190,6 +192,14 @@ func (r *Result) JSON() ([]byte, error) {
 
 // Parse reads a record that JSON has written.
 func Parse(data []byte) (*Result, error) {
+	var head map[string]json.RawMessage
+	if err := json.Unmarshal(data, &head); err != nil {
+		return nil, fmt.Errorf("no record of evidence: %w", err)
+	}
+	// Records were kept by hand, in forms of their own, before llpatch wrote them.
+	if head["plan"] == nil && (head["card"] != nil || head["what"] != nil) {
+		return nil, errors.New("a record of an older form, which llpatch evidence did not make: it has no plan; it can only be read as it is")
+	}
 	var r Result
 	if err := json.Unmarshal(data, &r); err != nil {
 		return nil, fmt.Errorf("no record of evidence: %w", err)
