@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -43,6 +44,7 @@ type inspected struct {
 	Exported []string        `json:"exported,omitempty"`
 	Verdict  *binary.Verdict `json:"verdict,omitempty"`
 	Backends []string        `json:"backends_beside,omitempty"` // ggml's backend libraries in the same folder
+	RunsOn   []string        `json:"runs_on"`                   // in words, a line each
 }
 
 func (a *app) inspectCmd() *cobra.Command {
@@ -59,36 +61,51 @@ func (a *app) inspectCmd() *cobra.Command {
 				return a.inspectFor(c.Context(), system, files)
 			}
 			var list []inspected
+			var fault error
 			for _, name := range files {
-				f, err := binary.InspectContext(c.Context(), name)
-				if errors.Is(err, fs.ErrPermission) || c.Context().Err() != nil {
-					return err
+				i, err := inspectFile(c.Context(), name, exports)
+				if err != nil {
+					fault = err
+					break
 				}
-				if err != nil { // it is not there, or not what can be inspected
-					return &usageError{err: err}
-				}
-				i := inspected{File: f, Verdict: binary.Judge(f)}
-				if exports {
-					i.Exported = f.ExportNames()
-				}
-				if i.Backends, err = binary.Backends(filepath.Dir(name)); err != nil {
-					return err
-				}
-				i.Backends = slices.DeleteFunc(i.Backends, func(b string) bool { return b == i.Name })
 				list = append(list, i)
 			}
-			return a.print(list, func() string {
+			if len(list) == 0 {
+				return fault
+			}
+			// What is known of the files before it is told all the same.
+			return errors.Join(fault, a.print(list, func() string {
 				var b strings.Builder
 				for _, i := range list {
 					i.text(&b)
 				}
 				return b.String()
-			})
+			}))
 		},
 	}
 	c.Flags().BoolVar(&exports, "exports", false, "name every symbol that others can use")
 	c.Flags().StringVar(&system, "os", "", "say what Windows programs and libraries, or folders of them, lack on this system: win7 or win7-vxkex")
 	return c
+}
+
+func inspectFile(ctx context.Context, name string, exports bool) (inspected, error) {
+	f, err := binary.InspectContext(ctx, name)
+	if errors.Is(err, fs.ErrPermission) || ctx.Err() != nil {
+		return inspected{}, err
+	}
+	if err != nil { // it is not there, or not what can be inspected
+		return inspected{}, &usageError{err: err}
+	}
+	i := inspected{File: f, Verdict: binary.Judge(f)}
+	if exports {
+		i.Exported = f.ExportNames()
+	}
+	if i.Backends, err = binary.Backends(filepath.Dir(name)); err != nil {
+		return inspected{}, err
+	}
+	i.Backends = slices.DeleteFunc(i.Backends, func(b string) bool { return b == i.Name })
+	i.RunsOn = i.runsOn()
+	return i, nil
 }
 
 // text writes what a person wants to see of a file, a line a fact.
@@ -98,10 +115,14 @@ func (i inspected) text(b *strings.Builder) {
 	}
 	fmt.Fprintln(b, i.Name)
 	line("machine", "%s", i.Machine)
-	if i.PE == nil {
-		line("needs", "%s", strings.Join(i.Needed, " "))
-		line("runpath", "%s", strings.Join(i.RunPath, ":"))
-		line("build id", "%s", i.BuildID)
+	for _, f := range []struct{ what, value string }{
+		{"needs", strings.Join(i.Needed, " ")},
+		{"runpath", strings.Join(i.RunPath, ":")},
+		{"build id", i.BuildID},
+	} {
+		if f.value != "" {
+			line(f.what, "%s", f.value)
+		}
 	}
 	for _, family := range slices.Sorted(maps.Keys(i.Versions)) {
 		by := ""
@@ -143,31 +164,13 @@ func (i inspected) cuda(line func(what, format string, args ...any)) {
 			line("fault", "%s", fault)
 		}
 	}
-	if i.Verdict == nil {
-		switch {
-		case c != nil && c.Fatbins > 0:
-			line("runs on", "no card: its device code holds no kernel")
-		case c != nil && !strings.HasPrefix(i.SOName, "libcudart."):
-			line("runs on", "no card: it uses the CUDA runtime and holds no device code")
-		case len(i.Backends) > 0:
-			line("runs on", "the processor, and what %s beside it holds code for", strings.Join(i.Backends, " "))
-		case c == nil:
-			line("runs on", "the processor alone: no device code in it, no library of a ggml device backend beside it")
-		}
-		return
-	}
 	what := "runs on"
-	for _, card := range i.Verdict.Cards {
-		line(what, "%s", card)
+	for _, l := range i.RunsOn {
+		line(what, "%s", l)
 		what = ""
 	}
-	if i.Verdict.Newer {
-		line(what, "newer cards too (PTX)")
-	} else {
-		line(what, "no card newer than those: not every fatbin has PTX for them")
-	}
-	if len(i.Verdict.Other) > 0 {
-		line("", "also holds %s, for which llpatch knows no card", strings.Join(i.Verdict.Other, " "))
+	if i.Verdict == nil {
+		return
 	}
 	for _, d := range []struct {
 		what   string
@@ -185,6 +188,38 @@ func (i inspected) cuda(line func(what, format string, args ...any)) {
 		}
 		line(d.what, "%s: %s", at, d.driver.Why)
 	}
+}
+
+// runsOn says where the file's code runs: each card that it has code for, or why
+// it runs on none. It is empty for CUDA's own runtime.
+func (i inspected) runsOn() []string {
+	c, v := i.CUDA, i.Verdict
+	switch {
+	case v != nil:
+	case c != nil && c.Fatbins > 0:
+		return []string{"no card: its device code holds no kernel"}
+	case c != nil && !strings.HasPrefix(i.SOName, "libcudart."):
+		return []string{"no card: it uses the CUDA runtime and holds no device code"}
+	case len(i.Backends) > 0:
+		return []string{fmt.Sprintf("the processor, and what %s beside it holds code for", strings.Join(i.Backends, " "))}
+	case c == nil:
+		return []string{"the processor alone: no device code in it, no library of a ggml device backend beside it"}
+	default:
+		return []string{}
+	}
+	var out []string
+	for _, card := range v.Cards {
+		out = append(out, card.String())
+	}
+	if v.Newer {
+		out = append(out, "newer cards too (PTX)")
+	} else {
+		out = append(out, "no card newer than those: not every fatbin has PTX for them")
+	}
+	if len(v.Other) > 0 {
+		out = append(out, fmt.Sprintf("also holds %s, for which llpatch knows no card", strings.Join(v.Other, " ")))
+	}
+	return out
 }
 
 func (a *app) versionCmd() *cobra.Command {
