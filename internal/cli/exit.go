@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"syscall"
@@ -137,6 +138,9 @@ func classify(err error) (code int, hint string) {
 	if u, ok := is[*source.Unavailable](err); ok {
 		if len(u.Nearest) > 0 {
 			return exitSource, fmt.Sprintf("--nearest takes %s instead; --source takes a repository, bundle or tarball that you have", u.Nearest[0])
+		}
+		if len(u.Tried) == 1 && errors.Is(u, fs.ErrNotExist) {
+			return exitSource, "--source names a path that is not there"
 		}
 		return exitSource, "--source takes a repository, bundle or tarball that you have"
 	}

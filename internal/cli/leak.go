@@ -52,6 +52,9 @@ is flat, bounded, or what the context needs; 6: it grows; 7: it could not be tol
 				return &usageError{err: err, help: help}
 			}
 			o.Named = device != "auto" && device != "none"
+			if device == "auto" && o.Probe == nil {
+				o.NoCard = "there is no nvidia-smi, amd-smi or rocm-smi on the PATH, and no amdgpu card"
+			}
 			if page != "" {
 				if err := canReplace(page); err != nil { // before hours of measuring
 					return fmt.Errorf("--html: %w", err)

@@ -103,10 +103,10 @@ func vramText(h *gguf.Header, o memory.NeedOptions, n memory.Need) string {
 	}
 	rows = append(rows, []string{"total", mibText(n.Total), per(n.PerToken), mibText(n.AtStart) + " at start", "", ""})
 	b.WriteString(table(rows...))
-	if o.Card > 0 {
+	if n.Fits != nil {
 		fits := "it fits"
 		switch {
-		case n.Fits:
+		case *n.Fits:
 		case n.RunsOut > 0:
 			fits = fmt.Sprintf("it starts, and runs out at about token %d of a prompt", n.RunsOut)
 		default:

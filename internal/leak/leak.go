@@ -38,6 +38,7 @@ type Options struct {
 	Every  time.Duration // between two looks; 0: memory.DefaultEvery
 	Probe  memory.Probe  // device memory; nil: none
 	Source string        // the probe's name
+	NoCard string        // why there is no probe, where one was looked for
 	Named  bool          // the probe was asked for by name: without its figures nothing is judged
 	Floor  float64       // bytes that are no growth; 0: memory.DefaultFloor
 
@@ -94,6 +95,9 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	res := &Result{Argv: o.Argv, Place: place(o.Argv), Began: time.Now().UTC().Truncate(time.Second), Work: o.Work}
 	if res.Place == "wine" {
 		res.Notes = append(res.Notes, "a Windows program under wine: memory is what Linux counts for its processes, wine's own parts included, and not what Windows would count")
+	}
+	if o.NoCard != "" {
+		res.Notes = append(res.Notes, "VRAM was not sampled: "+o.NoCard)
 	}
 	w, err := watched(ctx, o, res)
 	if err != nil {

@@ -54,7 +54,7 @@ type Need struct {
 	PerToken float64  `json:"per_token"`          // bytes, all parts
 	Largest  int      `json:"largest,omitempty"`  // the largest context that fits the card, in steps of 256; 0: none does, or no card
 	RunsOut  int      `json:"runs_out,omitempty"` // the token of a prefill at which the card runs out, where it starts
-	Fits     bool     `json:"fits"`               // Ctx fits Card
+	Fits     *bool    `json:"fits,omitempty"`     // whether Ctx fits Card; nil: no card was named
 	Notes    []string `json:"notes,omitempty"`
 }
 
@@ -109,7 +109,8 @@ func Forecast(h *gguf.Header, o NeedOptions) (Need, error) {
 		return Need{}, fmt.Errorf("by the file's numbers, %d tokens with a ubatch of %d need more than 2^63 bytes: the file is damaged, or no card is meant", o.Ctx, o.UBatch)
 	}
 	if o.Card > 0 {
-		n.Fits = n.Total <= o.Card
+		fits := n.Total <= o.Card
+		n.Fits = &fits
 		n.Largest = largest(h, o)
 		n.RunsOut = runsOut(h, o, n)
 	}

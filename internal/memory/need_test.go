@@ -114,7 +114,7 @@ func TestForecastCard(t *testing.T) {
 	// A context that starts and runs out on the way.
 	o.Ctx = 65536
 	n, err = Forecast(&h, o)
-	if err != nil || n.Fits || n.RunsOut <= 0 || n.RunsOut >= 65536 || n.AtStart > o.Card {
+	if err != nil || n.Fits == nil || *n.Fits || n.RunsOut <= 0 || n.RunsOut >= 65536 || n.AtStart > o.Card {
 		t.Errorf("%v: %+v", err, n)
 	}
 	// f16 needs no scratch at all.

@@ -40,6 +40,7 @@ func (r *Report) HTML() ([]byte, error) {
 	data := struct {
 		R                     *Report
 		Title, Tally, Started string
+		More                  string // why counts are higher than asked for, where they may be
 		Absent, VRAM          bool
 		Checks                []pageCheck
 		Facts                 []fact
@@ -50,6 +51,9 @@ func (r *Report) HTML() ([]byte, error) {
 	}
 	for i := range r.Checks {
 		data.Checks = append(data.Checks, r.pageCheck(i))
+		if r.Checks[i].Growth != nil {
+			data.More = moreThanAsked
+		}
 	}
 	for i := range r.Servers {
 		s := &r.Servers[i]

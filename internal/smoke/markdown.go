@@ -78,6 +78,9 @@ func (r *Report) markdownMemory(p func(string, ...any)) {
 			p("| %s | %s | %s |\n", cell(c.Name), side.Build, cell(strings.Join(side.Said, "\n")))
 		}
 	}
+	if head {
+		p("\n%s\n", moreThanAsked)
+	}
 }
 
 // cell makes a text fit one cell of a table, and mean nothing but itself.

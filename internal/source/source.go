@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"slices"
 	"time"
@@ -248,7 +249,9 @@ func (f *fetcher) fromSources(ctx context.Context, t tag.Tag, w want) (*Tree, er
 		f.Log.Debug("source does not serve", "source", s.Name, "tag", t, "error", err)
 		gone.Tried = append(gone.Tried, Attempt{Source: s.Name, Err: err})
 	}
-	if t.Kind() != tag.Commit { // no release is near to an id
+	// No release is near to an id, nor of use to one who mistyped a path.
+	mistyped := f.Override != "" && errors.Is(gone, fs.ErrNotExist)
+	if t.Kind() != tag.Commit && !mistyped {
 		gone.Nearest = f.nearest(t)
 	}
 	return nil, gone

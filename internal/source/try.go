@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/url"
@@ -158,6 +159,9 @@ func sniffAddress(s string) (string, error) {
 		return "git", nil
 	}
 	fi, err := os.Stat(s)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("nothing is there: %w", fs.ErrNotExist)
+	}
 	if err != nil {
 		return "", err
 	}
