@@ -17,8 +17,9 @@ help: ## list the commands
 .PHONY: demo
 demo: ## the main job: release $(TAG) for linux-cpu, from nothing to a bundle
 	sh scripts/setup build
+	@echo "demo: building llpatch itself (the first time Go fetches what it needs: a minute or two, in silence)" >&2
 	$(MAKE) --no-print-directory build
-	bin/llpatch release $(TAG) linux-cpu --nearest
+	sh scripts/demo $(TAG)
 
 .PHONY: build
 build: ## build bin/llpatch
