@@ -75,7 +75,7 @@ func (r *Result) unit() memory.Unit {
 // judge judges the part of the series in which the work was done: loading a model
 // before, and what is given back after it, belong to no line.
 func (r *Result) judge(o Options) {
-	r.Verdicts = memory.Judge(r.worked(), memory.JudgeOptions{Unit: r.unit(), Floor: o.Floor})
+	r.Verdicts = memory.Judge(r.worked(), memory.JudgeOptions{Unit: r.unit(), Floor: o.Floor, Ended: r.Workload == "none" && r.End != ""})
 }
 
 // worked is the series without what was before and after the work.

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -20,6 +21,28 @@ func fall(p []xy) float64 {
 		most = max(most, top-q.y)
 	}
 	return most
+}
+
+// givenBack is how many samples there are before a program that ends gives back
+// what it holds: a machine that is busy makes that take seconds, and it would pass
+// for a program whose memory comes down. All of them where it gives nothing back.
+func givenBack(data []xy, floor float64) int {
+	last, low := data[len(data)-1].y, data[0].y
+	for _, q := range data {
+		low = min(low, q.y)
+	}
+	late := data[len(data)*3/4:]
+	top := slices.MaxFunc(late, func(a, b xy) int { return cmp.Compare(a.y, b.y) }).y
+	fell := top - last
+	if fell <= floor || fell < (top-low)/2 {
+		return len(data)
+	}
+	for i, q := range slices.Backward(data) {
+		if q.y >= top-fell/20 {
+			return i + 1
+		}
+	}
+	return len(data)
 }
 
 // spread is the width that holds eight tenths of the samples around the mean of

@@ -44,6 +44,7 @@ type Verdict struct {
 type JudgeOptions struct {
 	Unit  Unit    // empty: the series' best
 	Floor float64 // bytes; 0: DefaultFloor
+	Ended bool    // the program ended by itself: what it gave back on its way out is not judged
 }
 
 // Judge judges every kind of memory that the series holds, anonymous memory and
@@ -109,6 +110,9 @@ func judge(data []xy, o JudgeOptions) Verdict {
 		}
 		return 0
 	})
+	if o.Ended {
+		data = data[:givenBack(data, floor)]
+	}
 	p := pieces(data, blocks)
 	if len(p) < minBlocks {
 		v.Reason = fmt.Sprintf("there are figures at %d different counts of %ss, and %d are the least; let it run longer", len(p), o.Unit, minBlocks)
