@@ -44,7 +44,7 @@ type inspected struct {
 	Exported []string        `json:"exported,omitempty"`
 	Verdict  *binary.Verdict `json:"verdict,omitempty"`
 	Backends []string        `json:"backends_beside,omitempty"` // ggml's backend libraries in the same folder
-	RunsOn   []string        `json:"runs_on"`                   // in words, a line each
+	RunsOn   []string        `json:"runs_on,omitempty"`         // in words, a line each
 }
 
 func (a *app) inspectCmd() *cobra.Command {
@@ -104,7 +104,9 @@ func inspectFile(ctx context.Context, name string, exports bool) (inspected, err
 		return inspected{}, err
 	}
 	i.Backends = slices.DeleteFunc(i.Backends, func(b string) bool { return b == i.Name })
-	i.RunsOn = i.runsOn()
+	if i.PE == nil {
+		i.RunsOn = i.runsOn()
+	}
 	return i, nil
 }
 
