@@ -82,11 +82,15 @@ func (r *Report) tools(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) 
 	}
 	var missing *build.MissingTools
 	var fault *build.Fault
+	var bad *build.BadToolkit
 	switch {
 	case errors.As(err, &fault):
 		r.lacks("machine", "", "Toolchain %s does not run here: %s.", tc.Name, fault.Msg)
 		return facts, nil
 	case errors.As(err, &missing):
+	case errors.As(err, &bad):
+		r.lacks("tool", bad.Next, "%s.", strings.TrimRight(strings.ReplaceAll(bad.Error(), "\n", "; "), "."))
+		return facts, nil
 	case err != nil:
 		r.lacks("tool", "", "The toolchain cannot be used: %s.", strings.TrimRight(strings.ReplaceAll(err.Error(), "\n", "; "), "."))
 		return facts, nil
@@ -98,11 +102,14 @@ func (r *Report) tools(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) 
 	}
 	if missing != nil {
 		for _, t := range missing.Tools {
-			fix := ""
+			var fix []string
 			if t.Debian != "" {
-				fix = "on Debian and Ubuntu: apt-get install " + t.Debian
+				fix = append(fix, "on Debian and Ubuntu: apt-get install "+t.Debian)
 			}
-			r.lacks("tool", fix, "%s is missing: %s: %s.", t.Role, strings.Join(t.Names, " or "), t.Why)
+			if t.Hint != "" {
+				fix = append(fix, t.Hint)
+			}
+			r.lacks("tool", strings.Join(fix, "; "), "%s is missing: %s: %s.", t.Role, strings.Join(t.Names, " or "), t.Why)
 		}
 		if len(rec.Optional) > 0 {
 			r.unknown("feature", "", "Optional features are looked for once the tools are there.")
@@ -240,7 +247,7 @@ func (r *Report) driver(facts build.Facts, rec spec.Recipe) *binary.Driver {
 	case slices.Contains(rec.Backends, "hip"):
 		r.unknown("driver", "", "Which AMD driver the result will need is not known.")
 	case slices.Contains(rec.Backends, "cuda"):
-		v := majorMinor(facts.Tools["nvcc"].Version)
+		v := facts.CUDA.Version
 		if v == "" {
 			r.unknown("driver", "", "Which NVIDIA driver the result will need shows when nvcc is there.")
 			return nil
@@ -255,14 +262,6 @@ func (r *Report) driver(facts build.Facts, rec spec.Recipe) *binary.Driver {
 		r.ok("driver", "The result will need no driver: it runs on the processor.")
 	}
 	return nil
-}
-
-func majorMinor(v string) string {
-	parts := strings.SplitN(v, ".", 3)
-	if len(parts) < 2 {
-		return ""
-	}
-	return parts[0] + "." + parts[1]
 }
 
 // system says which C library the result will ask for at most.
