@@ -12,6 +12,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/release"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -50,6 +51,9 @@ func Target(ctx context.Context, o Options, name string, t *tag.Tag) (*Report, e
 	r.memory(facts, tc)
 	r.disk(o, rec)
 	if err := r.sources(ctx, o, rec, t); err != nil {
+		return nil, err
+	}
+	if err := r.environments(o, tc); err != nil {
 		return nil, err
 	}
 	driver := r.driver(facts, rec)
@@ -133,6 +137,39 @@ func (r *Report) tools(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) 
 		r.without("cache", "on Debian and Ubuntu: apt-get install ccache", "No compiler cache: a second build takes as long as the first.")
 	}
 	return facts, nil
+}
+
+// environments lists the buildenvs that have every program of the toolchain, made or
+// not; those with a nvcc are for toolchains that want one. Where one is made, tools
+// that this machine lacks stop nothing: the build can run in it.
+func (r *Report) environments(o Options, tc spec.Toolchain) error {
+	made, err := env.List(o.Cache)
+	if err != nil {
+		return err
+	}
+	_, wanted := tc.Programs["nvcc"]
+	for _, name := range slices.Sorted(maps.Keys(o.Repo.Envs)) {
+		d := o.Repo.Envs[name]
+		_, has := d.Programs["nvcc"]
+		fits := has == wanted
+		for role := range tc.Programs {
+			_, has := d.Programs[role]
+			fits = fits && has
+		}
+		switch {
+		case !fits:
+		case slices.ContainsFunc(made, func(i env.Info) bool { return i.Name == name && i.Digest == d.Digest() }):
+			r.ok("environment", "%s (%s) is made, and has every tool of the toolchain: --env %s builds in it.", name, d.Summary, name)
+			for i := range r.Findings {
+				if f := &r.Findings[i]; f.About == "tool" && f.stops() {
+					f.Optional, f.Fix = true, "--env "+name+" builds in the environment, which has it"
+				}
+			}
+		default:
+			r.without("environment", "llpatch env create "+name+", then --env "+name, "%s (%s) has every tool of the toolchain, and is not made.", name, d.Summary)
+		}
+	}
+	return nil
 }
 
 func (r *Report) memory(facts build.Facts, tc spec.Toolchain) {
