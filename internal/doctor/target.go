@@ -12,6 +12,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/release"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -52,6 +53,9 @@ func Target(ctx context.Context, o Options, name string, t *tag.Tag) (*Report, e
 	if err := r.sources(ctx, o, rec, t); err != nil {
 		return nil, err
 	}
+	if err := r.environments(o, tc); err != nil {
+		return nil, err
+	}
 	driver := r.driver(facts, rec)
 	if err := r.system(ctx, o, rec); err != nil {
 		return nil, err
@@ -82,11 +86,15 @@ func (r *Report) tools(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) 
 	}
 	var missing *build.MissingTools
 	var fault *build.Fault
+	var bad *build.BadToolkit
 	switch {
 	case errors.As(err, &fault):
 		r.lacks("machine", "", "Toolchain %s does not run here: %s.", tc.Name, fault.Msg)
 		return facts, nil
 	case errors.As(err, &missing):
+	case errors.As(err, &bad):
+		r.lacks("tool", bad.Next, "%s.", strings.TrimRight(strings.ReplaceAll(bad.Error(), "\n", "; "), "."))
+		return facts, nil
 	case err != nil:
 		r.lacks("tool", "", "The toolchain cannot be used: %s.", strings.TrimRight(strings.ReplaceAll(err.Error(), "\n", "; "), "."))
 		return facts, nil
@@ -98,11 +106,14 @@ func (r *Report) tools(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) 
 	}
 	if missing != nil {
 		for _, t := range missing.Tools {
-			fix := ""
+			var fix []string
 			if t.Debian != "" {
-				fix = "on Debian and Ubuntu: apt-get install " + t.Debian
+				fix = append(fix, "on Debian and Ubuntu: apt-get install "+t.Debian)
 			}
-			r.lacks("tool", fix, "%s is missing: %s: %s.", t.Role, strings.Join(t.Names, " or "), t.Why)
+			if t.Hint != "" {
+				fix = append(fix, t.Hint)
+			}
+			r.lacks("tool", strings.Join(fix, "; "), "%s is missing: %s: %s.", t.Role, strings.Join(t.Names, " or "), t.Why)
 		}
 		if len(rec.Optional) > 0 {
 			r.unknown("feature", "", "Optional features are looked for once the tools are there.")
@@ -126,6 +137,39 @@ func (r *Report) tools(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) 
 		r.without("cache", "on Debian and Ubuntu: apt-get install ccache", "No compiler cache: a second build takes as long as the first.")
 	}
 	return facts, nil
+}
+
+// environments lists the buildenvs that have every program of the toolchain, made or
+// not; those with a nvcc are for toolchains that want one. Where one is made, tools
+// that this machine lacks stop nothing: the build can run in it.
+func (r *Report) environments(o Options, tc spec.Toolchain) error {
+	made, err := env.List(o.Cache)
+	if err != nil {
+		return err
+	}
+	_, wanted := tc.Programs["nvcc"]
+	for _, name := range slices.Sorted(maps.Keys(o.Repo.Envs)) {
+		d := o.Repo.Envs[name]
+		_, has := d.Programs["nvcc"]
+		fits := has == wanted
+		for role := range tc.Programs {
+			_, has := d.Programs[role]
+			fits = fits && has
+		}
+		switch {
+		case !fits:
+		case slices.ContainsFunc(made, func(i env.Info) bool { return i.Name == name && i.Digest == d.Digest() }):
+			r.ok("environment", "%s (%s) is made, and has every tool of the toolchain: --env %s builds in it.", name, d.Summary, name)
+			for i := range r.Findings {
+				if f := &r.Findings[i]; f.About == "tool" && f.stops() {
+					f.Optional, f.Fix = true, "--env "+name+" builds in the environment, which has it"
+				}
+			}
+		default:
+			r.without("environment", "llpatch env create "+name+", then --env "+name, "%s (%s) has every tool of the toolchain, and is not made.", name, d.Summary)
+		}
+	}
+	return nil
 }
 
 func (r *Report) memory(facts build.Facts, tc spec.Toolchain) {
@@ -240,7 +284,7 @@ func (r *Report) driver(facts build.Facts, rec spec.Recipe) *binary.Driver {
 	case slices.Contains(rec.Backends, "hip"):
 		r.unknown("driver", "", "Which AMD driver the result will need is not known.")
 	case slices.Contains(rec.Backends, "cuda"):
-		v := majorMinor(facts.Tools["nvcc"].Version)
+		v := facts.CUDA.Version
 		if v == "" {
 			r.unknown("driver", "", "Which NVIDIA driver the result will need shows when nvcc is there.")
 			return nil
@@ -255,14 +299,6 @@ func (r *Report) driver(facts build.Facts, rec spec.Recipe) *binary.Driver {
 		r.ok("driver", "The result will need no driver: it runs on the processor.")
 	}
 	return nil
-}
-
-func majorMinor(v string) string {
-	parts := strings.SplitN(v, ".", 3)
-	if len(parts) < 2 {
-		return ""
-	}
-	return parts[0] + "." + parts[1]
 }
 
 // system says which C library the result will ask for at most.

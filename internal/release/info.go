@@ -95,6 +95,21 @@ func bundlePage(i BuildInfo) []byte {
 	if i.Glibc != "" {
 		fmt.Fprintf(&b, "It needs a Linux with glibc %s or newer and these libraries of the system:\n%s.\n", i.Glibc, strings.Join(i.Needs, ", "))
 	}
+	b.WriteString(i.cards())
+	for _, o := range i.LeftOut {
+		fmt.Fprintf(&b, "\nLeft out: %s.\n", strings.TrimRight(o, "."))
+	}
+	b.WriteString(i.toolkit())
+	b.WriteString("\n- PATCHES/: every change to upstream's source, and why\n- BUILD_INFO.json: the source, the options, the tools, the checks\n- SHA256SUMS: `sha256sum -c SHA256SUMS`\n- LICENSES/: upstream's licence and those of what it holds\n\n| check | place | verdict |\n|---|---|---|\n")
+	for _, c := range i.Checks {
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", c.Name, c.Place, c.Verdict)
+	}
+	return b.Bytes()
+}
+
+// cards says on which cards the device code runs, and with which driver.
+func (i BuildInfo) cards() string {
+	var b strings.Builder
 	if v := i.CUDA; v != nil {
 		b.WriteString("\nCards:\n\n")
 		for _, c := range v.Cards {
@@ -106,15 +121,7 @@ func bundlePage(i BuildInfo) []byte {
 			}
 		}
 	}
-	for _, o := range i.LeftOut {
-		fmt.Fprintf(&b, "\nLeft out: %s.\n", strings.TrimRight(o, "."))
-	}
-	b.WriteString(i.toolkit())
-	b.WriteString("\n- PATCHES/: every change to upstream's source, and why\n- BUILD_INFO.json: the source, the options, the tools, the checks\n- SHA256SUMS: `sha256sum -c SHA256SUMS`\n- LICENSES/: upstream's licence and those of what it holds\n\n| check | place | verdict |\n|---|---|---|\n")
-	for _, c := range i.Checks {
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", c.Name, c.Place, c.Verdict)
-	}
-	return b.Bytes()
+	return b.String()
 }
 
 // toolkit says where the toolkit's libraries are.
@@ -136,6 +143,7 @@ func notesPage(i BuildInfo, r BundleRecord) []byte {
 	if i.Glibc != "" {
 		fmt.Fprintf(&b, "\nIt needs a Linux with glibc %s or newer and these libraries of the system: %s.\n", i.Glibc, strings.Join(i.Needs, ", "))
 	}
+	b.WriteString(i.cards())
 	b.WriteString(i.toolkit())
 	if n := len(r.Parts); n > 0 {
 		fmt.Fprintf(&b, "\nIt is given in %d parts. Download all of them and SHA256SUMS, and join them:\n\n    cat %s.part* > %s\n    sha256sum --ignore-missing -c SHA256SUMS\n", n, name, name)
@@ -172,6 +180,9 @@ func (c *Chain) info(b *Built, files []*binary.File, report *smoke.Report) (Buil
 	}
 	if c.Recipe.Verify.CUDA != nil {
 		for _, f := range files {
+			if CanCarry(path.Base(f.Name)) {
+				continue // NVIDIA's own choose among what they hold for each card
+			}
 			// What was read from a record has not all that a verdict needs.
 			whole, err := binary.Inspect(filepath.Join(c.stageDir(), f.Name))
 			if err != nil {
