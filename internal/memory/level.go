@@ -188,7 +188,12 @@ func levelFor(p []xy, rise float64) float64 {
 	return last.x - p[0].x
 }
 
+// notSettled says why memory that rose is not said to have settled.
 func notSettled(p []xy, rise float64, u Unit) string {
+	still, all := levelFor(p, rise), p[len(p)-1].x-p[0].x
+	if still > levelShareTime*all { // no pause: its own swing hides where it stands
+		return fmt.Sprintf("it rose by %s, and swings too much to tell whether it has settled; let it run longer", FormatBytes(rise))
+	}
 	return fmt.Sprintf("it rose by %s and stands still for the last %s of %s, which may be a pause; let it run longer",
-		FormatBytes(rise), count(levelFor(p, rise), u), count(p[len(p)-1].x-p[0].x, u))
+		FormatBytes(rise), count(still, u), count(all, u))
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -169,4 +170,23 @@ func TestFlatTellsWhatItMayMiss(t *testing.T) {
 func paused(u Unit, n int, noise func(*rand.Rand) func(int) float64, mem func(*rand.Rand) func(float64) float64) func(uint64) ([]xy, Unit) {
 	s := shape{n, 200, noise, mem}
 	return func(seed uint64) ([]xy, Unit) { return s.run(seed), u }
+}
+
+// Why memory that rose is not said to have settled: a pause, or its own swing.
+func TestNotSettled(t *testing.T) {
+	series := func(f func(i int) float64) []xy {
+		var p []xy
+		for i := range 36 {
+			p = append(p, xy{float64(i), f(i)})
+		}
+		return p
+	}
+	step := series(func(i int) float64 { return float64(min(i, 26)) * (1 << 20) })
+	if got := notSettled(step, 26<<20, Request); !strings.Contains(got, "which may be a pause") {
+		t.Error(got)
+	}
+	saw := series(func(i int) float64 { return float64(30-i%6*5) * (1 << 20) })
+	if got := notSettled(saw, 25<<20, Request); !strings.Contains(got, "swings too much") {
+		t.Error(got)
+	}
 }
