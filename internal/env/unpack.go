@@ -94,7 +94,7 @@ func (u *unpacker) unpack(ctx context.Context, p Package, file string) error {
 	if err != nil {
 		cancel()
 		r.CloseWithError(err)
-		_ = <-ended // it was stopped for err
+		<-ended //nolint:errcheck // it was stopped for err
 		return fmt.Errorf("buildenv %s: unpack %s: %w", u.decl.Name, p.Name, err)
 	}
 	if err := <-ended; err != nil {
