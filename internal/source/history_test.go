@@ -118,7 +118,7 @@ func TestHistoryRefused(t *testing.T) {
 		"no tags": {empty, "has no tag of a release"},
 		"lacking": {lacking, "llpatch status --source"},
 		"bundle":  {file, "holds no history"},
-		"missing": {filepath.Join(empty, "x"), "no such file"},
+		"missing": {filepath.Join(empty, "x"), "nothing is there"},
 		"program": {"ext::sh -c 'echo >&2 run'", "not allowed"},
 	} {
 		t.Run(name, func(t *testing.T) {

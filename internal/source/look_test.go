@@ -48,19 +48,19 @@ func TestLooks(t *testing.T) {
 		want    map[string]want
 	}{
 		"any": {"", false, map[string]want{
-			"web": {false, true, ""}, "clone": {true, true, ""}, "gone": {true, true, "no such file"}, "npm": {false, true, ""},
+			"web": {false, true, ""}, "clone": {true, true, ""}, "gone": {true, true, "nothing is there"}, "npm": {false, true, ""},
 			"tarball": {false, true, ""}, "down": {false, true, "connection refused"},
 		}},
 		"a tag": {"b101", false, map[string]want{
-			"web": {false, true, ""}, "clone": {true, true, ""}, "gone": {true, true, "no such file"}, "npm": {false, true, ""},
+			"web": {false, true, ""}, "clone": {true, true, ""}, "gone": {true, true, "nothing is there"}, "npm": {false, true, ""},
 			"tarball": {false, true, "404"}, "down": {false, true, "connection refused"},
 		}},
 		"another tag": {"b999", false, map[string]want{
-			"web": {false, true, no}, "clone": {true, true, no}, "gone": {true, true, "no such file"}, "npm": {false, true, no},
+			"web": {false, true, no}, "clone": {true, true, no}, "gone": {true, true, "nothing is there"}, "npm": {false, true, no},
 			"tarball": {false, true, "404"}, "down": {false, true, "connection refused"},
 		}},
 		"offline": {"b101", true, map[string]want{
-			"web": {false, false, ""}, "clone": {true, true, ""}, "gone": {true, true, "no such file"}, "npm": {false, false, ""},
+			"web": {false, false, ""}, "clone": {true, true, ""}, "gone": {true, true, "nothing is there"}, "npm": {false, false, ""},
 			"tarball": {false, false, ""}, "down": {false, false, ""},
 		}},
 	} {
