@@ -193,7 +193,7 @@ func TestDamagedCache(t *testing.T) {
 	if c.Path != "ggml/src/ggml.c" || c.ID != git(t, u.dir, "rev-parse", "b102:ggml/src/ggml.c") {
 		t.Errorf("%+v", c)
 	}
-	wantErr(t, err, "ggml/src/ggml.c", "llama.cpp.git", "no such file")
+	wantErr(t, err, "ggml/src/ggml.c", "llama.cpp.git", "nothing is there")
 }
 
 // TestDamagedRepository: a repository that is not ours is not repaired.
