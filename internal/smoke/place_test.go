@@ -159,7 +159,9 @@ func TestVRAMGrowth(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	host, card := r.Checks[0], r.Checks[1]
-	if host.Verdict != Passed || card.Verdict != Wrong || card.Fault != FaultVRAMGrowth || !strings.Contains(card.Detail, "VRAM grows by") {
+	// What stands in for the server is a Go program, whose heap may still grow by a MiB:
+	// then the host's memory is not told.
+	if host.Verdict == Wrong || strings.Contains(host.Detail, "VRAM") || card.Verdict != Wrong || card.Fault != FaultVRAMGrowth || !strings.Contains(card.Detail, "VRAM grows by") {
 		t.Errorf("host: %s: %s\ncard: %s: %s (%s)", host.Verdict, host.Detail, card.Verdict, card.Detail, card.Fault)
 	}
 	if s := r.Servers[card.Growth.Server]; s.PeakVRAMKiB < 10<<10 || r.Servers[host.Growth.Server].PeakVRAMKiB != 0 {
