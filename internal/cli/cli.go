@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -96,7 +97,27 @@ target, builds it, proves on the real programs that it works, and bundles it.
 		a.statusCmd(), a.blameBreakCmd(), a.seriesCmd(), a.lintCmd(), a.modelCmd(), a.leakCmd(), a.evidenceCmd(),
 		a.vramCmd(), a.envCmd(), probeInsideCmd(), a.versionCmd(),
 	)
+	for _, c := range root.Commands() {
+		if c.HasSubCommands() && c.RunE == nil && c.Run == nil {
+			c.RunE = noSubcommand
+		}
+	}
 	return root
+}
+
+// noSubcommand refuses what is no subcommand: cobra would print the help and end
+// with 0, as if it had been done.
+func noSubcommand(c *cobra.Command, given []string) error {
+	if len(given) == 0 {
+		return c.Help()
+	}
+	var names []string
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() {
+			names = append(names, sub.Name())
+		}
+	}
+	return &usageError{err: fmt.Errorf("%s has no %q; there are %s", c.CommandPath(), given[0], strings.Join(names, ", ")), help: c.CommandPath() + " --help"}
 }
 
 // notEmpty refuses a flag that was given and says nothing, as one does whose

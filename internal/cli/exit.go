@@ -113,8 +113,12 @@ func classify(err error) (code int, hint string) {
 	if _, ok := is[*build.Failed](err); ok {
 		return exitBuild, ""
 	}
-	if _, ok := is[*build.MissingTools](err); ok {
-		return exitBuild, ""
+	if m, ok := is[*build.MissingTools](err); ok {
+		hint := ""
+		if slices.ContainsFunc(m.Tools, func(t build.MissingTool) bool { return t.Role == "nvcc" }) {
+			hint = "llpatch env create cuda-11.8 makes a root that has it, and --env cuda-11.8 builds in that"
+		}
+		return exitBuild, hint
 	}
 	if b, ok := is[*build.BadToolkit](err); ok {
 		return exitBuild, b.Next
