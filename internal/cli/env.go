@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -186,23 +187,63 @@ func (a *app) envRemoveCmd() *cobra.Command {
 		Use: "remove NAME", Short: "Remove the roots of a buildenv from the cache", Args: args("NAME"),
 		Example: "  llpatch env remove cuda-11.8\n  llpatch env remove cuda-11.8-0123456789ab",
 		RunE: func(_ *cobra.Command, got []string) error {
-			cache, err := cacheDir()
-			if err != nil {
-				return err
-			}
-			removed, err := env.Remove(cache, got[0])
-			own := ownLock(cache, filepath.Base(got[0]))
-			if _, serr := os.Stat(own); serr == nil {
-				if err = errors.Join(ignoreNotMade(err), os.Remove(own)); err == nil {
-					removed = append(removed, filepath.Base(own))
-				}
-			}
+			removed, err := a.removeEnv(got[0])
 			if err != nil {
 				return err
 			}
 			return a.print(removed, func() string { return strings.Join(removed, "\n") + "\n" })
 		},
 	}
+}
+
+// envNameRE is what a buildenv or one of its roots can be called.
+var envNameRE = regexp.MustCompile(`^[a-z0-9][a-z0-9._+-]*$`)
+
+// removeEnv removes the roots of a buildenv and then the lock that was made on
+// this machine: one that is still in use is of that lock.
+func (a *app) removeEnv(name string) ([]string, error) {
+	if !envNameRE.MatchString(name) || strings.Contains(name, "..") {
+		return nil, &usageError{err: fmt.Errorf("%q is not the name of a buildenv or of a root", name), help: "llpatch env list"}
+	}
+	cache, err := cacheDir()
+	if err != nil {
+		return nil, err
+	}
+	own := ownLock(cache, name)
+	_, statErr := os.Lstat(own)
+	removed, err := env.Remove(cache, name)
+	notMade := holds[*env.NotMade](err)
+	switch {
+	case statErr == nil && (err == nil || notMade):
+		if err := os.Remove(own); err != nil {
+			return nil, err
+		}
+		return append(removed, filepath.Base(own)), nil
+	case notMade:
+		if err := a.knownEnv(name); err != nil {
+			return nil, err
+		}
+	}
+	return removed, err
+}
+
+// knownEnv is a usageError for a name that no declaration has, alone or with
+// the digest of a lock behind it.
+func (a *app) knownEnv(name string) error {
+	repo, _, err := a.declarations()
+	if err != nil {
+		return err
+	}
+	_, err = repo.Env(name)
+	if n, _, ok := env.SplitID(name); ok && err != nil {
+		if _, idErr := repo.Env(n); idErr == nil {
+			return nil
+		}
+	}
+	if err != nil {
+		return &usageError{err: err, help: "llpatch env list"}
+	}
+	return nil
 }
 
 // probeInsideCmd is what llpatch calls of itself in a build root.
@@ -213,12 +254,4 @@ func probeInsideCmd() *cobra.Command {
 			return build.AnswerProbe(c.Context(), os.Stdin, c.OutOrStdout())
 		},
 	}
-}
-
-// ignoreNotMade drops the error of a root that is not there.
-func ignoreNotMade(err error) error {
-	if holds[*env.NotMade](err) {
-		return nil
-	}
-	return err
 }

@@ -64,8 +64,9 @@ func (d Decl) id() string { return d.Name + "-" + d.Digest() }
 
 var idRE = regexp.MustCompile(`^(.+)-([0-9a-f]{12})$`)
 
-// splitID is the opposite of id.
-func splitID(id string) (name, digest string, ok bool) {
+// SplitID parts the name of a root into its buildenv and the digest of its
+// lock; ok is whether it is such a name.
+func SplitID(id string) (name, digest string, ok bool) {
 	m := idRE.FindStringSubmatch(id)
 	if m == nil {
 		return "", "", false
@@ -195,7 +196,7 @@ func Remove(cache, name string) ([]string, error) {
 	var ids []string
 	for _, e := range entries {
 		id := strings.TrimSuffix(strings.TrimSuffix(e.Name(), workSuffix), goneSuffix)
-		if n, _, ok := splitID(id); ok && (n == name || id == name) && !slices.Contains(ids, id) {
+		if n, _, ok := SplitID(id); ok && (n == name || id == name) && !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
 	}
@@ -267,7 +268,7 @@ func (s store) adopt(d Decl, dir string) error {
 	}
 	for _, other := range others {
 		id := strings.TrimSuffix(filepath.Base(other), workSuffix)
-		if name, _, ok := splitID(id); !ok || name != d.Name || id == d.id() {
+		if name, _, ok := SplitID(id); !ok || name != d.Name || id == d.id() {
 			continue
 		}
 		held, free, err := s.lock(id, false)
