@@ -74,8 +74,18 @@ func SplitID(id string) (name, digest string, ok bool) {
 	return m[1], m[2], true
 }
 
-// info reads the marker of a folder in the store.
-func (s store) info(id string) (Info, error) { return readInfo(s.path(id), id) }
+// info reads the marker of a whole root in the store.
+func (s store) info(id string) (Info, error) {
+	info, err := readInfo(s.path(id), id)
+	if err != nil {
+		return info, err
+	}
+	st, err := os.Lstat(info.Root)
+	if err == nil && !st.IsDir() {
+		err = fmt.Errorf("%s is not a folder", info.Root)
+	}
+	return info, err
+}
 
 func readInfo(dir, id string) (Info, error) {
 	var info Info
@@ -236,6 +246,9 @@ func (s store) remove(id string) (err error) {
 
 // discard deletes a folder of a root whose lock is held.
 func (s store) discard(id, dir string) error {
+	if dir == s.path(id+workSuffix) && begun(dir) {
+		return os.RemoveAll(dir)
+	}
 	if _, err := readInfo(dir, id); err != nil {
 		return fmt.Errorf("%s was not made by llpatch, so it is left alone: %w", dir, err)
 	}
@@ -257,6 +270,51 @@ func (s store) discard(id, dir string) error {
 		}
 	}
 	return removeMarked(gone)
+}
+
+// begun reports whether dir is a folder with nothing in it but what is left of
+// writing its marker, as on a full disk: nobody's work is lost with it.
+func begun(dir string) bool {
+	if st, err := os.Lstat(dir); err != nil || !st.IsDir() {
+		return false
+	}
+	entries, err := os.ReadDir(dir)
+	return err == nil && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		return !e.Type().IsRegular() || !strings.HasPrefix(e.Name(), atomicfile.Prefix(infoFile))
+	})
+}
+
+// mark makes the folder of a root on its way, with its marker as the first thing
+// in it, so that whatever is left there can be told to be llpatch's.
+func (s store) mark(d Decl, dir string) error {
+	_, err := readInfo(dir, d.id())
+	if err == nil {
+		return nil // of a run that was interrupted
+	}
+	if _, serr := os.Lstat(dir); serr == nil {
+		if !begun(dir) {
+			return fmt.Errorf("%s was not made by llpatch, so it is left alone: %w; move it elsewhere", dir, err)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	if err := writeInfo(dir, Info{Form: infoForm, Name: d.Name, Digest: d.Digest()}); err != nil {
+		return errors.Join(fmt.Errorf("buildenv %s: %w", d.Name, err), os.RemoveAll(dir))
+	}
+	return nil
+}
+
+// clear removes what is left of a root that is no longer whole.
+func (s store) clear(id string) error {
+	dir := s.path(id)
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return s.discard(id, dir)
 }
 
 // adopt moves what an interrupted creation of the same buildenv with another
