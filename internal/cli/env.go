@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -68,35 +67,23 @@ func (a *app) envCreateCmd() *cobra.Command {
 	return c
 }
 
-// ownLock is where the lock of a buildenv inside llpatch is kept once it was
-// made anew on this machine.
-func ownLock(cache, name string) string { return filepath.Join(cache, "env", name+".packages.lock") }
-
 // envDecl is a buildenv with the lock that counts.
 func (a *app) envDecl(repo *spec.Repo, cache, name string) (env.Decl, error) {
 	d, err := repo.Env(name)
 	if err != nil {
 		return d, err
 	}
-	own := ownLock(cache, name)
-	data, err := os.ReadFile(own)
-	if errors.Is(err, os.ErrNotExist) {
-		return d, nil
+	d, own, err := d.WithOwnLock(cache)
+	if err == nil && own != "" {
+		a.log.Info("the lock made on this machine counts; llpatch env remove drops it", "buildenv", name, "lock", own)
 	}
-	if err != nil {
-		return d, err
-	}
-	if d.Lock, err = env.ParseLock(data); err != nil {
-		return d, fmt.Errorf("%s: %w; llpatch env create %s --update-lock writes it anew", own, err, name)
-	}
-	a.log.Info("the lock made on this machine counts; llpatch env remove drops it", "buildenv", name, "lock", own)
-	return d, nil
+	return d, err
 }
 
 // keepLock writes a lock beside its declaration, or, where that is inside
 // llpatch, into the cache.
 func (a *app) keepLock(d env.Decl, dir, cache string) error {
-	name := ownLock(cache, d.Name)
+	name := env.OwnLock(cache, d.Name)
 	if dir != cache {
 		name = filepath.Join(dir, spec.EnvFolder, d.Name, spec.EnvLock)
 	}
@@ -209,7 +196,7 @@ func (a *app) removeEnv(name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	own := ownLock(cache, name)
+	own := env.OwnLock(cache, name)
 	_, statErr := os.Lstat(own)
 	removed, err := env.Remove(cache, name)
 	notMade := holds[*env.NotMade](err)
