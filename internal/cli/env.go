@@ -40,7 +40,11 @@ func (a *app) envCreateCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			d, err := a.envDecl(repo, records.Cache, got[0])
+			find := a.envDecl
+			if update { // a lock that is to be written anew need not be whole
+				find = func(repo *spec.Repo, _, name string) (env.Decl, error) { return repo.Env(name) }
+			}
+			d, err := find(repo, records.Cache, got[0])
 			if err != nil {
 				return err
 			}

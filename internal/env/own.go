@@ -16,7 +16,7 @@ func OwnLock(cache, name string) string {
 
 // WithOwnLock returns the declaration with the lock that counts: the one made on
 // this machine, if there is one, and own is then its file. A lock that cannot be
-// read is an error that names the file and the way out.
+// read is a *BadLock.
 func (d Decl) WithOwnLock(cache string) (_ Decl, own string, err error) {
 	own = OwnLock(cache, d.Name)
 	data, err := readRegular(own)
@@ -27,10 +27,25 @@ func (d Decl) WithOwnLock(cache string) (_ Decl, own string, err error) {
 		d.Lock, err = ParseLock(data)
 	}
 	if err != nil {
-		return d, own, fmt.Errorf("%s: %w; llpatch env create %s --update-lock writes it anew", own, err, d.Name)
+		return d, own, &BadLock{File: own, Name: d.Name, Err: err}
 	}
 	return d, own, nil
 }
+
+// BadLock is a lock made on this machine that cannot be read.
+type BadLock struct {
+	File string
+	Name string // of the buildenv
+	Err  error
+}
+
+// Error names the file, the fault and the way out.
+func (e *BadLock) Error() string {
+	return fmt.Sprintf("%s: %v; llpatch env create %s --update-lock writes it anew", e.File, e.Err, e.Name)
+}
+
+// Unwrap returns Err.
+func (e *BadLock) Unwrap() error { return e.Err }
 
 // readRegular reads a file, and not a pipe that nobody writes to.
 func readRegular(name string) ([]byte, error) {
