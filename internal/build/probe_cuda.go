@@ -68,6 +68,9 @@ func probeCUDA(ctx context.Context, f Facts, tc spec.Toolchain, rec spec.Recipe)
 	if err == nil {
 		// It came with one of the 11.x; a toolkit that lacks the help lacks no more.
 		help, _, herr := p.output(ctx, "--help")
+		if endless(herr) {
+			err = herr
+		}
 		c.ObjTemp = herr == nil && strings.Contains(help, "--objdir-as-tempdir")
 	}
 	if err == nil {
@@ -83,13 +86,46 @@ func (p toolkitProbe) bad(next, format string, args ...any) *BadToolkit {
 	return &BadToolkit{Nvcc: p.nvcc.Path, Version: p.nvcc.Version, Why: fmt.Sprintf(format, args...), Next: next}
 }
 
+// output runs nvcc and returns what it wrote, and the first lines of its messages.
+// The error is a *BadToolkit where it wrote without end.
 func (p toolkitProbe) output(ctx context.Context, args ...string) (out string, tail []string, err error) {
-	var stdout, stderr strings.Builder
-	err = run.Run(ctx, run.Cmd{
-		Argv: append([]string{p.nvcc.Path}, args...), Env: p.env, Dir: p.dir, Timeout: probePatience, Stdout: &stdout, Stderr: &stderr,
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	stderr := messages{stop: stop}
+	stdout, err := run.Output(ctx, run.Cmd{
+		Argv: append([]string{p.nvcc.Path}, args...), Env: p.env, Dir: p.dir, Timeout: probePatience, Stderr: &stderr,
 	})
-	lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
-	return stdout.String(), lines[:min(len(lines), tailLines)], err
+	if errors.Is(err, run.ErrTooMuch) {
+		return "", nil, p.bad("let nvcc be the compiler itself, and not a script that stands for it", "with %s it %v", strings.Join(args, " "), run.ErrTooMuch)
+	}
+	lines := strings.Split(strings.TrimSpace(stderr.text.String()), "\n")
+	return string(stdout), lines[:min(len(lines), tailLines)], err
+}
+
+// endless reports whether output refused what nvcc wrote.
+func endless(err error) bool {
+	var bad *BadToolkit
+	return errors.As(err, &bad)
+}
+
+// messages keeps the beginning of a program's messages, and stops a program that
+// does not end with them.
+type messages struct {
+	text strings.Builder
+	all  int
+	stop context.CancelCauseFunc
+}
+
+// maxMessages is more than twelve lines of a compiler with long paths.
+const maxMessages = 64 << 10
+
+// Write takes the next bytes; it never fails.
+func (m *messages) Write(b []byte) (int, error) {
+	m.text.Write(b[:min(len(b), maxMessages-m.text.Len())])
+	if m.all += len(b); m.all > run.MaxOutput {
+		m.stop(run.ErrTooMuch)
+	}
+	return len(b), nil
 }
 
 var (
@@ -107,6 +143,9 @@ func (p toolkitProbe) headers(ctx context.Context) (CUDAFact, error) {
 	if m := hostTooNewRE.FindStringSubmatch(strings.Join(tail, "\n")); m != nil {
 		return c, p.bad(fmt.Sprintf("on Debian and Ubuntu: sudo apt-get install -y g++-%s", m[1]),
 			"it does not take %s, which is GCC %s: its own header allows GCC %s at most", p.host.Path, p.host.Version, m[1])
+	}
+	if endless(err) {
+		return c, err
 	}
 	if err != nil {
 		bad := p.bad("install the whole toolkit of this version", "it cannot preprocess a file that includes its own headers")
@@ -198,12 +237,14 @@ func (p toolkitProbe) archs(ctx context.Context, c *CUDAFact) error {
 	out, _, err := p.output(ctx, "--list-gpu-code")
 	if err == nil {
 		for _, a := range strings.Fields(out) {
-			if strings.HasPrefix(a, "sm_") {
+			if strings.HasPrefix(a, "sm_") && !slices.Contains(c.Archs, a) {
 				c.Archs = append(c.Archs, a)
 			}
 		}
 	} else if ctx.Err() != nil {
 		return ctx.Err()
+	} else if endless(err) {
+		return err
 	}
 	archs, ptx := []string{}, []string{}
 	if p.want != nil {
@@ -232,6 +273,9 @@ func (p toolkitProbe) archs(ctx context.Context, c *CUDAFact) error {
 	_, tail, err := p.output(ctx, append(args, "kernel.cu")...)
 	if ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if endless(err) {
+		return err
 	}
 	if err != nil {
 		bad := p.bad("--cuda-archs takes other archs, such as --cuda-archs 86", "it cannot compile the smallest kernel for %s", strings.Join(slices.Concat(archs, ptx), " "))

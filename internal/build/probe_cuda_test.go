@@ -181,6 +181,10 @@ func TestProbeRefusesToolkit(t *testing.T) {
 		"an arch it lacks":   {nil, []string{"sm_120a"}, []string{"does not know sm_120a; CUDA 12.8 and newer have it; this one knows sm_35"}},
 		"an arch it dropped": {nvcc("sm_35 sm_50", "sm_50"), []string{"sm_35"}, []string{"does not know sm_35; CUDA 11.8 was the last that had it"}},
 		"another arch":       {nil, []string{"sm_80"}, []string{"it was asked for sm_80 and made code for sm_75 sm_86 compute_86"}},
+		"archs for ever":     {nvcc("echo \"sm_35 sm_50 sm_75 sm_80 sm_86\"", "exec yes sm_86"), nil, []string{"bin/nvcc): with --list-gpu-code it wrote more than 64 MiB"}},
+		"help for ever":      {nvcc("echo \"--objdir-as-tempdir   (-objtemp)\"", "exec yes help"), nil, []string{"with --help it wrote more than 64 MiB"}},
+		"headers for ever":   {nvcc("echo 'llpatch_versions'", "exec yes"), nil, []string{"-E headers.cu it wrote more than 64 MiB"}},
+		"messages for ever":  {nvcc("cp FATBIN \"$2\"", "exec yes >&2"), nil, []string{"kernel.cu it wrote more than 64 MiB"}},
 		"no list of archs":   {nvcc("--list-gpu-code", "--none"), []string{"sm_80"}, []string{"was asked for sm_80"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,11 +1,11 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -40,7 +40,11 @@ func (a *app) envCreateCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			d, err := a.envDecl(repo, records.Cache, got[0])
+			find := a.envDecl
+			if update { // a lock that is to be written anew need not be whole
+				find = func(repo *spec.Repo, _, name string) (env.Decl, error) { return repo.Env(name) }
+			}
+			d, err := find(repo, records.Cache, got[0])
 			if err != nil {
 				return err
 			}
@@ -67,35 +71,23 @@ func (a *app) envCreateCmd() *cobra.Command {
 	return c
 }
 
-// ownLock is where the lock of a buildenv inside llpatch is kept once it was
-// made anew on this machine.
-func ownLock(cache, name string) string { return filepath.Join(cache, "env", name+".packages.lock") }
-
 // envDecl is a buildenv with the lock that counts.
 func (a *app) envDecl(repo *spec.Repo, cache, name string) (env.Decl, error) {
 	d, err := repo.Env(name)
 	if err != nil {
 		return d, err
 	}
-	own := ownLock(cache, name)
-	data, err := os.ReadFile(own)
-	if errors.Is(err, os.ErrNotExist) {
-		return d, nil
+	d, own, err := d.WithOwnLock(cache)
+	if err == nil && own != "" {
+		a.log.Info("the lock made on this machine counts; llpatch env remove drops it", "buildenv", name, "lock", own)
 	}
-	if err != nil {
-		return d, err
-	}
-	if d.Lock, err = env.ParseLock(data); err != nil {
-		return d, fmt.Errorf("%s: %w; llpatch env create %s --update-lock writes it anew", own, err, name)
-	}
-	a.log.Info("the lock made on this machine counts; llpatch env remove drops it", "buildenv", name, "lock", own)
-	return d, nil
+	return d, err
 }
 
 // keepLock writes a lock beside its declaration, or, where that is inside
 // llpatch, into the cache.
 func (a *app) keepLock(d env.Decl, dir, cache string) error {
-	name := ownLock(cache, d.Name)
+	name := env.OwnLock(cache, d.Name)
 	if dir != cache {
 		name = filepath.Join(dir, spec.EnvFolder, d.Name, spec.EnvLock)
 	}
@@ -186,23 +178,63 @@ func (a *app) envRemoveCmd() *cobra.Command {
 		Use: "remove NAME", Short: "Remove the roots of a buildenv from the cache", Args: args("NAME"),
 		Example: "  llpatch env remove cuda-11.8\n  llpatch env remove cuda-11.8-0123456789ab",
 		RunE: func(_ *cobra.Command, got []string) error {
-			cache, err := cacheDir()
-			if err != nil {
-				return err
-			}
-			removed, err := env.Remove(cache, got[0])
-			own := ownLock(cache, filepath.Base(got[0]))
-			if _, serr := os.Stat(own); serr == nil {
-				if err = errors.Join(ignoreNotMade(err), os.Remove(own)); err == nil {
-					removed = append(removed, filepath.Base(own))
-				}
-			}
+			removed, err := a.removeEnv(got[0])
 			if err != nil {
 				return err
 			}
 			return a.print(removed, func() string { return strings.Join(removed, "\n") + "\n" })
 		},
 	}
+}
+
+// envNameRE is what a buildenv or one of its roots can be called.
+var envNameRE = regexp.MustCompile(`^[a-z0-9][a-z0-9._+-]*$`)
+
+// removeEnv removes the roots of a buildenv and then the lock that was made on
+// this machine: one that is still in use is of that lock.
+func (a *app) removeEnv(name string) ([]string, error) {
+	if !envNameRE.MatchString(name) || strings.Contains(name, "..") {
+		return nil, &usageError{err: fmt.Errorf("%q is not the name of a buildenv or of a root", name), help: "llpatch env list"}
+	}
+	cache, err := cacheDir()
+	if err != nil {
+		return nil, err
+	}
+	own := env.OwnLock(cache, name)
+	_, statErr := os.Lstat(own)
+	removed, err := env.Remove(cache, name)
+	notMade := holds[*env.NotMade](err)
+	switch {
+	case statErr == nil && (err == nil || notMade):
+		if err := os.Remove(own); err != nil {
+			return nil, err
+		}
+		return append(removed, filepath.Base(own)), nil
+	case notMade:
+		if err := a.knownEnv(name); err != nil {
+			return nil, err
+		}
+	}
+	return removed, err
+}
+
+// knownEnv is a usageError for a name that no declaration has, alone or with
+// the digest of a lock behind it.
+func (a *app) knownEnv(name string) error {
+	repo, _, err := a.declarations()
+	if err != nil {
+		return err
+	}
+	_, err = repo.Env(name)
+	if n, _, ok := env.SplitID(name); ok && err != nil {
+		if _, idErr := repo.Env(n); idErr == nil {
+			return nil
+		}
+	}
+	if err != nil {
+		return &usageError{err: err, help: "llpatch env list"}
+	}
+	return nil
 }
 
 // probeInsideCmd is what llpatch calls of itself in a build root.
@@ -213,12 +245,4 @@ func probeInsideCmd() *cobra.Command {
 			return build.AnswerProbe(c.Context(), os.Stdin, c.OutOrStdout())
 		},
 	}
-}
-
-// ignoreNotMade drops the error of a root that is not there.
-func ignoreNotMade(err error) error {
-	if holds[*env.NotMade](err) {
-		return nil
-	}
-	return err
 }

@@ -101,6 +101,9 @@ func classify(err error) (code int, hint string) {
 	if _, ok := is[*patch.ParseError](err); ok {
 		return exitDeclaration, ""
 	}
+	if _, ok := is[*env.BadLock](err); ok {
+		return exitDeclaration, ""
+	}
 	if _, ok := is[*patch.Conflict](err); ok {
 		return exitConflict, "the tree is not what the fix was made for; nothing was written"
 	}

@@ -80,6 +80,12 @@ func (a *app) prove(ctx context.Context, c *release.Chain, s release.Simulation)
 	if s.Headers, err = filepath.Abs(s.Headers); err != nil {
 		return err
 	}
+	if err := c.CanProve(ctx, s); err != nil { // before what takes long
+		if holds[*release.NoFolder](err) {
+			return &usageError{err: err}
+		}
+		return err
+	}
 	b, err := c.Build(ctx)
 	if err != nil {
 		return err

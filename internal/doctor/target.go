@@ -156,8 +156,15 @@ func (r *Report) environments(o Options, tc spec.Toolchain) error {
 			_, has := d.Programs[role]
 			fits = fits && has
 		}
+		if !fits {
+			continue
+		}
+		d, _, err := d.WithOwnLock(o.Cache)
 		switch {
-		case !fits:
+		case err != nil:
+			r.without("environment", "llpatch env remove "+name+" drops that lock", "%s (%s) has every tool of the toolchain, and its lock cannot be used: %s.", name, d.Summary, oneLine(err))
+		case d.Lock == nil:
+			r.without("environment", "llpatch env create "+name+" --update-lock, then --env "+name, "%s (%s) has every tool of the toolchain, and no lock yet.", name, d.Summary)
 		case slices.ContainsFunc(made, func(i env.Info) bool { return i.Name == name && i.Digest == d.Digest() }):
 			r.ok("environment", "%s (%s) is made, and has every tool of the toolchain: --env %s builds in it.", name, d.Summary, name)
 			for i := range r.Findings {

@@ -115,22 +115,27 @@ func create(ctx context.Context, s store, d Decl, o Options) (m Made, err error)
 	}
 	c := creation{decl: d, o: o, final: s.path(id), work: s.path(id + workSuffix)}
 	c.half = filepath.Join(c.work, "new")
+	if err := s.clear(id); err != nil {
+		return m, err
+	}
 	if err := c.prepare(ctx); err != nil {
 		return m, err
 	}
-	if err := s.adopt(d, filepath.Join(c.work, packagesDir)); err != nil {
+	if err := s.mark(d, c.work); err != nil {
 		return m, err
 	}
-	if err := writeInfo(c.work, Info{Form: infoForm, Name: d.Name, Digest: d.Digest()}); err != nil {
+	if err := os.RemoveAll(c.half); err != nil { // of a run that was killed
 		return m, err
 	}
-	m, err = c.make(ctx)
+	if err = s.adopt(d, filepath.Join(c.work, packagesDir)); err == nil {
+		m, err = c.make(ctx)
+	}
 	switch {
 	case err == nil:
-		return m, os.RemoveAll(c.work)
+		return m, removeMarked(c.work)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		err = fmt.Errorf("buildenv %s: the disk of %s is full, and what was begun there is removed again: some %d KiB are needed: %w", d.Name, s.dir, c.room()>>10, err)
-		return m, errors.Join(err, os.RemoveAll(c.work))
+		return m, errors.Join(err, removeMarked(c.work))
 	}
 	return m, errors.Join(err, os.RemoveAll(c.half)) // the packages stay for the next run
 }
@@ -153,13 +158,7 @@ func (c *creation) prepare(ctx context.Context) (err error) {
 	if _, err = chooseWay(ctx); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(c.half); err != nil { // of a run that was killed
-		return err
-	}
-	if err := os.MkdirAll(c.work, 0o755); err != nil {
-		return err
-	}
-	free, known := freeSpace(c.work)
+	free, known := freeSpace(filepath.Dir(c.work))
 	if need := c.room(); known && free < need {
 		return fmt.Errorf("buildenv %s: %s has %d KiB free, and some %d KiB are needed while it is made: %w", c.decl.Name, filepath.Dir(c.work), free>>10, need>>10, syscall.ENOSPC)
 	}

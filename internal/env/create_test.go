@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"net/http"
@@ -148,8 +149,8 @@ func TestSpoiltMirror(t *testing.T) {
 	}{
 		"gone":       {func(w http.ResponseWriter) { w.WriteHeader(http.StatusNotFound) }, []string{"is gone from the mirror", want}, true, ""},
 		"another":    {func(w http.ResponseWriter) { _, _ = w.Write(other) }, []string{"is not what the lock has", want, sha(other)}, false, sha(other)},
-		"longer":     {func(w http.ResponseWriter) { _, _ = w.Write(append(slices.Clone(whole), other...)) }, []string{"is not what the lock has"}, false, sha(append(slices.Clone(whole), other[0]))},
-		"shorter":    {func(w http.ResponseWriter) { w.Header().Set("Content-Length", "9"); _, _ = w.Write(whole[:9]) }, []string{"is not what the lock has"}, false, sha(whole[:9])},
+		"longer":     {func(w http.ResponseWriter) { _, _ = w.Write(append(slices.Clone(whole), other...)) }, []string{"is not what the lock has", fmt.Sprintf("sizes differ: the lock says %d bytes, and the mirror sends more", len(whole))}, false, ""},
+		"shorter":    {func(w http.ResponseWriter) { w.Header().Set("Content-Length", "9"); _, _ = w.Write(whole[:9]) }, []string{"is not what the lock has", sha(whole[:9]) + ", 9 bytes"}, false, sha(whole[:9])},
 		"ill":        {func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadGateway) }, []string{"502"}, false, ""},
 		"always cut": {func(w http.ResponseWriter) { w.Header().Set("Content-Length", "5000"); w.WriteHeader(http.StatusOK) }, []string{"unexpected EOF"}, false, ""},
 	} {
@@ -168,7 +169,7 @@ func TestSpoiltMirror(t *testing.T) {
 				t.Fatalf("%#v: %v", u, err)
 			}
 			wantErr(t, err, append(c.words, "tiny-1", "libtiny 1:2.0+b~1", m.url)...)
-			if c.gone || c.got != "" {
+			if c.gone || c.got != "" || what == "longer" {
 				wantErr(t, err, "llpatch env create tiny-1 --update-lock")
 			}
 			if list, _ := List(o.Cache); len(list) != 0 {

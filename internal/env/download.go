@@ -29,6 +29,8 @@ type Unavailable struct {
 	URL     string
 	Want    string // SHA-256 of the lock
 	Got     string // SHA-256 of what came; empty: nothing came whole
+	Size    int64  // of the lock, bytes
+	GotSize int64  // of what came whole, bytes; more than Size: it was cut there
 	Gone    bool   // the mirror does not have it
 	Err     error  // why, where it is neither gone nor another
 }
@@ -40,6 +42,10 @@ func (e *Unavailable) Error() string {
 	switch {
 	case e.Gone:
 		return fmt.Sprintf("%s is gone from the mirror: %s\n  the lock wants SHA-256 %s, the mirror has no such file\n  %s", head, e.URL, e.Want, next)
+	case e.GotSize > e.Size: // what came of it has a hash, and that is nobody's
+		return fmt.Sprintf("%s is not what the lock has: %s\n  the sizes differ: the lock says %d bytes, and the mirror sends more\n  %s", head, e.URL, e.Size, next)
+	case e.Got != "" && e.GotSize != e.Size:
+		return fmt.Sprintf("%s is not what the lock has: %s\n  the lock wants SHA-256 %s, %d bytes\n  the mirror sent        %s, %d bytes\n  %s", head, e.URL, e.Want, e.Size, e.Got, e.GotSize, next)
 	case e.Got != "":
 		return fmt.Sprintf("%s is not what the lock has: %s\n  the lock wants SHA-256 %s\n  the mirror sent        %s\n  %s", head, e.URL, e.Want, e.Got, next)
 	}
@@ -119,7 +125,7 @@ func (d *downloader) one(ctx context.Context, p Package) (int64, error) {
 		return 0, nil
 	}
 	part := d.file(p) + ".part"
-	bad := &Unavailable{Env: d.env, Package: p.Name, Version: p.Version, URL: d.url(p), Want: p.SHA256}
+	bad := &Unavailable{Env: d.env, Package: p.Name, Version: p.Version, URL: d.url(p), Want: p.SHA256, Size: p.Size}
 	var fetched int64
 	for cuts, fresh := 0, false; ; cuts++ {
 		if fresh {
@@ -139,7 +145,13 @@ func (d *downloader) one(ctx context.Context, p Package) (int64, error) {
 			fresh = true
 			continue
 		case err == nil:
-			bad.Got = got
+			st, err := os.Stat(part)
+			if err != nil {
+				return fetched, err
+			}
+			if bad.GotSize = st.Size(); bad.GotSize <= p.Size {
+				bad.Got = got
+			}
 			return fetched, errors.Join(bad, os.Remove(part))
 		}
 		if disk := new(fs.PathError); errors.As(err, &disk) {

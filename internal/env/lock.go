@@ -62,6 +62,7 @@ func (l Lock) String() string {
 // ParseLock reads a packages.lock. The error is a *LockError.
 func ParseLock(data []byte) (*Lock, error) {
 	l := &Lock{}
+	named := map[string]string{} // package by SHA-256
 	for i, line := range strings.Split(string(data), "\n") {
 		fail := func(format string, args ...any) (*Lock, error) {
 			return nil, &LockError{i + 1, fmt.Sprintf(format, args...)}
@@ -103,6 +104,10 @@ func ParseLock(data []byte) (*Lock, error) {
 		if n := len(l.Packages); n > 0 && l.Packages[n-1].Name >= p.Name {
 			return fail("%s must stand before %s, and no package twice", p.Name, l.Packages[n-1].Name)
 		}
+		if other, ok := named[p.SHA256]; ok { // both would be kept under one name
+			return fail("%s has the SHA-256 of %s, so one of the two lines is wrong", p.Name, other)
+		}
+		named[p.SHA256] = p.Name
 		l.Packages = append(l.Packages, p)
 	}
 	if l.Suite == "" || len(l.Packages) == 0 {

@@ -64,8 +64,9 @@ func (d Decl) id() string { return d.Name + "-" + d.Digest() }
 
 var idRE = regexp.MustCompile(`^(.+)-([0-9a-f]{12})$`)
 
-// splitID is the opposite of id.
-func splitID(id string) (name, digest string, ok bool) {
+// SplitID parts the name of a root into its buildenv and the digest of its
+// lock; ok is whether it is such a name.
+func SplitID(id string) (name, digest string, ok bool) {
 	m := idRE.FindStringSubmatch(id)
 	if m == nil {
 		return "", "", false
@@ -73,8 +74,18 @@ func splitID(id string) (name, digest string, ok bool) {
 	return m[1], m[2], true
 }
 
-// info reads the marker of a folder in the store.
-func (s store) info(id string) (Info, error) { return readInfo(s.path(id), id) }
+// info reads the marker of a whole root in the store.
+func (s store) info(id string) (Info, error) {
+	info, err := readInfo(s.path(id), id)
+	if err != nil {
+		return info, err
+	}
+	st, err := os.Lstat(info.Root)
+	if err == nil && !st.IsDir() {
+		err = fmt.Errorf("%s is not a folder", info.Root)
+	}
+	return info, err
+}
 
 func readInfo(dir, id string) (Info, error) {
 	var info Info
@@ -195,7 +206,7 @@ func Remove(cache, name string) ([]string, error) {
 	var ids []string
 	for _, e := range entries {
 		id := strings.TrimSuffix(strings.TrimSuffix(e.Name(), workSuffix), goneSuffix)
-		if n, _, ok := splitID(id); ok && (n == name || id == name) && !slices.Contains(ids, id) {
+		if n, _, ok := SplitID(id); ok && (n == name || id == name) && !slices.Contains(ids, id) {
 			ids = append(ids, id)
 		}
 	}
@@ -235,6 +246,9 @@ func (s store) remove(id string) (err error) {
 
 // discard deletes a folder of a root whose lock is held.
 func (s store) discard(id, dir string) error {
+	if dir == s.path(id+workSuffix) && begun(dir) {
+		return os.RemoveAll(dir)
+	}
 	if _, err := readInfo(dir, id); err != nil {
 		return fmt.Errorf("%s was not made by llpatch, so it is left alone: %w", dir, err)
 	}
@@ -258,6 +272,51 @@ func (s store) discard(id, dir string) error {
 	return removeMarked(gone)
 }
 
+// begun reports whether dir is a folder with nothing in it but what is left of
+// writing its marker, as on a full disk: nobody's work is lost with it.
+func begun(dir string) bool {
+	if st, err := os.Lstat(dir); err != nil || !st.IsDir() {
+		return false
+	}
+	entries, err := os.ReadDir(dir)
+	return err == nil && !slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		return !e.Type().IsRegular() || !strings.HasPrefix(e.Name(), atomicfile.Prefix(infoFile))
+	})
+}
+
+// mark makes the folder of a root on its way, with its marker as the first thing
+// in it, so that whatever is left there can be told to be llpatch's.
+func (s store) mark(d Decl, dir string) error {
+	_, err := readInfo(dir, d.id())
+	if err == nil {
+		return nil // of a run that was interrupted
+	}
+	if _, serr := os.Lstat(dir); serr == nil {
+		if !begun(dir) {
+			return fmt.Errorf("%s was not made by llpatch, so it is left alone: %w; move it elsewhere", dir, err)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			return err
+		}
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return err
+	}
+	if err := writeInfo(dir, Info{Form: infoForm, Name: d.Name, Digest: d.Digest()}); err != nil {
+		return errors.Join(fmt.Errorf("buildenv %s: %w", d.Name, err), os.RemoveAll(dir))
+	}
+	return nil
+}
+
+// clear removes what is left of a root that is no longer whole.
+func (s store) clear(id string) error {
+	dir := s.path(id)
+	if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return s.discard(id, dir)
+}
+
 // adopt moves what an interrupted creation of the same buildenv with another
 // lock has fetched to dir, and removes the rest of that.
 func (s store) adopt(d Decl, dir string) error {
@@ -267,7 +326,7 @@ func (s store) adopt(d Decl, dir string) error {
 	}
 	for _, other := range others {
 		id := strings.TrimSuffix(filepath.Base(other), workSuffix)
-		if name, _, ok := splitID(id); !ok || name != d.Name || id == d.id() {
+		if name, _, ok := SplitID(id); !ok || name != d.Name || id == d.id() {
 			continue
 		}
 		held, free, err := s.lock(id, false)

@@ -43,19 +43,43 @@ type Proofs struct {
 // the same programs.
 const simulated = "ggml/src/ggml-cuda/"
 
-// Prove runs the proof of every fix of the series on the simulated device:
-// ggml-cuda's host code of the stock tree and of the patched one, each with the
-// same built programs. The fixes whose proof is not one of smoke.Proofs are
-// told in the result. A proof that does not hold is an error that wraps
-// *smoke.Failed or *smoke.NotRun, after all of them have run. A tree that the
-// simulated device's compiler refuses is a *build.Failed.
-func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, error) {
+// NoFolder says that there is no such folder of CUDA headers.
+type NoFolder struct{ Path string }
+
+// Error names the folder and what makes it.
+func (e *NoFolder) Error() string {
+	return fmt.Sprintf("there is no folder %s with NVIDIA's CUDA headers; scripts/cuda-headers %s fetches them", e.Path, e.Path)
+}
+
+// CanProve looks for what Prove would miss only after all that takes long: the
+// headers and the compiler, unless no fix of the series needs them. The error is
+// a *NoFolder, or wraps a *smoke.NotRun.
+func (c *Chain) CanProve(ctx context.Context, s Simulation) error {
+	_, todo, err := c.toProve(s)
+	if err != nil || len(todo) == 0 {
+		return err
+	}
+	if st, err := os.Stat(s.Headers); err != nil || !st.IsDir() {
+		return &NoFolder{s.Headers}
+	}
+	lacks := sim.Lacks(ctx, s.Headers, s.Clang)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if len(lacks) > 0 {
+		return c.notRun(fmt.Errorf("simulated device: %w", errors.Join(lacks...)))
+	}
+	return nil
+}
+
+// toProve returns what will be proven, and the report as it begins.
+func (c *Chain) toProve(s Simulation) (*Proofs, []smoke.ProofOptions, error) {
 	p := &Proofs{Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Place: "simulated device", Without: map[string]string{}}
 	var todo []smoke.ProofOptions
 	for _, in := range c.Series.In {
 		i := slices.IndexFunc(c.Repo.Fixes, func(f spec.Fix) bool { return f.ID == in.Fix })
 		if i < 0 {
-			return nil, fmt.Errorf("proof of %s: its fix.toml is gone", in.Fix)
+			return nil, nil, fmt.Errorf("proof of %s: its fix.toml is gone", in.Fix)
 		}
 		proof := c.Repo.Fixes[i].Proof
 		checks := smoke.ProofChecks(proof, c.Tree.Pin.Build)
@@ -70,12 +94,26 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 		}
 	}
 	if len(todo) == 0 {
-		return p, nil
+		return p, nil, nil
 	}
 	for _, t := range c.Patched.Touched {
 		if !strings.HasPrefix(t.Path, simulated) {
-			return nil, c.notRun(fmt.Errorf("the series changes %s, outside %s, so its programs are not those of the stock tree: such a series cannot be proven on the simulated device", t.Path, simulated))
+			return nil, nil, c.notRun(fmt.Errorf("the series changes %s, outside %s, so its programs are not those of the stock tree: such a series cannot be proven on the simulated device", t.Path, simulated))
 		}
+	}
+	return p, todo, nil
+}
+
+// Prove runs the proof of every fix of the series on the simulated device:
+// ggml-cuda's host code of the stock tree and of the patched one, each with the
+// same built programs. The fixes whose proof is not one of smoke.Proofs are
+// told in the result. A proof that does not hold is an error that wraps
+// *smoke.Failed or *smoke.NotRun, after all of them have run. A tree that the
+// simulated device's compiler refuses is a *build.Failed.
+func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, error) {
+	p, todo, err := c.toProve(s)
+	if err != nil || len(todo) == 0 {
+		return p, err
 	}
 	if _, err := c.Stage(b); err != nil {
 		return nil, err

@@ -71,13 +71,15 @@ func Output(ctx context.Context, c Cmd) ([]byte, error) {
 		c.Stderr = io.Discard
 	}
 	err := Run(ctx, c)
-	if errors.Is(context.Cause(ctx), errTooMuch) {
-		return nil, fmt.Errorf("%s %w", c.Argv[0], errTooMuch)
+	if errors.Is(context.Cause(ctx), ErrTooMuch) {
+		return nil, fmt.Errorf("%s %w", c.Argv[0], ErrTooMuch)
 	}
 	return out.Bytes(), err
 }
 
-var errTooMuch = fmt.Errorf("wrote more than %d MiB and was ended", MaxOutput>>20)
+// ErrTooMuch is why Output ended a program. A context that was cancelled with it as
+// the cause has the same effect.
+var ErrTooMuch = fmt.Errorf("wrote more than %d MiB and was ended", MaxOutput>>20)
 
 // bounded keeps what is written, and stops the program when that is too much.
 type bounded struct {
@@ -88,7 +90,7 @@ type bounded struct {
 // Write takes the next bytes; it never fails.
 func (b *bounded) Write(p []byte) (int, error) {
 	if b.Len()+len(p) > MaxOutput {
-		b.stop(errTooMuch)
+		b.stop(ErrTooMuch)
 		return len(p), nil
 	}
 	return b.Buffer.Write(p)

@@ -9,7 +9,7 @@ import (
 // "variant[1].range", placed at the key or, where the key is not there, at the
 // nearest table above it.
 func ErrorAt(fsys fs.FS, name, key, format string, args ...any) *Error {
-	data, err := fs.ReadFile(fsys, name)
+	data, err := readFile(fsys, name)
 	if err != nil {
 		return errorAt(name, nil, position{}, format, args...)
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"io/fs"
 	"maps"
 	"path"
 	"slices"
@@ -84,7 +83,7 @@ func (r *Repo) choose(rec Recipe, name string, n int, nearest bool) (*Series, er
 			continue
 		}
 		if c.Patch != "" {
-			data, err := fs.ReadFile(r.FS, c.Patch)
+			data, err := readFile(r.FS, c.Patch)
 			if err != nil {
 				return nil, &Error{File: c.Patch, Msg: "cannot be read: " + cause(err)}
 			}

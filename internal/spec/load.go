@@ -98,7 +98,7 @@ func (l *loader) fail(err error) {
 }
 
 func (l *loader) read(name string) ([]byte, bool) {
-	data, err := fs.ReadFile(l.fsys, name)
+	data, err := readFile(l.fsys, name)
 	if err != nil {
 		l.fail(&Error{File: name, Msg: "cannot be read: " + cause(err)})
 		return nil, false
@@ -108,6 +108,19 @@ func (l *loader) read(name string) ([]byte, bool) {
 		return nil, false
 	}
 	return data, true
+}
+
+// readFile is fs.ReadFile for what may be no file: opening a named pipe would
+// wait for somebody who writes to it.
+func readFile(fsys fs.FS, name string) ([]byte, error) {
+	st, err := fs.Stat(fsys, name)
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() && !st.IsDir() { // reading a folder has its own error
+		return nil, errors.New("it is not a regular file")
+	}
+	return fs.ReadFile(fsys, name)
 }
 
 // cause drops the operation and the path that fs errors carry: the message has the path already.

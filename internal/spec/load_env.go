@@ -124,7 +124,7 @@ func (l *loader) env(dir string) (env.Decl, bool) {
 // envLock reads a buildenv's lock; that there is none is not a fault before
 // somebody asks for the root.
 func (l *loader) envLock(name string, d *env.Decl) bool {
-	data, err := fs.ReadFile(l.fsys, name)
+	data, err := readFile(l.fsys, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return true
 	}

@@ -211,7 +211,7 @@ type InFix struct {
 }
 
 func (l *loader) levels() Levels {
-	data, err := fs.ReadFile(l.fsys, LevelsFile)
+	data, err := readFile(l.fsys, LevelsFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Levels{} // nothing was released yet
 	}
