@@ -171,7 +171,7 @@ func (h *held) resolve() {
 
 // file reads an archive, or a program.
 func (h *held) file(ctx context.Context, name string, libs *binary.Libraries) error {
-	f, err := os.Open(name)
+	f, err := open(name)
 	if err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func (h *held) parts(ctx context.Context, name, whole string) error {
 	var files []string
 	for n := 1; n <= 999; n++ {
 		part := fmt.Sprintf("%s.part%03d", whole, n)
-		if _, err := os.Stat(part); err != nil {
+		if !isThere(part) {
 			break
 		}
 		files = append(files, part)
@@ -241,7 +241,7 @@ func (h *held) parts(ctx context.Context, name, whole string) error {
 		}
 	}
 	for _, part := range files {
-		f, err := os.Open(part)
+		f, err := open(part)
 		if err != nil {
 			return err
 		}
@@ -257,7 +257,7 @@ func (h *held) parts(ctx context.Context, name, whole string) error {
 
 // namedParts are the parts of an archive that the SHA256SUMS beside it names.
 func namedParts(whole string) ([]string, error) {
-	f, err := os.Open(filepath.Join(filepath.Dir(whole), "SHA256SUMS"))
+	f, err := open(filepath.Join(filepath.Dir(whole), "SHA256SUMS"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -288,6 +288,7 @@ func (h *held) archive(ctx context.Context, name string, r io.Reader) error {
 	}
 	limit := &io.LimitedReader{R: gz, N: maxBytes}
 	tr := tar.NewReader(limit)
+	var size int64 // a sparse file takes less of the archive than of the disk
 	for n := 0; ; n++ {
 		e, err := tr.Next()
 		if errors.Is(err, io.EOF) {
@@ -295,11 +296,14 @@ func (h *held) archive(ctx context.Context, name string, r io.Reader) error {
 			_, err = io.Copy(io.Discard, limit)
 			return unreadable(ctx, name, err)
 		}
-		if limit.N <= 0 || n > maxFiles {
+		if err == nil && e.Size <= maxBytes {
+			size += e.Size
+		}
+		if limit.N <= 0 || n > maxFiles || size > maxBytes || err == nil && e.Size > maxBytes {
 			return notBundle(name, "holds more than any bundle does")
 		}
 		if err == nil {
-			err = h.entry(ctx, e, tr, filepath.Join(dir, "file"))
+			err = h.entry(ctx, e, until{ctx, tr}, filepath.Join(dir, "file"))
 		}
 		if err != nil {
 			return unreadable(ctx, name, err)
