@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"io/fs"
 	"os"
 	"syscall"
 )
@@ -28,4 +29,12 @@ func open(name string) (*os.File, error) {
 func isThere(name string) bool {
 	_, err := os.Stat(name)
 	return err == nil
+}
+
+func modeOf(name string) (fs.FileMode, error) {
+	st, err := os.Stat(name)
+	if err != nil {
+		return 0, err
+	}
+	return st.Mode(), nil
 }
