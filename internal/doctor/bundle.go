@@ -59,6 +59,11 @@ func Bundle(ctx context.Context, env []string, file string) (*Report, error) {
 	}
 	if r.machine(h) {
 		r.inside(h)
+		r.rights(h)
+		r.backends(h)
+		if err := r.symbols(h, libs); err != nil {
+			return nil, err
+		}
 		if err := r.libraries(h, libs, env); err != nil {
 			return nil, err
 		}

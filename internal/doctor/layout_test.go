@@ -1,6 +1,9 @@
 package doctor
 
 import (
+	"debug/elf"
+	"encoding/binary"
+	"os"
 	"path/filepath"
 	"testing"
 )
@@ -49,11 +52,80 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
+// backendless puts a libggml that loads its backends, as GGML_BACKEND_DL makes it, into
+// the bundle's only library's place.
+const backendless = `echo 'int base(void) { return 0; }' > base.c
+echo 'int base(void); int f(void) { return base(); }' > ggml.c
+gcc -shared -fPIC -Wl,-soname,libggml-base.so.0 -o bun/lib/libggml-base.so.0 base.c
+rm bun/lib/libf.so.0
+gcc -shared -fPIC -Wl,-rpath,'$ORIGIN' -Wl,-soname,libggml.so.0 -o bun/lib/libggml.so.0 ggml.c -Lbun/lib -l:libggml-base.so.0
+gcc -Wl,-rpath,'$ORIGIN/../lib' -Wl,-rpath-link,bun/lib -o bun/bin/prog m.c -Lbun/lib -l:libggml.so.0
+`
+
+// A backend of any kind serves.
+func TestBackend(t *testing.T) {
+	t.Parallel()
+	dir := laid(t)
+	sh(t, dir, backendless+"gcc -shared -fPIC -o bun/bin/libggml-cpu-haswell.so l.c")
+	for _, file := range []string{"bun", "bun/bin/prog"} {
+		if r, err := soon(t, filepath.Join(dir, file)); err != nil || !r.Able {
+			t.Errorf("%v\n%s", err, r.Text())
+		}
+	}
+}
+
+// A symbol may come from a library of the system that has no versions, or from one that
+// such a library needs.
+func TestSystemSymbol(t *testing.T) {
+	t.Parallel()
+	dir := laid(t)
+	sh(t, dir, `mkdir sys; gcc -shared -fPIC -o sys/libdeep.so l.c; echo 'int h;' > h.c
+gcc -shared -fPIC -Wl,--no-as-needed -o sys/libf.so.0 h.c -Lsys -l:libdeep.so; rm bun/lib/libf.so.0`)
+	env := append(none(t), "LD_LIBRARY_PATH="+filepath.Join(dir, "sys"))
+	r, err := Bundle(t.Context(), env, filepath.Join(dir, "bun"))
+	if err != nil || !r.Able {
+		t.Errorf("%v\n%s", err, r.Text())
+	}
+	sh(t, dir, "gcc -shared -fPIC -o sys/libdeep.so h.c")
+	if r, err = Bundle(t.Context(), env, filepath.Join(dir, "bun")); err != nil || !has(r, Missing, "bundle", "bin/prog imports f, which no library") {
+		t.Errorf("%v\n%s", err, r.Text())
+	}
+}
+
+// A file whose loaded part lies beyond its end is loaded by nobody, whatever its sections
+// say.
+func TestShort(t *testing.T) {
+	t.Parallel()
+	dir := laid(t)
+	file := filepath.Join(dir, "bun/lib/libf.so.0")
+	data, err := os.ReadFile(file)
+	must(t, err)
+	le := binary.LittleEndian
+	for n := range int(le.Uint16(data[56:])) {
+		ph := data[int(le.Uint64(data[32:]))+n*56:]
+		if elf.ProgType(le.Uint32(ph)) == elf.PT_LOAD {
+			le.PutUint64(ph[32:], 1<<30)
+			le.PutUint64(ph[40:], 1<<30)
+		}
+	}
+	must(t, os.WriteFile(file, data, 0o755))
+	r, err := soon(t, filepath.Join(dir, "bun"))
+	if err != nil || !has(r, Missing, "bundle", "lib/libf.so.0 ends before what it wants loaded") || r.Able {
+		t.Errorf("%v\n%s", err, r.Text())
+	}
+}
+
 // What does not run is not said to.
 func TestDoesNotRun(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ script, file, say string }{
-		"two top folders": {"mkdir a b; mv bun/bin a; mv bun/lib b; tar -czf a.tgz a b", "a.tgz", "a/bin/prog does not find what it needs of the bundle (libf.so.0)"},
+		"two top folders":             {"mkdir a b; mv bun/bin a; mv bun/lib b; tar -czf a.tgz a b", "a.tgz", "a/bin/prog does not find what it needs of the bundle (libf.so.0)"},
+		"no right to run":             {"chmod a-x bun/bin/prog", "bun", "bin/prog is a program and may not be run. [chmod +x bin/prog]"},
+		"no right to run, packed":     {"chmod a-x bun/bin/prog; tar -czf a.tgz bun", "a.tgz", "bin/prog is a program and may not be run"},
+		"no right to run, alone":      {"chmod a-x bun/bin/prog", "bun/bin/prog", "prog is a program and may not be run"},
+		"a library without symbol":    {"echo 'int g;' > g.c; gcc -shared -fPIC -Wl,-soname,libf.so.0 -o bun/lib/libf.so.0 g.c", "bun", "bin/prog imports f, which no library that it needs has"},
+		"no backend":                  {backendless, "bun", "libggml.so.0 loads its backends from the program's folder, and there is none"},
+		"no backend beside a program": {backendless, "bun/bin/prog", "and there is none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
