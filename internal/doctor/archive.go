@@ -3,7 +3,6 @@ package doctor
 import (
 	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"debug/elf"
 	"errors"
@@ -16,14 +15,15 @@ import (
 	"strings"
 )
 
-// archive reads a tar.gz, one file at a time.
-func (h *held) archive(ctx context.Context, name string, r io.Reader) error {
+// archive reads a tar.gz, one file at a time. Of one in parts, starts is where the second
+// and later ones begin; one too many is a surplus.
+func (h *held) archive(ctx context.Context, name string, r io.Reader, starts ...int64) error {
 	dir, err := os.MkdirTemp("", "llpatch-doctor-")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	gz, err := gzip.NewReader(until{ctx, r})
+	gz, err := newMembers(until{ctx, r}, starts)
 	if err != nil {
 		return unreadable(ctx, name, err)
 	}
@@ -34,6 +34,7 @@ func (h *held) archive(ctx context.Context, name string, r io.Reader) error {
 	for n := 0; ; n++ {
 		e, err := tr.Next()
 		if errors.Is(err, io.EOF) {
+			gz.done = true
 			// The compressor's own check stands at the end.
 			if _, err = io.Copy(io.Discard, limit); err != nil {
 				return unreadable(ctx, name, err)
@@ -59,11 +60,14 @@ func (h *held) archive(ctx context.Context, name string, r io.Reader) error {
 // unreadable says what is wrong with an archive.
 func unreadable(ctx context.Context, name string, err error) error {
 	var disk *fs.PathError
+	var extra surplus
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
+	case errors.As(err, &extra):
+		return err
 	case errors.As(err, &disk):
 		return err // of this machine's own
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):

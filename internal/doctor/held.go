@@ -34,7 +34,7 @@ type NotBundle struct {
 }
 
 // Error names the file and what is wrong with it.
-func (e *NotBundle) Error() string { return fmt.Sprintf("%s: %s", e.Path, e.Why) }
+func (e *NotBundle) Error() string { return printable(e.Path + ": " + e.Why) }
 
 func notBundle(path, format string, args ...any) *NotBundle {
 	return &NotBundle{Path: path, Why: fmt.Sprintf(format, args...)}
@@ -226,15 +226,31 @@ func (h *held) parts(ctx context.Context, name, whole string) error {
 			return notBundle(name, "%s is not beside it: all parts are needed", missing)
 		}
 	}
-	for _, part := range files {
+	var starts []int64
+	size := int64(0)
+	for i, part := range files {
+		if len(named) > 0 && !slices.Contains(named, filepath.Base(part)) {
+			return notBundle(name, "%s does not belong to it: SHA256SUMS does not name it", filepath.Base(part))
+		}
 		f, err := open(part)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = f.Close() }()
+		st, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			starts = append(starts, size)
+		}
+		size += st.Size()
 		readers = append(readers, f)
 	}
-	err = h.archive(ctx, whole, io.MultiReader(readers...))
+	err = h.archive(ctx, whole, io.MultiReader(readers...), starts...)
+	if extra := surplus(0); errors.As(err, &extra) {
+		return notBundle(name, "%s does not belong to it: the archive ends before", filepath.Base(files[extra]))
+	}
 	if bad := new(NotBundle); errors.As(err, &bad) && bad.cut {
 		return notBundle(name, "%s; after part %d there must be another", bad.Why, len(files))
 	}

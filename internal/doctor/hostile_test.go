@@ -75,3 +75,58 @@ func TestSparse(t *testing.T) {
 		t.Errorf("%v %v", left, err)
 	}
 }
+
+// Names of others do not reach the terminal as what it obeys.
+func TestControl(t *testing.T) {
+	t.Parallel()
+	dir := laid(t)
+	sh(t, dir, `name=$(printf 'x\033]0;owned\007\nok\377'); printf '\177ELF and no more' > "bun/$name"; mkdir y; cp "bun/$name" y; tar -czf a.tgz bun; tar -czf b.tgz y`)
+	r, err := soon(t, filepath.Join(dir, "a.tgz"))
+	must(t, err)
+	if !has(r, Missing, "bundle", `x\x1b]0;owned\a\nok\xff cannot be read: `) || strings.ContainsAny(r.Text()+r.Err().Error(), "\x1b\a") {
+		t.Errorf("%q", r.Text())
+	}
+	refused(t, filepath.Join(dir, "b.tgz"), `x\x1b]0;owned\a\nok\xff cannot be read: `)
+}
+
+// A link that leads to no file, and why a file cannot be read, are said in words.
+func TestPipeLibrary(t *testing.T) {
+	t.Parallel()
+	dir := laid(t)
+	sh(t, dir, "cp bun/bin/prog .; mkfifo libf.so.0; mkdir lib; gcc -Wl,-rpath,'$ORIGIN' -o prog m.c -Lbun/lib -l:libf.so.0")
+	r, err := soon(t, filepath.Join(dir, "prog"))
+	must(t, err)
+	if !has(r, Missing, "bundle", "libf.so.0 cannot be read: ") || !has(r, Missing, "bundle", "it is not a regular file") {
+		t.Errorf("\n%s", r.Text())
+	}
+}
+
+// A part that is left over from elsewhere is named, whatever it holds.
+func TestPartTooMany(t *testing.T) {
+	t.Parallel()
+	for name, extra := range map[string]string{"garbage": "echo x > a.tar.gz.part004", "the first again": "cp a.tar.gz.part001 a.tar.gz.part004"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := laid(t)
+			sh(t, dir, "tar -czf a.tar.gz bun; split -n 3 --numeric-suffixes=1 -a 3 a.tar.gz a.tar.gz.part; cat a.tar.gz.part* | cmp - a.tar.gz")
+			part := filepath.Join(dir, "a.tar.gz.part002")
+			if r, err := soon(t, part); err != nil || !r.Able {
+				t.Fatalf("%v", err)
+			}
+			sh(t, dir, extra)
+			refused(t, part, "a.tar.gz.part004 does not belong to it: the archive ends before")
+			sh(t, dir, "sha256sum a.tar.gz.part00[123] > SHA256SUMS")
+			refused(t, part, "a.tar.gz.part004 does not belong to it: SHA256SUMS does not name it")
+		})
+	}
+}
+
+// An archive of several members is one archive.
+func TestMembers(t *testing.T) {
+	t.Parallel()
+	dir := laid(t)
+	sh(t, dir, "tar -cf a.tar bun; head -c 9000 a.tar | gzip > a.tar.gz; tail -c +9001 a.tar | gzip >> a.tar.gz")
+	if r, err := soon(t, filepath.Join(dir, "a.tar.gz")); err != nil || !r.Able {
+		t.Errorf("%v", err)
+	}
+}
