@@ -37,6 +37,9 @@ type File struct {
 	exports []string
 	imports []string
 	relr    bool
+	etype   elf.Type
+	program bool
+	short   bool
 }
 
 // ImportNames returns the sorted names of the symbols that the file takes from
@@ -123,6 +126,7 @@ func Read(r io.ReaderAt, size int64) (out *File, err error) {
 	}
 	out.BuildID = buildID(f)
 	out.Interp = interpreter(f)
+	out.kind(f, size)
 	out.CUDA = readCUDA(f, out)
 	return out, nil
 }

@@ -59,6 +59,11 @@ func Bundle(ctx context.Context, env []string, file string) (*Report, error) {
 	}
 	if r.machine(h) {
 		r.inside(h)
+		r.rights(h)
+		r.backends(h)
+		if err := r.symbols(h, libs); err != nil {
+			return nil, err
+		}
 		if err := r.libraries(h, libs, env); err != nil {
 			return nil, err
 		}
@@ -115,8 +120,8 @@ func (r *Report) inside(h *held) {
 			r.without("bundle", "", "%s looks for libraries in %s.", f.Name, where(p))
 		}
 	}
-	if n := len(binary.Roots(h.files)); faults == 0 && len(h.files) > 1 && n > 0 {
-		r.ok("bundle", "Its %d files find one another.", len(h.files)-len(h.links))
+	if n := len(binary.Roots(h.files)); faults == 0 && h.own() > 1 && n > 0 {
+		r.ok("bundle", "Its %d files find one another.", h.own())
 	}
 }
 

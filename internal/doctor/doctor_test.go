@@ -349,7 +349,7 @@ func TestNotBundle(t *testing.T) {
 		tar.Header{Name: "top/pipe", Typeflag: tar.TypeFifo, Mode: 0o644},
 		tar.Header{Name: "top/link", Typeflag: tar.TypeSymlink, Linkname: "../../../etc", Mode: 0o777})
 	h, err := func() (*held, error) {
-		h := &held{links: map[string]string{}, names: map[string]bool{}}
+		h := newHeld(KindBundle)
 		return h, h.file(t.Context(), evil, nil)
 	}()
 	must(t, err)
@@ -375,7 +375,7 @@ func FuzzArchive(f *testing.F) {
 	}
 	f.Add(b.Bytes())
 	f.Fuzz(func(t *testing.T, data []byte) {
-		h := &held{links: map[string]string{}, names: map[string]bool{}}
+		h := newHeld(KindBundle)
 		if err := h.archive(t.Context(), "fuzz", bytes.NewReader(data)); err == nil {
 			h.resolve()
 		}

@@ -1,10 +1,8 @@
 package doctor
 
 import (
-	"archive/tar"
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"debug/elf"
 	"errors"
@@ -36,7 +34,7 @@ type NotBundle struct {
 }
 
 // Error names the file and what is wrong with it.
-func (e *NotBundle) Error() string { return fmt.Sprintf("%s: %s", e.Path, e.Why) }
+func (e *NotBundle) Error() string { return printable(e.Path + ": " + e.Why) }
 
 func notBundle(path, format string, args ...any) *NotBundle {
 	return &NotBundle{Path: path, Why: fmt.Sprintf(format, args...)}
@@ -48,8 +46,15 @@ type held struct {
 	kind   string
 	files  []*binary.File
 	links  map[string]string
-	names  map[string]bool // of every regular file
+	names  map[string]bool        // of every regular file
+	modes  map[string]fs.FileMode // of programs and libraries
+	others []string               // object files
+	dirs   map[string]bool        // folders that may be empty
 	faults []string
+}
+
+func newHeld(kind string) *held {
+	return &held{kind: kind, links: map[string]string{}, names: map[string]bool{}, modes: map[string]fs.FileMode{}, dirs: map[string]bool{}}
 }
 
 // read reads a folder, an archive, one of its parts, or a single file with what it
@@ -59,10 +64,15 @@ func read(ctx context.Context, file string, libs *binary.Libraries) (*held, erro
 	if err != nil {
 		return nil, err
 	}
-	h := &held{kind: KindBundle, links: map[string]string{}, names: map[string]bool{}}
+	h := newHeld(KindBundle)
 	switch {
 	case st.IsDir():
-		err = h.folder(ctx, file)
+		// A link to a folder is not walked into by itself.
+		dir, e := filepath.EvalSymlinks(file)
+		if e != nil {
+			return nil, e
+		}
+		err = h.folder(ctx, dir)
 	case !st.Mode().IsRegular():
 		return nil, notBundle(file, "is neither a file nor a folder")
 	default:
@@ -76,6 +86,12 @@ func read(ctx context.Context, file string, libs *binary.Libraries) (*held, erro
 		return nil, err
 	}
 	h.resolve()
+	if len(h.files) == 0 && len(h.others) > 0 {
+		return nil, notBundle(file, "holds object files (%s) alone, which are no programs: they are linked into one", h.others[0])
+	}
+	if len(h.files) == 0 && len(h.faults) > 0 {
+		return nil, notBundle(file, "%s", strings.Join(h.faults, "; "))
+	}
 	if len(h.files) == 0 {
 		return nil, notBundle(file, "holds no program and no library for Linux")
 	}
@@ -96,11 +112,18 @@ func (h *held) folder(ctx context.Context, dir string) error {
 		if n++; n > maxFiles {
 			return notBundle(dir, "holds more than %d files: it is no bundle", maxFiles)
 		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		rel, err := filepath.Rel(dir, p)
-		if err != nil || d.IsDir() {
+		if err != nil {
 			return err
 		}
 		name := filepath.ToSlash(rel)
+		if d.IsDir() {
+			h.dirs[name] = true
+			return nil
+		}
 		if d.Type()&fs.ModeSymlink != 0 {
 			to, err := os.Readlink(p)
 			if err == nil {
@@ -113,6 +136,11 @@ func (h *held) folder(ctx context.Context, dir string) error {
 			return nil
 		}
 		h.names[name] = true
+		st, err := d.Info()
+		if err != nil {
+			return err
+		}
+		h.modes[name] = st.Mode()
 		return h.inspect(ctx, name, p)
 	})
 }
@@ -128,10 +156,16 @@ func (h *held) inspect(ctx context.Context, name, file string) error {
 	case errors.Is(err, fs.ErrPermission):
 		return err
 	case err != nil:
-		h.fault("%s cannot be read: %v", name, errors.Unwrap(err))
+		h.fault("%s cannot be read: %s", name, cause(err))
+		return nil
+	case f.Type() == elf.ET_REL, f.Type() == elf.ET_CORE:
+		h.others = append(h.others, name) // beside a program it harms nobody
 		return nil
 	}
 	f.Name = name
+	if f.Short() {
+		h.fault("%s ends before what it wants loaded: it was cut", name)
+	}
 	h.files = append(h.files, f)
 	return nil
 }
@@ -145,33 +179,9 @@ func (h *held) link(name, to string) {
 	h.links[name] = path.Join(path.Dir(name), to)
 }
 
-// resolve gives each link the file that it leads to.
-func (h *held) resolve() {
-	for name, to := range h.links {
-		for range 10 {
-			next, is := h.links[to]
-			if !is {
-				break
-			}
-			to = next
-		}
-		if !h.names[to] && !slices.ContainsFunc(h.files, func(f *binary.File) bool { return f.Name == to }) {
-			h.fault("%s is a link to %s, which is not in the bundle", name, to)
-			continue
-		}
-		if i := slices.IndexFunc(h.files, func(f *binary.File) bool { return f.Name == to }); i >= 0 {
-			f := *h.files[i]
-			f.Name = name
-			h.files = append(h.files, &f)
-		}
-	}
-	slices.Sort(h.faults)
-	slices.SortFunc(h.files, func(a, b *binary.File) int { return strings.Compare(a.Name, b.Name) })
-}
-
 // file reads an archive, or a program.
 func (h *held) file(ctx context.Context, name string, libs *binary.Libraries) error {
-	f, err := os.Open(name)
+	f, err := open(name)
 	if err != nil {
 		return err
 	}
@@ -195,30 +205,6 @@ func (h *held) file(ctx context.Context, name string, libs *binary.Libraries) er
 	return notBundle(name, "is neither a folder, a tar.gz, a part of one, nor a program")
 }
 
-// single reads a program or library, and of its own folder what it needs and the
-// system does not have.
-func (h *held) single(ctx context.Context, name string, libs *binary.Libraries) error {
-	dir := filepath.Dir(name)
-	if err := h.inspect(ctx, filepath.Base(name), name); err != nil {
-		return err
-	}
-	for i := 0; i < len(h.files); i++ {
-		for _, lib := range h.files[i].Needed {
-			if h.names[lib] || libs.Find(lib, h.files[0].Machine) != "" {
-				continue
-			}
-			if _, err := os.Stat(filepath.Join(dir, lib)); err != nil {
-				continue // nowhere
-			}
-			h.names[lib] = true
-			if err := h.inspect(ctx, lib, filepath.Join(dir, lib)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // parts reads the archive whole that the part name belongs to, from all of its parts.
 func (h *held) parts(ctx context.Context, name, whole string) error {
 	named, err := namedParts(whole)
@@ -229,7 +215,7 @@ func (h *held) parts(ctx context.Context, name, whole string) error {
 	var files []string
 	for n := 1; n <= 999; n++ {
 		part := fmt.Sprintf("%s.part%03d", whole, n)
-		if _, err := os.Stat(part); err != nil {
+		if !isThere(part) {
 			break
 		}
 		files = append(files, part)
@@ -240,15 +226,31 @@ func (h *held) parts(ctx context.Context, name, whole string) error {
 			return notBundle(name, "%s is not beside it: all parts are needed", missing)
 		}
 	}
-	for _, part := range files {
-		f, err := os.Open(part)
+	var starts []int64
+	size := int64(0)
+	for i, part := range files {
+		if len(named) > 0 && !slices.Contains(named, filepath.Base(part)) {
+			return notBundle(name, "%s does not belong to it: SHA256SUMS does not name it", filepath.Base(part))
+		}
+		f, err := open(part)
 		if err != nil {
 			return err
 		}
 		defer func() { _ = f.Close() }()
+		st, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			starts = append(starts, size)
+		}
+		size += st.Size()
 		readers = append(readers, f)
 	}
-	err = h.archive(ctx, whole, io.MultiReader(readers...))
+	err = h.archive(ctx, whole, io.MultiReader(readers...), starts...)
+	if extra := surplus(0); errors.As(err, &extra) {
+		return notBundle(name, "%s does not belong to it: the archive ends before", filepath.Base(files[extra]))
+	}
 	if bad := new(NotBundle); errors.As(err, &bad) && bad.cut {
 		return notBundle(name, "%s; after part %d there must be another", bad.Why, len(files))
 	}
@@ -257,7 +259,7 @@ func (h *held) parts(ctx context.Context, name, whole string) error {
 
 // namedParts are the parts of an archive that the SHA256SUMS beside it names.
 func namedParts(whole string) ([]string, error) {
-	f, err := os.Open(filepath.Join(filepath.Dir(whole), "SHA256SUMS"))
+	f, err := open(filepath.Join(filepath.Dir(whole), "SHA256SUMS"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -273,93 +275,6 @@ func namedParts(whole string) ([]string, error) {
 		}
 	}
 	return names, nil
-}
-
-// archive reads a tar.gz, one file at a time.
-func (h *held) archive(ctx context.Context, name string, r io.Reader) error {
-	dir, err := os.MkdirTemp("", "llpatch-doctor-")
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	gz, err := gzip.NewReader(until{ctx, r})
-	if err != nil {
-		return unreadable(ctx, name, err)
-	}
-	limit := &io.LimitedReader{R: gz, N: maxBytes}
-	tr := tar.NewReader(limit)
-	for n := 0; ; n++ {
-		e, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			// The compressor's own check stands at the end.
-			_, err = io.Copy(io.Discard, limit)
-			return unreadable(ctx, name, err)
-		}
-		if limit.N <= 0 || n > maxFiles {
-			return notBundle(name, "holds more than any bundle does")
-		}
-		if err == nil {
-			err = h.entry(ctx, e, tr, filepath.Join(dir, "file"))
-		}
-		if err != nil {
-			return unreadable(ctx, name, err)
-		}
-	}
-}
-
-// unreadable says what is wrong with an archive.
-func unreadable(ctx context.Context, name string, err error) error {
-	var disk *fs.PathError
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return context.Cause(ctx)
-	case errors.As(err, &disk):
-		return err // of this machine's own
-	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
-		return &NotBundle{Path: name, Why: "the archive ends too early", cut: true}
-	}
-	return notBundle(name, "is not a tar.gz that can be read: %v", err)
-}
-
-// entry takes one file of an archive in. Its top folder is the bundle. A program is
-// laid into the file scratch to be read.
-func (h *held) entry(ctx context.Context, e *tar.Header, r io.Reader, scratch string) error {
-	if !filepath.IsLocal(filepath.FromSlash(e.Name)) {
-		h.fault("%s is a name out of the bundle", e.Name)
-		return nil
-	}
-	_, name, _ := strings.Cut(path.Clean(e.Name), "/")
-	switch {
-	case name == "" || e.Typeflag == tar.TypeDir:
-		return nil
-	case e.Typeflag == tar.TypeSymlink:
-		h.link(name, e.Linkname)
-		return nil
-	case e.Typeflag != tar.TypeReg:
-		h.fault("%s is neither a file, a folder nor a link", name)
-		return nil
-	}
-	h.names[name] = true
-	magic := make([]byte, len(elf.ELFMAG))
-	switch n, err := io.ReadFull(r, magic); {
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF) && int64(n) == e.Size:
-		return nil // a file of less than four bytes
-	case err != nil:
-		return err
-	case string(magic) != elf.ELFMAG:
-		return nil
-	}
-	out, err := os.Create(scratch)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, io.MultiReader(bytes.NewReader(magic), r))
-	if err := errors.Join(err, out.Close()); err != nil {
-		return err
-	}
-	return h.inspect(ctx, name, scratch)
 }
 
 // until reads as long as its context lives.

@@ -1,0 +1,154 @@
+package doctor
+
+import (
+	"debug/elf"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// laid compiles a program in bin and the library that it needs in lib into bun.
+func laid(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	sh(t, dir, `mkdir -p bun/bin bun/lib
+echo 'int f(void) { return 0; }' > l.c
+echo 'int f(void); int main(void) { return f(); }' > m.c
+gcc -shared -fPIC -Wl,-soname,libf.so.0 -o bun/lib/libf.so.0 l.c
+gcc -Wl,-rpath,'$ORIGIN/../lib' -o bun/bin/prog m.c -Lbun/lib -l:libf.so.0`)
+	return dir
+}
+
+// What runs when it is unpacked is said to run, however it is packed and linked.
+func TestLayouts(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ script, file string }{
+		"linked folder":             {"ln -s lib bun/lib64", "bun"},
+		"lib is a link":             {"mkdir bun/real; mv bun/lib bun/real/lib; ln -s real/lib bun/lib", "bun"},
+		"lib is a link, packed":     {"mkdir bun/real; mv bun/lib bun/real/lib; ln -s real/lib bun/lib; tar -czf a.tgz bun", "a.tgz"},
+		"a folder linked to itself": {"ln -s . bun/self; ln -s ../bin bun/bin/again", "bun"},
+		"linked bundle":             {"ln -s bun lb", "lb"},
+		"program":                   {"", "bun/bin/prog"},
+		"linked program":            {"ln -s bun/bin/prog lnk", "lnk"},
+		"link to the program":       {"ln -s bin/prog bun/prog", "bun"},
+		"top folder":                {"tar -czf a.tgz bun", "a.tgz"},
+		"flat":                      {"tar -czf a.tgz -C bun .", "a.tgz"},
+		"flat, no dot":              {"tar -czf a.tgz -C bun bin lib", "a.tgz"},
+		"hard links":                {"ln bun/lib/libf.so.0 bun/lib/a.so; tar -czf a.tgz bun/lib/a.so bun/lib/libf.so.0 bun/bin", "a.tgz"},
+		"one folder": {`mkdir fl; cp bun/lib/* fl; gcc -Wl,-rpath,'$ORIGIN' -o fl/prog m.c -Lfl -l:libf.so.0
+			tar -czf a.tgz -C fl .`, "a.tgz"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := laid(t)
+			sh(t, dir, c.script)
+			r, err := soon(t, filepath.Join(dir, c.file))
+			must(t, err)
+			if !r.Able || !has(r, OK, "bundle", "Its 2 files find one another") {
+				t.Errorf("\n%s", r.Text())
+			}
+		})
+	}
+}
+
+// backendless puts a libggml that loads its backends, as GGML_BACKEND_DL makes it, into
+// the bundle's only library's place.
+const backendless = `echo 'int base(void) { return 0; }' > base.c
+echo 'int base(void); int f(void) { return base(); }' > ggml.c
+gcc -shared -fPIC -Wl,-soname,libggml-base.so.0 -o bun/lib/libggml-base.so.0 base.c
+rm bun/lib/libf.so.0
+gcc -shared -fPIC -Wl,-rpath,'$ORIGIN' -Wl,-soname,libggml.so.0 -o bun/lib/libggml.so.0 ggml.c -Lbun/lib -l:libggml-base.so.0
+gcc -Wl,-rpath,'$ORIGIN/../lib' -Wl,-rpath-link,bun/lib -o bun/bin/prog m.c -Lbun/lib -l:libggml.so.0
+`
+
+// A backend of any kind serves.
+func TestBackend(t *testing.T) {
+	t.Parallel()
+	dir := laid(t)
+	sh(t, dir, backendless+"gcc -shared -fPIC -o bun/bin/libggml-cpu-haswell.so l.c")
+	for _, file := range []string{"bun", "bun/bin/prog"} {
+		if r, err := soon(t, filepath.Join(dir, file)); err != nil || !r.Able {
+			t.Errorf("%v\n%s", err, r.Text())
+		}
+	}
+}
+
+// A symbol may come from a library of the system that has no versions, or from one that
+// such a library needs.
+func TestSystemSymbol(t *testing.T) {
+	t.Parallel()
+	dir := laid(t)
+	sh(t, dir, `mkdir sys; gcc -shared -fPIC -o sys/libdeep.so l.c; echo 'int h;' > h.c
+gcc -shared -fPIC -Wl,--no-as-needed -o sys/libf.so.0 h.c -Lsys -l:libdeep.so; rm bun/lib/libf.so.0`)
+	env := append(none(t), "LD_LIBRARY_PATH="+filepath.Join(dir, "sys"))
+	r, err := Bundle(t.Context(), env, filepath.Join(dir, "bun"))
+	if err != nil || !r.Able {
+		t.Errorf("%v\n%s", err, r.Text())
+	}
+	sh(t, dir, "gcc -shared -fPIC -o sys/libdeep.so h.c")
+	if r, err = Bundle(t.Context(), env, filepath.Join(dir, "bun")); err != nil || !has(r, Missing, "bundle", "bin/prog imports f, which no library") {
+		t.Errorf("%v\n%s", err, r.Text())
+	}
+}
+
+// A file whose loaded part lies beyond its end is loaded by nobody, whatever its sections
+// say.
+func TestShort(t *testing.T) {
+	t.Parallel()
+	dir := laid(t)
+	file := filepath.Join(dir, "bun/lib/libf.so.0")
+	data, err := os.ReadFile(file)
+	must(t, err)
+	le := binary.LittleEndian
+	for n := range int(le.Uint16(data[56:])) {
+		ph := data[int(le.Uint64(data[32:]))+n*56:]
+		if elf.ProgType(le.Uint32(ph)) == elf.PT_LOAD {
+			le.PutUint64(ph[32:], 1<<30)
+			le.PutUint64(ph[40:], 1<<30)
+		}
+	}
+	must(t, os.WriteFile(file, data, 0o755))
+	r, err := soon(t, filepath.Join(dir, "bun"))
+	if err != nil || !has(r, Missing, "bundle", "lib/libf.so.0 ends before what it wants loaded") || r.Able {
+		t.Errorf("%v\n%s", err, r.Text())
+	}
+}
+
+// What does not run is not said to.
+func TestDoesNotRun(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ script, file, say string }{
+		"two top folders":             {"mkdir a b; mv bun/bin a; mv bun/lib b; tar -czf a.tgz a b", "a.tgz", "a/bin/prog does not find what it needs of the bundle (libf.so.0)"},
+		"no right to run":             {"chmod a-x bun/bin/prog", "bun", "bin/prog is a program and may not be run. [chmod +x bin/prog]"},
+		"no right to run, packed":     {"chmod a-x bun/bin/prog; tar -czf a.tgz bun", "a.tgz", "bin/prog is a program and may not be run"},
+		"no right to run, alone":      {"chmod a-x bun/bin/prog", "bun/bin/prog", "prog is a program and may not be run"},
+		"a library without symbol":    {"echo 'int g;' > g.c; gcc -shared -fPIC -Wl,-soname,libf.so.0 -o bun/lib/libf.so.0 g.c", "bun", "bin/prog imports f, which no library that it needs has"},
+		"no backend":                  {backendless, "bun", "libggml.so.0 loads its backends from the program's folder, and there is none"},
+		"no backend beside a program": {backendless, "bun/bin/prog", "and there is none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := laid(t)
+			sh(t, dir, c.script)
+			r, err := soon(t, filepath.Join(dir, c.file))
+			must(t, err)
+			if r.Able || !has(r, Missing, "bundle", c.say) {
+				t.Errorf("\n%s", r.Text())
+			}
+		})
+	}
+}
+
+// An object file is no program; beside one it harms nobody.
+func TestObjectFile(t *testing.T) {
+	t.Parallel()
+	dir := laid(t)
+	sh(t, dir, "gcc -c -o m.o m.c; mkdir objects; cp m.o objects; cp m.o bun; tar -czf a.tgz objects")
+	for _, file := range []string{"m.o", "objects", "a.tgz"} {
+		refused(t, filepath.Join(dir, file), "holds object files (m.o) alone, which are no programs")
+	}
+	if r, err := soon(t, filepath.Join(dir, "bun")); err != nil || !r.Able {
+		t.Errorf("%v\n%s", err, r.Text())
+	}
+}
