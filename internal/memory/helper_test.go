@@ -66,8 +66,10 @@ func atoi(s string) int {
 }
 
 // touch maps bytes and makes every page real.
-func touch(n int) []byte {
-	b, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+func touch(n int) []byte { return touchAs(n, syscall.MAP_PRIVATE) }
+
+func touchAs(n, flag int) []byte {
+	b, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|flag)
 	if err != nil {
 		panic(err)
 	}
@@ -86,7 +88,9 @@ func work(args []string) int {
 	touch(64 << 20)
 	var cache [][]byte
 	for i := range requests {
-		if keep > 0 {
+		if keep > 0 && kind == "shared" {
+			touchAs(keep, syscall.MAP_SHARED)
+		} else if keep > 0 {
 			touch(keep)
 		}
 		switch kind {

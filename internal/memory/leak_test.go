@@ -34,6 +34,31 @@ func TestRealLeak(t *testing.T) {
 	t.Logf("%d runs, the slope is off by %.2f %% at most", *leakRuns, 100*worst)
 }
 
+// Shared memory that no file backs is a leak like any other: statm counts it among
+// the pages of files.
+func TestRealSharedLeak(t *testing.T) {
+	const keep = 256 << 10
+	s := watch(t, Options{Every: MinEvery}, fmt.Sprintf("work 1 200 %d shared", keep))
+	v := JudgeKind(s, Anon, JudgeOptions{Unit: Request})
+	if v.State != Grows || math.Abs(v.Growth.Slope/keep-1) > 0.02 {
+		t.Errorf("%v, want 256 KiB a request within 2 %%", v)
+	}
+}
+
+// A mapped file is not the program's own, and a zombie has nothing.
+func TestParseStatus(t *testing.T) {
+	r, own, ok := parseStatus([]byte("Name:\tx\nVmRSS:\t 30 kB\nRssAnon:\t 10 kB\nRssFile:\t 12 kB\nRssShmem:\t 8 kB\n"))
+	if r != 30<<10 || own != 18<<10 || !ok {
+		t.Errorf("%d, %d, %v", r, own, ok)
+	}
+	if r, own, ok := parseStatus([]byte("Name:\tx\nState:\tZ (zombie)\n")); r != 0 || own != 0 || !ok {
+		t.Errorf("a zombie: %d, %d, %v", r, own, ok)
+	}
+	if _, _, ok := parseStatus([]byte("Name:\tx\nRssAnon:\t-1 kB\n")); ok {
+		t.Error("a negative figure is taken")
+	}
+}
+
 func TestRealFlat(t *testing.T) {
 	states := map[string]map[State]int{}
 	unclear := 0 // of two verdicts a run: a busy machine makes a sawtooth of a second hard to read

@@ -10,7 +10,8 @@ import (
 // swing is by how much memory goes up and down without going anywhere: the deepest
 // fall between pieces, or three times the width in which samples lie around their
 // own piece. A line's residuals would not do: a pause in a leak makes them large.
-func swing(data, p []xy) float64 { return max(fall(p), 3*spread(data)) }
+// What falls early may be a peak at the start, which is no swing: it comes once.
+func swing(data, p []xy) float64 { return max(fall(p[len(p)/3:]), 3*spread(data)) }
 
 // fall is the most that memory came down by from any earlier piece. A leak does not
 // come down, however unevenly it grows.
@@ -25,8 +26,9 @@ func fall(p []xy) float64 {
 
 // givenBack is how many samples there are before a program that ends gives back
 // what it holds: a machine that is busy makes that take seconds, and it would pass
-// for a program whose memory comes down. All of them where it gives nothing back.
-func givenBack(data []xy, floor float64) int {
+// for a program whose memory comes down. All of them where it gives nothing back, or
+// went on for more than a moment after it had: that is no end, but work without it.
+func givenBack(data []xy, floor float64, u Unit) int {
 	last, low := data[len(data)-1].y, data[0].y
 	for _, q := range data {
 		low = min(low, q.y)
@@ -37,7 +39,15 @@ func givenBack(data []xy, floor float64) int {
 	if fell <= floor || fell < (top-low)/2 {
 		return len(data)
 	}
+	end := data[len(data)-1].x
+	moment := 0.02 * (end - data[0].x)
+	if u == Second {
+		moment = max(moment, 1)
+	}
 	for i, q := range slices.Backward(data) {
+		if q.y <= last+fell/10 && end-q.x > moment {
+			return len(data)
+		}
 		if q.y >= top-fell/20 {
 			return i + 1
 		}
@@ -125,9 +135,9 @@ const (
 // settledAt finds the piece from which on memory, which rose before by rise from the
 // piece at low, is level, and has been for long enough to be believed: a good part
 // of the run, twice as long as it ever paused on its way, and so flat that its own
-// interval excludes an eighth of the rise, and a quarter of the rate before. It is -1
-// where there is none.
-func settledAt(p []xy, low int, rise, swing float64, u Unit) int {
+// interval excludes an eighth of the rise, and a quarter of the rate before; and it is
+// no leak by its own measure. It is -1 where there is none.
+func settledAt(data, p []xy, low int, rise, swing, floor float64, u Unit) int {
 	n := len(p)
 	share := levelShare
 	if u == Second {
@@ -149,12 +159,63 @@ func settledAt(p []xy, low int, rise, swing float64, u Unit) int {
 		if third := (n - s) / 3; mean(p[n-third:])-mean(p[s:s+third]) > max(rise/20, swing/2) {
 			continue
 		}
-		if long >= 2*pause(p[low:s+1], rise) {
+		if long >= 2*pause(p[low:s+1], rise) && !creeps(data, p[s:], rise, floor) {
 			return s
 		}
 	}
 	return -1
 }
+
+// creeps says whether a plateau, taken by itself, is a leak, for next to a large
+// warm-up it looks level: it rises for sure, or step by step and without coming down.
+// The tail of what settles does so too, and is small beside the rise, or slows down.
+func creeps(data, p []xy, rise, floor float64) bool {
+	f, err := line(p)
+	if err == nil && f.Low > 0 && f.grown() > floor {
+		half, err := line(p[len(p)/2:])
+		if f.grown() > rise*settlingTail || err == nil && half.Low > 0 && half.grown() > floor/2 {
+			return true
+		}
+	}
+	n := len(p)
+	grown := p[n-1].y - p[0].y
+	data = data[slices.IndexFunc(data, func(q xy) bool { return q.x >= p[0].x }):]
+	if grown <= floor || grown < 4*fall(p) || grown < 4*spread(data) {
+		return false
+	}
+	rises, top := 0, p[0].y
+	for _, q := range p[1:] {
+		if q.y-top > 0.02*grown {
+			rises++
+		}
+		top = max(top, q.y)
+	}
+	return rises >= minRises && (grown > rise*settlingTail || !slows(p, max(floor/4, spread(data))))
+}
+
+// slows says whether a rise comes near to a level: most of it is in the first half of
+// its way, and no fifth has more, by what counts, than an earlier one.
+func slows(p []xy, counts float64) bool {
+	n := len(p)
+	grown := p[n-1].y - p[0].y
+	way := slices.IndexFunc(p, func(q xy) bool { return q.y >= p[0].y+0.85*grown })
+	if p[way/2].y-p[0].y < 0.65*grown {
+		return false
+	}
+	least := math.Inf(1)
+	for i := range 5 {
+		up := p[(n-1)*(i+1)/5].y - p[(n-1)*i/5].y
+		if up > least+counts {
+			return false
+		}
+		least = min(least, up)
+	}
+	return true
+}
+
+// settlingTail is the share of its rise that what settles may still grow by once it is called
+// level.
+const settlingTail = 0.015
 
 // pause is the longest way, in progress, on which memory that was rising stood
 // still before it had come near to where it settled.
@@ -191,8 +252,8 @@ func levelFor(p []xy, rise float64) float64 {
 // notSettled says why memory that rose is not said to have settled.
 func notSettled(p []xy, rise float64, u Unit) string {
 	still, all := levelFor(p, rise), p[len(p)-1].x-p[0].x
-	if still > levelShareTime*all { // no pause: its own swing hides where it stands
-		return fmt.Sprintf("it rose by %s, and swings too much to tell whether it has settled; let it run longer", FormatBytes(rise))
+	if still > levelShareTime*all { // no pause: its own swing, or its creeping, hides where it stands
+		return fmt.Sprintf("it rose by %s, and swings too much, or still creeps too slowly, to tell whether it has settled; let it run longer", FormatBytes(rise))
 	}
 	return fmt.Sprintf("it rose by %s and stands still for the last %s of %s, which may be a pause; let it run longer",
 		FormatBytes(rise), count(still, u), count(all, u))

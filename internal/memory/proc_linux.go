@@ -17,21 +17,29 @@ const treeEvery = time.Second
 // when so much time has passed that the average is below it.
 const share = 0.003
 
+// maxStatus is more than a status file has before its last figure of memory: a
+// user in a thousand groups has them all before it.
+const maxStatus = 16 << 10
+
 // procs reads the memory of a process and all below it.
 type procs struct {
 	root   int
 	page   int64
-	open   map[int]*os.File // statm of each process, kept open: a reused pid gives ESRCH here
+	open   map[int]*os.File // status of each process, kept open: a reused pid gives ESRCH here
 	buf    []byte
 	next   time.Time // when to look for new processes
 	nextP  time.Time // when to look at PSS
 	noTree bool      // the kernel has no children files
+	statm  bool      // the kernel's status does not tell anonymous from shared memory (before 4.5): statm instead
 }
 
 func newProcs(root int) *procs {
-	p := &procs{root: root, page: int64(os.Getpagesize()), open: map[int]*os.File{}, buf: make([]byte, 256)}
+	p := &procs{root: root, page: int64(os.Getpagesize()), open: map[int]*os.File{}, buf: make([]byte, maxStatus)}
 	_, err := os.Stat("/proc/self/task/" + strconv.Itoa(os.Getpid()) + "/children")
 	p.noTree = errors.Is(err, os.ErrNotExist)
+	if b, err := os.ReadFile("/proc/self/status"); err != nil || !bytes.Contains(b, []byte("\nRssShmem:")) {
+		p.statm = true
+	}
 	return p
 }
 
@@ -62,14 +70,14 @@ func (p *procs) look(pt *Point) bool {
 	}
 	var rss, anon int64
 	for pid, f := range p.open {
-		r, s, ok := p.statm(f)
+		r, a, ok := p.read(f)
 		if !ok {
 			f.Close()
 			delete(p.open, pid)
 			continue
 		}
 		rss += r
-		anon += r - s
+		anon += a
 	}
 	// A program that has ended has no memory, and would look like one that gave
 	// all of it back; a zombie has none either.
@@ -86,15 +94,48 @@ func (p *procs) look(pt *Point) bool {
 	return true
 }
 
-// statm reads fields 2 and 3 of a process' statm, in bytes (proc(5)).
-func (p *procs) statm(f *os.File) (resident, shared int64, ok bool) {
+// read gives a process' resident memory, and the part of it that the program took
+// itself, in bytes.
+func (p *procs) read(f *os.File) (resident, own int64, ok bool) {
 	n, err := f.ReadAt(p.buf, 0)
 	if n == 0 && err != nil {
 		return 0, 0, false
 	}
-	return parseStatm(p.buf[:n], p.page)
+	if p.statm {
+		r, s, ok := parseStatm(p.buf[:n], p.page)
+		return r, r - s, ok
+	}
+	return parseStatus(p.buf[:n])
 }
 
+// parseStatus reads RssAnon, RssFile and RssShmem of a status file (proc(5)). A
+// zombie has none of them, and no memory. Shared memory that no file on a disk backs
+// (RssShmem) is the program's own: the system cannot take it back.
+func parseStatus(b []byte) (resident, own int64, ok bool) {
+	if !bytes.HasPrefix(b, []byte("Name:")) {
+		return 0, 0, false
+	}
+	for line := range bytes.Lines(b) {
+		name, rest, _ := bytes.Cut(line, []byte(":"))
+		if !bytes.HasPrefix(name, []byte("Rss")) {
+			continue
+		}
+		kb, err := strconv.ParseInt(string(bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(rest), []byte("kB")))), 10, 48)
+		if err != nil || kb < 0 {
+			return 0, 0, false
+		}
+		switch string(name) {
+		case "RssAnon", "RssShmem":
+			own += kb << 10
+			resident += kb << 10
+		case "RssFile":
+			resident += kb << 10
+		}
+	}
+	return resident, own, true
+}
+
+// parseStatm reads fields 2 and 3 of a statm file (proc(5)), in bytes.
 func parseStatm(b []byte, page int64) (resident, shared int64, ok bool) {
 	f := bytes.Fields(b)
 	if len(f) < 3 {
@@ -134,11 +175,15 @@ func parsePSS(b []byte) (int64, bool) {
 	return 0, false
 }
 
-// refresh opens the statm of every process below the root that is new.
+// refresh opens the status of every process below the root that is new.
 func (p *procs) refresh() {
+	name := "/status"
+	if p.statm {
+		name = "/statm"
+	}
 	for _, pid := range p.tree() {
 		if p.open[pid] == nil {
-			if f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/statm"); err == nil {
+			if f, err := os.Open("/proc/" + strconv.Itoa(pid) + name); err == nil {
 				p.open[pid] = f
 			}
 		}

@@ -13,8 +13,13 @@ const (
 	// RSS is resident memory of a process and all below it; pages that two of
 	// them share are counted twice.
 	RSS Kind = "rss"
-	// Anon is the part of RSS that no file backs (statm resident less shared):
-	// what the program allocated itself. Pages of a mapped model are not in it.
+	// Anon is the part of RSS that the program took itself: anonymous memory, and
+	// shared memory that no file on a disk backs (RssAnon and RssShmem of
+	// /proc/PID/status), such as mmap's MAP_SHARED|MAP_ANONYMOUS, memfd and tmpfs.
+	// Pages of a mapped model are not in it, unless the model lies in a tmpfs.
+	// Shared memory counts for each process that has touched it: twice for a
+	// program and its child. Linux before 4.5 tells no shared memory apart; it is
+	// not in the figure there.
 	Anon Kind = "anon"
 	// PSS is resident memory with every shared page split among those that map it.
 	PSS Kind = "pss"

@@ -111,7 +111,7 @@ func judge(data []xy, o JudgeOptions) Verdict {
 		return 0
 	})
 	if o.Ended {
-		data = data[:givenBack(data, floor)]
+		data = data[:givenBack(data, floor, o.Unit)]
 	}
 	p := pieces(data, blocks)
 	if len(p) < minBlocks {
@@ -138,19 +138,19 @@ func judge(data []xy, o JudgeOptions) Verdict {
 		return v
 	}
 	low := lowest(p)
-	swing := swing(data, p[low:])
+	swing := swing(data, p)
 	rise := v.Plateau - p[low].y
 	if rise <= floor || rise <= swing {
 		if flat, err := line(p[n/3:]); err == nil {
 			v.Growth = flat
 		}
 		v.State = Flat
-		if v.Growth.certain(0.995) && v.Growth.grown() > floor {
+		if v.Growth.Low > 0 && v.Growth.grown() > floor {
 			v.State, v.Reason = Unclear, fmt.Sprintf("it swings by %s, and may grow (%s); let it run longer", FormatBytes(swing), perUnit(v.Growth, o.Unit))
 		}
 		return v
 	}
-	at := settledAt(p, low, rise, swing, o.Unit)
+	at := settledAt(data, p, low, rise, swing, floor, o.Unit)
 	switch {
 	case stillRises(late, rise, floor):
 		// Slowing and still clearly rising is neither: nobody can say where it ends.
