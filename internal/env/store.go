@@ -246,7 +246,7 @@ func (s store) remove(id string) (err error) {
 
 // discard deletes a folder of a root whose lock is held.
 func (s store) discard(id, dir string) error {
-	if dir == s.path(id+workSuffix) && begun(dir) {
+	if dir != s.path(id) && begun(dir) {
 		return os.RemoveAll(dir)
 	}
 	if _, err := readInfo(dir, id); err != nil {

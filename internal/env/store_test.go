@@ -48,6 +48,7 @@ func TestUnmarkedWork(t *testing.T) {
 	if left := glob(t, o.Cache, "env/tiny*"); len(left) != 0 {
 		t.Errorf("left: %v", left)
 	}
+	must(t, os.Mkdir(filepath.Join(o.Cache, "env", d.id()+goneSuffix), 0o755)) // a removal killed at its last step
 	begin()
 	precious := filepath.Join(work, "precious")
 	must(t, os.WriteFile(precious, nil, 0o644))
@@ -56,6 +57,12 @@ func TestUnmarkedWork(t *testing.T) {
 	_, err = Remove(o.Cache, d.Name)
 	wantErr(t, err, work, "not made by llpatch")
 	must(t, os.Remove(precious)) // which is still there
+	_, err = Remove(o.Cache, d.Name)
+	must(t, err)
+	if left := glob(t, o.Cache, "env/tiny*"); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+	begin()
 	_, err = Create(t.Context(), d, o)
 	must(t, err)
 }
