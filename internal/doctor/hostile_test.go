@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -127,6 +128,19 @@ func TestMembers(t *testing.T) {
 	dir := laid(t)
 	sh(t, dir, "tar -cf a.tar bun; head -c 9000 a.tar | gzip > a.tar.gz; tail -c +9001 a.tar | gzip >> a.tar.gz")
 	if r, err := soon(t, filepath.Join(dir, "a.tar.gz")); err != nil || !r.Able {
+		t.Errorf("%v", err)
+	}
+}
+
+// As many links as an archive may hold take no time to speak of.
+func TestManyLinks(t *testing.T) {
+	t.Parallel()
+	dir := laid(t)
+	for n := range 9000 {
+		must(t, os.Symlink("../bin", filepath.Join(dir, "bun", "lib", fmt.Sprintf("link%d", n))))
+	}
+	sh(t, dir, "tar -czf a.tgz bun")
+	if r, err := soon(t, filepath.Join(dir, "a.tgz")); err != nil || !r.Able {
 		t.Errorf("%v", err)
 	}
 }

@@ -23,17 +23,16 @@ func cause(err error) string {
 	return err.Error()
 }
 
-// isDir reports whether the bundle has such a folder.
-func (h *held) isDir(name string) bool {
-	if name == "." || h.dirs[name] {
-		return true
-	}
-	for _, known := range h.all() {
-		if strings.HasPrefix(known, name+"/") {
-			return true
+// isDir reports whether the bundle has such a folder, as parents has noted them.
+func (h *held) isDir(name string) bool { return name == "." || h.dirs[name] }
+
+// parents notes the folders in which something lies: an archive need not name them.
+func (h *held) parents(names []string) {
+	for _, name := range names {
+		for dir := path.Dir(name); dir != "." && !h.dirs[dir]; dir = path.Dir(dir) {
+			h.dirs[dir] = true
 		}
 	}
-	return false
 }
 
 // all are the names of files and links, sorted.
@@ -55,16 +54,21 @@ func (h *held) throughDirs() {
 	for range 4 {
 		added := false
 		all := h.all()
+		h.parents(all)
 		for _, link := range all {
 			to, is := h.links[link]
 			if !is || to == "." || h.names[to] || strings.HasPrefix(link+"/", to+"/") || !h.isDir(to) {
 				continue
 			}
 			h.dirs[link] = true
-			for _, name := range all {
+			first, _ := slices.BinarySearch(all, to+"/")
+			for _, name := range all[first:] {
 				rest, below := strings.CutPrefix(name, to+"/")
+				if !below {
+					break
+				}
 				alias := path.Join(link, rest)
-				if !below || h.names[alias] || h.links[alias] != "" || len(h.links) > maxFiles {
+				if h.names[alias] || h.links[alias] != "" || len(h.links) > maxFiles {
 					continue
 				}
 				h.links[alias] = name
