@@ -65,7 +65,7 @@ func TestWarmUpDoesNotHideALeak(t *testing.T) {
 		}
 	}
 	t.Log(states)
-	if n := states[Flat] + states[Bounded]; n > all/200 {
+	if n := states[Flat] + states[Bounded]; n > all/20 {
 		t.Errorf("%d of %d leaks are called flat or settled", n, all)
 	}
 }

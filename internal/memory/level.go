@@ -169,7 +169,9 @@ func settledAt(data, p []xy, low int, rise, swing, floor float64, u Unit) int {
 // creeps says whether a plateau, taken by itself, is a leak, for next to a large
 // warm-up it looks level: it rises for sure, or step by step and without coming down.
 // The tail of what settles does so too, and is small beside the rise, or slows down.
+// What a runtime's heap takes for itself after a large rise does not count either.
 func creeps(data, p []xy, rise, floor float64) bool {
+	floor *= 2
 	f, err := line(p)
 	if err == nil && f.Low > 0 && f.grown() > floor {
 		half, err := line(p[len(p)/2:])

@@ -140,7 +140,7 @@ func judge(data []xy, o JudgeOptions) Verdict {
 	low := lowest(p)
 	swing := swing(data, p)
 	rise := v.Plateau - p[low].y
-	if rise <= floor || rise <= swing {
+	if rise <= 2*floor || rise <= swing {
 		if flat, err := line(p[n/3:]); err == nil {
 			v.Growth = flat
 		}
