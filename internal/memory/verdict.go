@@ -140,6 +140,7 @@ func judge(data []xy, o JudgeOptions) Verdict {
 	low := lowest(p)
 	swing := swing(data, p)
 	rise := v.Plateau - p[low].y
+	// A runtime's heap takes a MiB more now and then; what rises for sure is told below.
 	if rise <= 2*floor || rise <= swing {
 		if flat, err := line(p[n/3:]); err == nil {
 			v.Growth = flat
