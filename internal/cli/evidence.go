@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/evidence"
 	"github.com/llpatch/llpatch/internal/memory"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -77,16 +78,36 @@ reached; 6: one was missed; 7: something could not be run or told.`,
 	f.StringSliceVar(&only, "only", nil, "names of the runs to do; the others are left out")
 	f.DurationVar(&o.Every, "every", memory.MinEvery, "time between two looks at memory, 20ms to 1s")
 	f.StringVar(&device, "vram", "auto", "where VRAM is read: auto, nvidia-smi, amdgpu, amd-smi, rocm-smi, none, or sim:FILE (a simulated device's state)")
-	c.AddCommand(&cobra.Command{
-		Use: "show FILE.json", Short: "Print the table of a record", Args: args("FILE.json"),
-		RunE: func(_ *cobra.Command, argv []string) error {
+	c.AddCommand(a.evidenceShowCmd())
+	return c
+}
+
+func (a *app) evidenceShowCmd() *cobra.Command {
+	var chart, name string
+	c := &cobra.Command{
+		Use: "show FILE.json", Short: "Print the table of a record, or draw a run's memory", Args: args("FILE.json"),
+		RunE: func(c *cobra.Command, argv []string) error {
+			if name != "" && chart == "" {
+				return &usageError{err: errors.New("--run names what --chart FILE.svg draws, and there is no --chart"), help: c.CommandPath() + " --help"}
+			}
 			res, err := evidence.ReadRecord(argv[0])
 			if err != nil {
 				return &usageError{err: err}
 			}
+			if chart != "" {
+				svg, err := res.Chart(name)
+				if err != nil {
+					return &usageError{err: fmt.Errorf("%s: %w", argv[0], err)}
+				}
+				if err := atomicfile.WriteFile(chart, []byte(svg), 0o644); err != nil {
+					return err
+				}
+			}
 			return a.print(res, res.Markdown)
 		},
-	})
+	}
+	c.Flags().StringVar(&chart, "chart", "", "draw one run's memory, all builds on one chart, into this `FILE.svg`")
+	c.Flags().StringVar(&name, "run", "", "`NAME` of the run to draw (default: the record's first)")
 	return c
 }
 
