@@ -89,7 +89,8 @@ func (a *app) fetchCmd() *cobra.Command {
 				Pin      spec.Pin `json:"pin"`
 				Source   string   `json:"source"`
 				InPlace  bool     `json:"in_place"`
-			}{upstream, tree.Tag, tree.Pin, tree.Source, tree.InPlace}
+				Unread   bool     `json:"source_unread,omitempty"` // the tag was in the cache, and --source was not read
+			}{upstream, tree.Tag, tree.Pin, tree.Source, tree.InPlace, tree.Unread}
 			if tree.InPlace && a.source != "" {
 				a.log.Info("a local repository is used in place: the cache holds nothing of it, so give --source again with the next command", "source", tree.Source)
 			}

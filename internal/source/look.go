@@ -81,9 +81,7 @@ func (f *fetcher) look(ctx context.Context, s spec.Source, t *tag.Tag) (here boo
 			return false, errNoTag
 		}
 	}
-	if path, ok := strings.CutPrefix(at, "file://"); ok {
-		at = path
-	}
+	at = localPath(at)
 	switch {
 	case s.NPM != "":
 		return false, f.lookNPM(ctx, s, t)
