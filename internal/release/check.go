@@ -187,7 +187,7 @@ func (o Options) Explain(ctx context.Context, t tag.Tag, target string) (*spec.S
 		return nil, err
 	}
 	t = o.Repo.Lock.Named(rec.Upstream, t)
-	if err := o.checkTag(rec.Upstream, t); err != nil {
+	if err := o.CheckTag(rec.Upstream, t); err != nil {
 		return nil, err
 	}
 	n, known := o.build(rec, t)
