@@ -319,10 +319,11 @@ func (r *Report) system(ctx context.Context, o Options, rec spec.Recipe, root st
 		r.unknown("glibc", "", "Which glibc the result will need is not known: %s was not found.", whose)
 		return nil
 	}
-	has, err := binary.Defined(path)
+	libc, err := binary.ReadLibrary(path)
 	if err != nil {
 		return err
 	}
+	has := libc.Highest()
 	if rec.Verify.GlibcMax != "" {
 		r.ok("glibc", "The result will need glibc %s or older, or the build ends; %s is %s.", rec.Verify.GlibcMax, whose, has["GLIBC"])
 		return nil
