@@ -23,12 +23,7 @@ func (a *app) doctorCmd() *cobra.Command {
 		Short: "Say what this machine lacks to build a target, or to run a bundle",
 		Example: "  llpatch doctor linux-cpu\n  llpatch doctor linux-cpu b8833 --offline\n" +
 			"  llpatch doctor llama-b8833-llp1-bin-linux-cpu-x64.tar.gz",
-		Args: func(c *cobra.Command, got []string) error {
-			if len(got) == 0 || len(got) > 2 {
-				return args("TARGET")(c, got)
-			}
-			return nil
-		},
+		Args: args("TARGET", "[TAG]"),
 		RunE: func(c *cobra.Command, got []string) error {
 			o, err := a.options()
 			if err != nil {
