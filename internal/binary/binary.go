@@ -36,6 +36,10 @@ type File struct {
 
 	exports []string
 	imports []string
+	takes   []string
+	gives   []string
+	needs   []VersionNeed
+	defines []string
 	relr    bool
 	etype   elf.Type
 	program bool
@@ -157,12 +161,15 @@ func (out *File) dynamic(f *elf.File) error {
 		}
 		for _, lib := range needs {
 			for _, n := range lib.Needs {
+				if n.Flags&elf.VER_FLG_WEAK == 0 {
+					out.needs = append(out.needs, VersionNeed{lib.Name, n.Dep})
+				}
 				out.relr = out.relr || n.Dep == relr
 				out.raise(n.Dep)
 			}
 		}
 	}
-	return out.symbols(f)
+	return errors.Join(out.definitions(f), out.symbols(f))
 }
 
 // maxVersionsBy bounds how many symbols are named for one version.
@@ -184,6 +191,9 @@ func (out *File) symbols(f *elf.File) error {
 			if family, number, ok := symbolVersion(s.Version); ok && out.Versions[family] == number {
 				out.VersionsBy[family] = append(out.VersionsBy[family], s.Name)
 			}
+			if bind == elf.STB_GLOBAL {
+				out.takes = append(out.takes, strings.TrimSuffix(s.Name+"@"+s.Version, "@"))
+			}
 			if s.Version == "" && bind == elf.STB_GLOBAL {
 				out.imports = append(out.imports, s.Name)
 			}
@@ -191,6 +201,7 @@ func (out *File) symbols(f *elf.File) error {
 		}
 		if bind != elf.STB_LOCAL && kind != elf.STT_SECTION && kind != elf.STT_FILE && s.Section != elf.SHN_ABS {
 			out.exports = append(out.exports, s.Name)
+			out.gives = append(out.gives, s.Name+"@"+s.Version)
 		}
 	}
 	slices.Sort(out.exports)

@@ -93,10 +93,11 @@ func TestDefined(t *testing.T) {
 		if path == "" {
 			t.Fatalf("%s was not found", lib)
 		}
-		got, err := Defined(path)
+		read, err := ReadLibrary(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+		got := read.Highest()
 		out, err := exec.Command("readelf", "-VW", path).Output()
 		if err != nil {
 			t.Fatal(err)
@@ -120,7 +121,7 @@ func TestDefined(t *testing.T) {
 	if p := LibrariesIn(t.TempDir()).Find("libc.so.6", f.Machine); p != "" {
 		t.Errorf("found %s in an empty folder", p)
 	}
-	if _, err := Defined("/dev/null"); err == nil {
+	if _, err := ReadLibrary("/dev/null"); err == nil {
 		t.Error("no error for what is no library")
 	}
 }

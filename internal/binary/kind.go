@@ -2,7 +2,6 @@ package binary
 
 import (
 	"debug/elf"
-	"fmt"
 )
 
 // kind notes what sort of ELF file it is, and how much of what is to be loaded lies
@@ -32,26 +31,3 @@ func (out *File) Program() bool { return out.program }
 // Short reports whether the file ends before what it wants loaded, so that no loader
 // takes it.
 func (out *File) Short() bool { return out.short }
-
-// Symbols returns the names of the symbols that a shared library gives to others, and of
-// the libraries that it needs. It reads less than Inspect does. Errors name the file.
-func Symbols(path string) (exports, needed []string, err error) {
-	defer func() { // as in Read
-		if p := recover(); p != nil {
-			err = fmt.Errorf("symbols of %s: malformed ELF file: %v", path, p)
-		}
-	}()
-	f, err := elf.Open(path)
-	if err != nil {
-		return nil, nil, fmt.Errorf("symbols of %s: %w", path, err)
-	}
-	defer func() { _ = f.Close() }()
-	out := &File{Versions: map[string]string{}}
-	if err := out.symbols(f); err != nil {
-		return nil, nil, fmt.Errorf("symbols of %s: %w", path, err)
-	}
-	if needed, err = f.ImportedLibraries(); err != nil {
-		return nil, nil, fmt.Errorf("symbols of %s: %w", path, err)
-	}
-	return out.exports, needed, nil
-}

@@ -3,7 +3,6 @@ package binary
 import (
 	"context"
 	"debug/elf"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -108,31 +107,4 @@ func machineOf(path string) string {
 		return ""
 	}
 	return f.Machine.String()
-}
-
-// Defined returns the highest version of each symbol family, such as GLIBC or
-// GLIBCXX, that a shared library has.
-func Defined(path string) (_ map[string]string, err error) {
-	defer func() { // as in Read
-		if p := recover(); p != nil {
-			err = fmt.Errorf("versions of %s: malformed ELF file: %v", path, p)
-		}
-	}()
-	f, err := elf.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("versions of %s: %w", path, err)
-	}
-	defer func() { _ = f.Close() }()
-	out := &File{Versions: map[string]string{}}
-	if f.SectionByType(elf.SHT_GNU_VERDEF) == nil {
-		return out.Versions, nil
-	}
-	defs, err := f.DynamicVersions()
-	if err != nil {
-		return nil, fmt.Errorf("versions of %s: %w", path, err)
-	}
-	for _, d := range defs {
-		out.raise(d.Name)
-	}
-	return out.Versions, nil
 }

@@ -44,7 +44,8 @@ func (a *app) applyCmd() *cobra.Command {
 			Series     *spec.Series      `json:"series"`
 			Placements []patch.Placement `json:"placements"`
 			Variants   []release.Variant `json:"variants,omitempty"`
-		}{c.Tree.Tag.String(), c.Patched.Tree.ID(), f.to, c.Series, c.Patched.Placements, c.Variants}
+			Unread     bool              `json:"source_unread,omitempty"` // the tag was in the cache, and --source was not read
+		}{c.Tree.Tag.String(), c.Patched.Tree.ID(), f.to, c.Series, c.Patched.Placements, c.Variants, c.Tree.Unread}
 		return a.print(v, func() string { return c.Patched.Tree.ID() + "\n" })
 	})
 	c.Example = "  llpatch apply b8833 linux-cpu -o llama.cpp\n  llpatch apply b8900 linux-cpu -o llama.cpp --three-way --accept"

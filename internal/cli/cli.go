@@ -97,12 +97,29 @@ target, builds it, proves on the real programs that it works, and bundles it.
 		a.statusCmd(), a.blameBreakCmd(), a.seriesCmd(), a.lintCmd(), a.modelCmd(), a.leakCmd(), a.evidenceCmd(),
 		a.vramCmd(), a.envCmd(), probeInsideCmd(), a.versionCmd(),
 	)
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {
-		if c.HasSubCommands() && c.RunE == nil && c.Run == nil {
-			c.RunE = noSubcommand
+		switch {
+		case c.Name() == "help":
+			c.Run, c.RunE = nil, help
+		case c.HasSubCommands() && c.RunE == nil:
+			c.Run, c.RunE, c.Args = nil, noSubcommand, cobra.ArbitraryArgs
 		}
 	}
+	a.completions(root)
 	return root
+}
+
+// help shows what a command does, and refuses what is none: cobra would print the
+// help of all and end with 0.
+func help(c *cobra.Command, given []string) error {
+	about, _, err := c.Root().Find(given)
+	if err != nil {
+		return err
+	}
+	about.InitDefaultHelpFlag()
+	return about.Help()
 }
 
 // noSubcommand refuses what is no subcommand: cobra would print the help and end
@@ -140,15 +157,20 @@ func (a *app) sourceFlags(c *cobra.Command) {
 	f.BoolVar(&a.nearest, "nearest", false, "where no source has the tag, take the nearest tag that one has, and say so")
 }
 
-// args demands n arguments and names them when they are not there.
+// args demands the arguments that are named, and says which are missing or what the
+// command takes; one in brackets may be left out.
 func args(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, got []string) error {
-		if len(got) == len(names) {
-			return nil
-		}
-		err := fmt.Errorf("takes %d arguments, not %d", len(names), len(got))
-		if len(got) < len(names) {
+		var err error
+		switch {
+		case len(got) > len(names) && len(names) == 0:
+			err = fmt.Errorf("%s takes no argument, not %d", c.CommandPath(), len(got))
+		case len(got) > len(names):
+			err = fmt.Errorf("%s takes %s, not %d arguments", c.CommandPath(), strings.Join(names, " "), len(got))
+		case len(got) < len(names) && !strings.HasPrefix(names[len(got)], "["):
 			err = fmt.Errorf("%s is missing", names[len(got)])
+		default:
+			return nil
 		}
 		return &usageError{err: err, help: c.CommandPath() + " --help"}
 	}

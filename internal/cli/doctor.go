@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/llpatch/llpatch/internal/doctor"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -16,18 +17,13 @@ import (
 )
 
 func (a *app) doctorCmd() *cobra.Command {
-	var headers, clang string
+	var headers, clang, buildenv string
 	c := &cobra.Command{
 		Use:   "doctor TARGET [TAG] | FILE-or-BUNDLE",
 		Short: "Say what this machine lacks to build a target, or to run a bundle",
 		Example: "  llpatch doctor linux-cpu\n  llpatch doctor linux-cpu b8833 --offline\n" +
 			"  llpatch doctor llama-b8833-llp1-bin-linux-cpu-x64.tar.gz",
-		Args: func(c *cobra.Command, got []string) error {
-			if len(got) == 0 || len(got) > 2 {
-				return args("TARGET")(c, got)
-			}
-			return nil
-		},
+		Args: args("TARGET", "[TAG]"),
 		RunE: func(c *cobra.Command, got []string) error {
 			o, err := a.options()
 			if err != nil {
@@ -35,14 +31,24 @@ func (a *app) doctorCmd() *cobra.Command {
 			}
 			var r *doctor.Report
 			if _, known := o.Repo.Recipes[got[0]]; !known && isPath(got[0]) {
+				if err := ofTarget(c, got[0]); err != nil {
+					return err
+				}
 				if len(got) == 2 {
 					return &usageError{err: fmt.Errorf("%s is a file or folder: a tag has no place there", got[0]), help: c.CommandPath() + " --help"}
 				}
 				r, err = doctor.Bundle(c.Context(), os.Environ(), got[0])
 				if errors.Is(err, fs.ErrNotExist) {
-					return &usageError{err: err}
+					return &usageError{err: err, help: c.CommandPath() + " --help"}
 				}
 			} else {
+				if buildenv != "" {
+					d, err := a.envDecl(o.Repo, o.Cache, buildenv)
+					if err != nil {
+						return err
+					}
+					o.Env = &d
+				}
 				var t *tag.Tag
 				if len(got) == 2 {
 					named, err := tag.Parse(got[1])
@@ -65,8 +71,22 @@ func (a *app) doctorCmd() *cobra.Command {
 	c.Flags().StringVar(&headers, "cuda-headers", "", "NVIDIA's headers for the simulated device, as scripts/cuda-headers makes them (default $CUDA_HEADERS)")
 	c.Flags().StringVar(&clang, "clang", "", "clang++ for the simulated device (default: the newest on the PATH)")
 	c.Flags().StringVar(&a.source, "source", "", "look at this source alone: a git URL, or the path of a repository, a git bundle, an npm package or a source tarball")
+	c.Flags().StringVar(&buildenv, "env", "", "look at the root of this buildenv instead of this machine's tools")
+	c.Flags().BoolVar(&a.nearest, "nearest", false, "where no source has the tag, look for the nearest tag that one has, and say so")
 	c.Flags().BoolVar(&a.offline, "offline", false, "use no network: sources that need it are not asked")
 	return c
+}
+
+// ofTarget refuses flags that say something of a target where a file is looked at.
+func ofTarget(c *cobra.Command, file string) (err error) {
+	everywhere := c.InheritedFlags()
+	c.Flags().Visit(func(f *pflag.Flag) {
+		if everywhere.Lookup(f.Name) != nil {
+			return
+		}
+		err = &usageError{err: fmt.Errorf("--%s is for a target, and %s is a file or folder", f.Name, file), help: c.CommandPath() + " --help"}
+	})
+	return err
 }
 
 // isPath tells a file or folder from the name of a target.

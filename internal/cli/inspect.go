@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/release"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -94,7 +95,7 @@ func inspectFile(ctx context.Context, name string, exports bool) (inspected, err
 		return inspected{}, err
 	}
 	if err != nil { // it is not there, or not what can be inspected
-		return inspected{}, &usageError{err: err}
+		return inspected{}, &usageError{err: err, help: bundleHelp(name)}
 	}
 	i := inspected{File: f, Verdict: binary.Judge(f)}
 	if exports {
@@ -108,6 +109,16 @@ func inspectFile(ctx context.Context, name string, exports bool) (inspected, err
 		i.RunsOn = i.runsOn()
 	}
 	return i, nil
+}
+
+// bundleHelp is the command for what inspect does not take and doctor may: a folder or
+// an archive.
+func bundleHelp(name string) string {
+	_, part := release.PartOf(name)
+	if isDir(name) || part || strings.HasSuffix(name, ".tar.gz") || strings.HasSuffix(name, ".tgz") {
+		return "llpatch doctor " + name + ", which looks into a bundle"
+	}
+	return "llpatch inspect --help"
 }
 
 // text writes what a person wants to see of a file, a line a fact.

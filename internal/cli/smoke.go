@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -19,23 +21,14 @@ func (a *app) smokeCmd() *cobra.Command {
 	more := false
 	tune := func(o *release.Options) { o.Place.Pick = card }
 	c := a.tunedChainCmd("smoke", "Build a target and run its checks, or its fixes' proofs on the simulated device", tune, func(ctx context.Context, c *release.Chain) error {
-		if more && device != spec.Sim {
-			return &usageError{err: errors.New("--more is for the proofs: give --device sim too")}
-		}
 		switch device {
-		case spec.Host:
 		case spec.Card:
 			c.Place.Device = device
 			if err := c.FindCard(ctx); err != nil { // before what takes long
 				return err
 			}
 		case spec.Sim:
-			if card != "" {
-				return &usageError{err: errors.New("--card is for the checks on a card, and the proofs run on the simulated device")}
-			}
 			return a.prove(ctx, c, release.Simulation{Headers: headers, Clang: clang, More: more})
-		default:
-			return &usageError{err: fmt.Errorf("--device %s is not known; there are %s, %s and %s", device, spec.Host, spec.Sim, spec.Card)}
 		}
 		b, err := c.Build(ctx)
 		if err != nil {
@@ -47,6 +40,25 @@ func (a *app) smokeCmd() *cobra.Command {
 		}
 		return err
 	})
+	c.PreRunE = func(c *cobra.Command, _ []string) error {
+		err := func() error {
+			switch {
+			case !slices.Contains([]string{spec.Host, spec.Sim, spec.Card}, device):
+				return fmt.Errorf("--device %s is not known; there are %s, %s and %s", device, spec.Host, spec.Sim, spec.Card)
+			case more && device != spec.Sim:
+				return errors.New("--more is for the proofs: give --device sim too")
+			case device == spec.Sim && card != "":
+				return errors.New("--card is for the checks on a card, and the proofs run on the simulated device")
+			case device == spec.Sim && cmp.Or(headers, os.Getenv("CUDA_HEADERS")) == "":
+				return errors.New("--device sim needs NVIDIA's CUDA headers: name their folder with --cuda-headers; scripts/cuda-headers DIR fetches them")
+			}
+			return nil
+		}()
+		if err != nil {
+			return &usageError{err: err, help: c.CommandPath() + " --help"}
+		}
+		return nil
+	}
 	c.Long = `Build a target and run its recipe's checks on the real programs.
 
 With --device card they run on this machine's graphics card, whose memory is
@@ -70,14 +82,8 @@ values or speed. --more shows the growth of the pool under other settings as wel
 
 // prove runs the proofs and prints one line for each.
 func (a *app) prove(ctx context.Context, c *release.Chain, s release.Simulation) error {
-	if s.Headers == "" {
-		s.Headers = os.Getenv("CUDA_HEADERS")
-	}
-	if s.Headers == "" {
-		return &usageError{err: errors.New("--device sim needs NVIDIA's CUDA headers: name their folder with --cuda-headers; scripts/cuda-headers DIR fetches them")}
-	}
 	var err error
-	if s.Headers, err = filepath.Abs(s.Headers); err != nil {
+	if s.Headers, err = filepath.Abs(cmp.Or(s.Headers, os.Getenv("CUDA_HEADERS"))); err != nil {
 		return err
 	}
 	if err := c.CanProve(ctx, s); err != nil { // before what takes long

@@ -89,7 +89,8 @@ func (a *app) fetchCmd() *cobra.Command {
 				Pin      spec.Pin `json:"pin"`
 				Source   string   `json:"source"`
 				InPlace  bool     `json:"in_place"`
-			}{upstream, tree.Tag, tree.Pin, tree.Source, tree.InPlace}
+				Unread   bool     `json:"source_unread,omitempty"` // the tag was in the cache, and --source was not read
+			}{upstream, tree.Tag, tree.Pin, tree.Source, tree.InPlace, tree.Unread}
 			if tree.InPlace && a.source != "" {
 				a.log.Info("a local repository is used in place: the cache holds nothing of it, so give --source again with the next command", "source", tree.Source)
 			}
@@ -107,6 +108,18 @@ func (a *app) chainCmd(use, short string, do func(context.Context, *release.Chai
 	return a.tunedChainCmd(use, short, func(*release.Options) {}, do)
 }
 
+// building names the commands that build, or say how, in a folder of --out.
+var building = []string{"plan", "build", "smoke", "bundle", "release"}
+
+// checkOut refuses a folder that no build can be in.
+func checkOut(dir string) error {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
+	}
+	return build.CheckFolder(dir)
+}
+
 // tunedChainCmd is chainCmd for a command with options of its own.
 func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do func(context.Context, *release.Chain) error) *cobra.Command {
 	var archs string
@@ -118,6 +131,11 @@ func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do f
 			t, o, err := a.begin(got[0])
 			if err != nil {
 				return err
+			}
+			if slices.Contains(building, use) {
+				if err := checkOut(a.out); err != nil { // before anything is waited for
+					return err
+				}
 			}
 			o.Archs, o.BackendOnly = archs, backendOnly
 			if buildenv != "" {
@@ -136,7 +154,7 @@ func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do f
 		},
 	}
 	a.sourceFlags(c)
-	if slices.Contains([]string{"plan", "build", "smoke", "bundle", "release"}, use) {
+	if slices.Contains(building, use) {
 		c.Flags().StringVar(&archs, "cuda-archs", "", "make device code for these instead of the recipe's: 86 or 120a for machine code and PTX, 86-real, 86-virtual; several joined by commas")
 		c.Flags().StringVar(&buildenv, "env", "", "build inside the root of this buildenv, which llpatch env create NAME makes, with its compilers")
 		c.Flags().BoolVar(&backendOnly, "backend-only", false, "make nothing but the target's backend library, for the official package of the same tag")

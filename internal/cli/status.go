@@ -88,7 +88,7 @@ func (a *app) statusCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "status [FROM..TO]", Short: "Say which fix fits which tag, over all tags",
 		Example: "  llpatch status --source llama.cpp.git b8000..\n  llpatch status --source llama.cpp.git --patches my-patches --html status.html",
-		Args:    cobra.MaximumNArgs(1),
+		Args:    args("[FROM..TO]"),
 		RunE: func(c *cobra.Command, got []string) (err error) {
 			h, stack, o, err := a.open(f)
 			if err != nil {

@@ -19,16 +19,6 @@ import (
 // machines are the ELF machines of the processors that llpatch runs on.
 var machines = map[string]string{"amd64": "EM_X86_64", "arm64": "EM_AARCH64"}
 
-// familyOf says which library has a family of symbol versions, and what its version is
-// called.
-var families = []struct{ family, lib, name string }{
-	{"GLIBC", "libc.so.6", "glibc"},
-	{"GLIBCXX", "libstdc++.so.6", "libstdc++ (GLIBCXX)"},
-	{"CXXABI", "libstdc++.so.6", "libstdc++ (CXXABI)"},
-	{"GCC", "libgcc_s.so.1", "libgcc (GCC)"},
-	{"OPENSSL", "libssl.so.3", "OpenSSL"},
-}
-
 // debian names the Debian packages of libraries that builds of llama.cpp use.
 var debian = map[string]string{
 	"libstdc++.so.6": "libstdc++6", "libgcc_s.so.1": "libgcc-s1", "libgomp.so.1": "libgomp1",
@@ -54,19 +44,21 @@ func Bundle(ctx context.Context, env []string, file string) (*Report, error) {
 		return nil, err
 	}
 	r := &Report{Kind: h.kind, Subject: filepath.Base(filepath.Clean(file)), Findings: []Finding{}}
+	machine := r.machine(h)
 	for _, f := range h.faults {
 		r.lacks("bundle", "", "%s.", f)
 	}
-	if r.machine(h) {
+	if h.unfinished != "" {
+		r.unknown("bundle", "", "It lies in %s, a folder to build in: whether all of it is built is not known.", h.unfinished)
+	}
+	if machine {
 		r.inside(h)
 		r.rights(h)
 		r.backends(h)
-		if err := r.symbols(h, libs); err != nil {
-			return nil, err
-		}
 		if err := r.libraries(h, libs, env); err != nil {
 			return nil, err
 		}
+		r.together(h)
 		if err := r.cards(ctx, h, env); err != nil {
 			return nil, err
 		}
@@ -97,7 +89,6 @@ func (r *Report) machine(h *held) bool {
 
 // inside looks at what the files need of one another.
 func (r *Report) inside(h *held) {
-	faults := 0
 	lost := map[string][]string{} // by file
 	for _, u := range binary.Unreachable(h.files) {
 		if !foundBy(u) {
@@ -105,24 +96,37 @@ func (r *Report) inside(h *held) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(lost)) {
-		faults++
 		r.lacks("bundle", "put its folder into LD_LIBRARY_PATH", "%s does not find what it needs of the bundle (%s): its RUNPATH does not lead there.", name, strings.Join(lost[name], ", "))
 	}
-	for _, f := range h.files {
-		if _, link := h.links[f.Name]; link {
-			continue
-		}
+	elsewhere := map[string][]string{} // files by the folder that they name
+	for _, f := range h.own() {
 		for _, p := range f.RunPath {
-			if strings.HasPrefix(p, "$ORIGIN") || strings.HasPrefix(p, "${ORIGIN}") {
-				continue
+			if !strings.HasPrefix(p, "$ORIGIN") && !strings.HasPrefix(p, "${ORIGIN}") {
+				elsewhere[p] = append(elsewhere[p], f.Name)
 			}
-			faults++
-			r.without("bundle", "", "%s looks for libraries in %s.", f.Name, where(p))
 		}
 	}
-	if n := len(binary.Roots(h.files)); faults == 0 && h.own() > 1 && n > 0 {
-		r.ok("bundle", "Its %d files find one another.", h.own())
+	for _, p := range slices.Sorted(maps.Keys(elsewhere)) {
+		who := elsewhere[p][0] + " looks"
+		if n := len(elsewhere[p]) - 1; n > 0 {
+			who = fmt.Sprintf("%s and %s look", elsewhere[p][0], count(n, "other file", "other files"))
+		}
+		r.without("bundle", "", "%s for libraries in %s.", who, where(p))
 	}
+}
+
+// together says, behind the first line, that the files find one another, where nothing
+// that any of them needs is missing.
+func (r *Report) together(h *held) {
+	n := len(h.own())
+	lacking := func(f Finding) bool {
+		return f.Status == Missing && (f.About == "bundle" || f.About == "library")
+	}
+	if n < 2 || len(binary.Roots(h.files)) == 0 || slices.ContainsFunc(r.Findings, lacking) {
+		return
+	}
+	said := Finding{About: "bundle", Status: OK, Says: fmt.Sprintf("Its %d files find one another.", n)}
+	r.Findings = slices.Insert(r.Findings, 1, said)
 }
 
 // foundBy reports whether a folder of this machine that a file names has the library,
@@ -156,7 +160,7 @@ func (r *Report) libraries(h *held, libs *binary.Libraries, env []string) error 
 	var here []string
 	for _, lib := range binary.Outside(h.files) {
 		switch {
-		case libs.Find(lib, mine) != "":
+		case h.find(libs, lib) != "":
 			here = append(here, lib)
 		case binary.FromDriver(lib):
 			r.lacks("library", "install NVIDIA's driver", "%s needs %s, which comes with NVIDIA's driver and is not here.", strings.Join(h.needing(lib), ", "), lib)
@@ -167,61 +171,18 @@ func (r *Report) libraries(h *held, libs *binary.Libraries, env []string) error 
 	if len(here) > 0 {
 		r.ok("library", "What it needs of the system and is here: %s.", strings.Join(here, ", "))
 	}
-	for _, v := range families {
-		need := binary.Floor(h.files, v.family)
-		at := libs.Find(v.lib, mine)
-		if need == "" || at == "" || !slices.Contains(here, v.lib) {
-			continue
-		}
-		defined, err := binary.Defined(at)
-		if err != nil {
-			return err
-		}
-		if has := defined[v.family]; binary.Less(has, need) {
-			r.lacks(v.lib, "", "%s needs %s %s%s, and this machine has %s.", h.highest(v.family, need), v.name, need, h.because(v.family, need), or(has, "none"))
-		} else {
-			r.ok(v.lib, "It needs %s %s, and this machine has %s.", v.name, need, has)
-		}
-	}
-	return nil
-}
-
-func or(s, otherwise string) string {
-	if s == "" {
-		return otherwise
-	}
-	return s
+	return r.versions(h, libs, here)
 }
 
 // needing names the files that need a library.
 func (h *held) needing(lib string) []string {
 	var names []string
-	for _, f := range h.files {
-		if _, link := h.links[f.Name]; !link && slices.Contains(f.Needed, lib) {
+	for _, f := range h.own() {
+		if slices.Contains(f.Needed, lib) {
 			names = append(names, f.Name)
 		}
 	}
 	return names
-}
-
-// highest names the first file that needs the version of a family, and because the
-// symbols for which it does.
-func (h *held) highest(family, version string) string {
-	for _, f := range h.files {
-		if f.Versions[family] == version {
-			return f.Name
-		}
-	}
-	return ""
-}
-
-func (h *held) because(family, version string) string {
-	for _, f := range h.files {
-		if names := f.VersionsBy[family]; f.Versions[family] == version && len(names) > 0 {
-			return " for " + strings.Join(names[:min(len(names), 3)], ", ")
-		}
-	}
-	return ""
 }
 
 // remedy says how to get a library.
@@ -264,10 +225,7 @@ func (r *Report) cards(ctx context.Context, h *held, env []string) error {
 		*binary.Verdict
 	}
 	var device []judged
-	for _, f := range h.files {
-		if _, link := h.links[f.Name]; link {
-			continue
-		}
+	for _, f := range h.own() {
 		base := path.Base(f.Name)
 		amd = amd || strings.HasPrefix(base, "libggml-hip")
 		if v := binary.Judge(f); v != nil && !release.CanCarry(base) {

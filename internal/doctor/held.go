@@ -51,6 +51,9 @@ type held struct {
 	others []string               // object files
 	dirs   map[string]bool        // folders that may be empty
 	faults []string
+
+	elsewhere  []string // folders of this machine that RUNPATHs name
+	unfinished string   // the folder with a CMakeCache.txt that it lies in
 }
 
 func newHeld(kind string) *held {
@@ -72,7 +75,9 @@ func read(ctx context.Context, file string, libs *binary.Libraries) (*held, erro
 		if e != nil {
 			return nil, e
 		}
-		err = h.folder(ctx, dir)
+		if err = h.folder(ctx, dir); err == nil {
+			err = h.whole(dir)
+		}
 	case !st.Mode().IsRegular():
 		return nil, notBundle(file, "is neither a file nor a folder")
 	default:
@@ -135,6 +140,9 @@ func (h *held) folder(ctx context.Context, dir string) error {
 			h.fault("%s is neither a file, a folder nor a link", name)
 			return nil
 		}
+		if d.Name() == "CMakeCache.txt" {
+			return notBundle(dir, "is or holds a folder to build in (%s), whether half or whole; a bundle is its archive, or what that was packed from (stage/NAME where llpatch made it)", name)
+		}
 		h.names[name] = true
 		st, err := d.Info()
 		if err != nil {
@@ -143,6 +151,49 @@ func (h *held) folder(ctx context.Context, dir string) error {
 		h.modes[name] = st.Mode()
 		return h.inspect(ctx, name, p)
 	})
+}
+
+// whole looks for what an unpacked bundle should have: the files that its SHA256SUMS
+// names. A folder without one may be anything, and in a folder to build in it may be half
+// built.
+func (h *held) whole(dir string) error {
+	named, err := summed(filepath.Join(dir, "SHA256SUMS"))
+	if err != nil {
+		return err
+	}
+	for _, name := range named {
+		if !h.names[name] && h.links[name] == "" && filepath.IsLocal(name) {
+			h.fault("%s is not there, and SHA256SUMS names it", name)
+		}
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return err
+	}
+	for dir != filepath.Dir(dir) && h.unfinished == "" {
+		if dir = filepath.Dir(dir); isThere(filepath.Join(dir, "CMakeCache.txt")) {
+			h.unfinished = dir
+		}
+	}
+	return nil
+}
+
+// summed are the names in a file as sha256sum writes it, none where it is not there.
+func summed(file string) ([]string, error) {
+	f, err := open(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	var names []string
+	for s := bufio.NewScanner(f); s.Scan(); {
+		if _, name, ok := strings.Cut(s.Text(), "  "); ok {
+			names = append(names, name)
+		}
+	}
+	return names, nil
 }
 
 // inspect takes a file in where it is a program or a library.
@@ -259,22 +310,11 @@ func (h *held) parts(ctx context.Context, name, whole string) error {
 
 // namedParts are the parts of an archive that the SHA256SUMS beside it names.
 func namedParts(whole string) ([]string, error) {
-	f, err := open(filepath.Join(filepath.Dir(whole), "SHA256SUMS"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	var names []string
-	for s := bufio.NewScanner(f); s.Scan(); {
-		_, name, _ := strings.Cut(s.Text(), "  ")
-		if of, ok := release.PartOf(name); ok && of == filepath.Base(whole) {
-			names = append(names, name)
-		}
-	}
-	return names, nil
+	named, err := summed(filepath.Join(filepath.Dir(whole), "SHA256SUMS"))
+	return slices.DeleteFunc(named, func(name string) bool {
+		of, ok := release.PartOf(name)
+		return !ok || of != filepath.Base(whole)
+	}), err
 }
 
 // until reads as long as its context lives.

@@ -4,6 +4,7 @@ import (
 	"debug/elf"
 	"encoding/binary"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 )
@@ -88,6 +89,100 @@ gcc -shared -fPIC -Wl,--no-as-needed -o sys/libf.so.0 h.c -Lsys -l:libdeep.so; r
 	}
 	sh(t, dir, "gcc -shared -fPIC -o sys/libdeep.so h.c")
 	if r, err = Bundle(t.Context(), env, filepath.Join(dir, "bun")); err != nil || !has(r, Missing, "bundle", "bin/prog imports f, which no library") {
+		t.Errorf("%v\n%s", err, r.Text())
+	}
+}
+
+// What a file demands of a version is compared by the version's own name, and a symbol
+// by both: a library may have the highest version and lack another, or a symbol of it.
+func TestSymbolVersions(t *testing.T) {
+	t.Parallel()
+	const make = `mkdir -p sys bun
+v() { printf "$1" > v.map; printf "$2" > v.c; gcc -shared -fPIC -Wl,--version-script=v.map -Wl,-soname,libv.so.1 -o $3/libv.so.1 v.c; }
+v 'FOO_1 { f; }; FOO_2 { g; }; FOO_3 { h; };' 'int f(void){return 0;} int g(void){return 0;} int h(void){return 0;}' sys
+echo 'int g(void); int main(void) { return g(); }' > m.c
+gcc -Wl,-rpath,'$ORIGIN' -o bun/prog m.c -Lsys -l:libv.so.1
+`
+	for name, c := range map[string]struct {
+		script string
+		able   bool
+		about  string
+		say    string
+	}{
+		"all":                   {"", true, "library", "What it needs of the system and is here: libc.so.6, libv.so.1"},
+		"another version":       {"v 'FOO_1 { f; }; FOO_3 { h; };' 'int f(void){return 0;} int h(void){return 0;}' sys", false, "libv.so.1", "prog needs the version FOO_2 of libv.so.1, which that of this machine does not have."},
+		"without the symbol":    {"v 'FOO_1 { f; }; FOO_2 { h; };' 'int f(void){return 0;} int h(void){return 0;}' sys", false, "bundle", "prog imports g@FOO_2, which no library that it needs has."},
+		"under another version": {"v 'FOO_1 { g; }; FOO_2 { h; };' 'int g(void){return 0;} int h(void){return 0;}' sys", false, "bundle", "prog imports g@FOO_2, which no library"},
+		"without versions":      {"echo 'int g(void){return 0;}' > v.c; gcc -shared -fPIC -Wl,-soname,libv.so.1 -o sys/libv.so.1 v.c", false, "libv.so.1", "prog needs the version FOO_2 of libv.so.1"},
+		"of the bundle":         {"v 'FOO_1 { f; }; FOO_3 { h; };' 'int f(void){return 0;} int h(void){return 0;}' bun; rm sys/libv.so.1", false, "libv.so.1", "prog needs the version FOO_2 of libv.so.1, which that of the bundle does not have."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			sh(t, dir, make+c.script)
+			r, err := Bundle(t.Context(), append(none(t), "LD_LIBRARY_PATH="+filepath.Join(dir, "sys")), filepath.Join(dir, "bun"))
+			must(t, err)
+			status := OK
+			if !c.able {
+				status = Missing
+			}
+			if r.Able != c.able || !has(r, status, c.about, c.say) {
+				t.Errorf("\n%s", r.Text())
+			}
+			// The loader is the judge.
+			cmd := exec.Command(filepath.Join(dir, "bun/prog"))
+			cmd.Env = []string{"LD_LIBRARY_PATH=" + filepath.Join(dir, "sys"), "LD_BIND_NOW=1"}
+			if out, err := cmd.CombinedOutput(); (err == nil) != c.able {
+				t.Errorf("it runs: %v\n%s", err, out)
+			}
+		})
+	}
+}
+
+// What is half built is not said to run.
+func TestUnfinished(t *testing.T) {
+	t.Parallel()
+	dir := laid(t)
+	sh(t, dir, `mkdir -p out/build/stage out/stage; echo x > out/build/CMakeCache.txt; cp -r bun out/build; cp -r bun out/stage
+(cd bun; echo more > extra; sha256sum bin/prog lib/libf.so.0 extra > SHA256SUMS)`)
+	for _, at := range []string{"out", "out/build"} {
+		refused(t, filepath.Join(dir, at), "a folder to build in")
+	}
+	r, err := soon(t, filepath.Join(dir, "out/build/bun"))
+	if err != nil || !r.Able || !has(r, Unknown, "bundle", "whether all of it is built is not known") {
+		t.Errorf("%v\n%s", err, r.Text())
+	}
+	if r, err = soon(t, filepath.Join(dir, "bun")); err != nil || !r.Able {
+		t.Errorf("%v\n%s", err, r.Text())
+	}
+	sh(t, dir, "rm bun/extra")
+	r, err = soon(t, filepath.Join(dir, "bun"))
+	if err != nil || r.Able || !has(r, Missing, "bundle", "extra is not there, and SHA256SUMS names it") || has(r, OK, "bundle", "find one another") {
+		t.Errorf("%v\n%s", err, r.Text())
+	}
+}
+
+// A library in a folder of this machine that the file names is found, and what that needs.
+func TestNamedFolder(t *testing.T) {
+	t.Parallel()
+	dir := laid(t)
+	sh(t, dir, `mkdir -p own/deep one; echo 'int d(void) { return 0; }' > d.c; gcc -shared -fPIC -o own/deep/libd.so d.c
+echo 'int d(void); int f(void) { return d(); }' > f.c
+gcc -shared -fPIC -Wl,-rpath,'$ORIGIN/deep' -Wl,-soname,libf.so.0 -o own/libf.so.0 f.c -Lown/deep -l:libd.so
+gcc -Wl,-rpath,$PWD/own -o one/prog m.c -Lown -l:libf.so.0 -Wl,-rpath-link,own/deep`)
+	r, err := soon(t, filepath.Join(dir, "one/prog"))
+	if err != nil || !r.Able || !has(r, OK, "library", "libf.so.0") {
+		t.Errorf("%v\n%s", err, r.Text())
+	}
+}
+
+// Files do not find one another where one of them is not there.
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	dir := laid(t)
+	sh(t, dir, "echo 'int other(void) { return 0; }' > o.c; gcc -shared -fPIC -o bun/lib/libother.so o.c; rm bun/lib/libf.so.0")
+	r, err := soon(t, filepath.Join(dir, "bun"))
+	if err != nil || !has(r, Missing, "library", "bin/prog needs libf.so.0, which is not here") || has(r, OK, "bundle", "find one another") {
 		t.Errorf("%v\n%s", err, r.Text())
 	}
 }

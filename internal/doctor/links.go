@@ -110,18 +110,18 @@ func (h *held) resolve() {
 		}
 	}
 	slices.Sort(h.faults)
+	for _, f := range h.files {
+		h.folders(f.RunPath, "")
+	}
 	slices.SortFunc(h.files, func(a, b *binary.File) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// own is how many of the files are no links.
-func (h *held) own() int {
-	n := 0
-	for _, f := range h.files {
-		if _, link := h.links[f.Name]; !link {
-			n++
-		}
-	}
-	return n
+// own are the files that are no links.
+func (h *held) own() []*binary.File {
+	return slices.DeleteFunc(slices.Clone(h.files), func(f *binary.File) bool {
+		_, link := h.links[f.Name]
+		return link
+	})
 }
 
 // single reads a program or library, and what it needs of where its search path leads

@@ -4,9 +4,6 @@ import (
 	"path"
 	"regexp"
 	"slices"
-	"strings"
-
-	"github.com/llpatch/llpatch/internal/binary"
 )
 
 // rights looks for programs that nobody may run.
@@ -41,61 +38,4 @@ func (r *Report) backends(h *held) {
 			return
 		}
 	}
-}
-
-// symbols looks for symbols without a version, as ggml's are, that a file imports and
-// that neither the bundle nor a library of this machine gives it. Those with a version
-// are compared by version. Where a library is missing altogether, that is said instead.
-func (r *Report) symbols(h *held, libs *binary.Libraries) error {
-	given := map[string]bool{}
-	for _, f := range h.files {
-		for _, s := range f.ExportNames() {
-			given[s] = true
-		}
-	}
-	lost := map[string][]string{}
-	for _, f := range h.files {
-		if _, link := h.links[f.Name]; link {
-			continue
-		}
-		for _, s := range f.ImportNames() {
-			if !given[s] {
-				lost[f.Name] = append(lost[f.Name], s)
-			}
-		}
-	}
-	if len(lost) == 0 {
-		return nil
-	}
-	// Only now is it worth it to read those of this machine, and what they need.
-	queue := binary.Outside(h.files)
-	for i := 0; i < len(queue); i++ {
-		at := libs.Find(queue[i], h.files[0].Machine)
-		if at == "" {
-			return nil
-		}
-		exports, needed, err := binary.Symbols(at)
-		if err != nil {
-			return err
-		}
-		for _, s := range exports {
-			given[s] = true
-		}
-		for _, lib := range needed {
-			if !slices.Contains(queue, lib) {
-				queue = append(queue, lib)
-			}
-		}
-	}
-	for _, f := range h.files {
-		names := slices.DeleteFunc(lost[f.Name], func(s string) bool { return given[s] })
-		if len(names) > 0 {
-			more := ""
-			if len(names) > 3 {
-				names, more = names[:3], " and more"
-			}
-			r.lacks("bundle", "", "%s imports %s%s, which no library that it needs has.", f.Name, strings.Join(names, ", "), more)
-		}
-	}
-	return nil
 }

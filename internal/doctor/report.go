@@ -32,7 +32,10 @@ type Report struct {
 	Kind     string    `json:"kind"`    // target, bundle or file
 	Subject  string    `json:"subject"` // its name
 	Tag      string    `json:"tag,omitempty"`
-	Able     bool      `json:"able"` // it can be built here, or runs here, as far as can be told
+	Asked    string    `json:"asked,omitempty"`    // the tag that was asked for, where Tag is the nearest
+	Able     bool      `json:"able"`               // it can be built here, or runs here, as far as can be told
+	Env      string    `json:"env,omitempty"`      // the buildenv to build in, where this machine has not every tool
+	EnvMade  bool      `json:"env_made,omitempty"` // its root is there
 	Findings []Finding `json:"findings"`
 }
 
@@ -73,6 +76,9 @@ func (r *Report) judge() *Report {
 
 func (f Finding) stops() bool { return f.Status == Missing && !f.Optional }
 
+// isTool is a tool that stops the user, who can have it in a buildenv.
+func (f Finding) isTool() bool { return f.About == "tool" && f.stops() }
+
 // Text returns a line for each finding and a last one with the verdict.
 func (r *Report) Text() string {
 	wide := 0
@@ -98,8 +104,12 @@ func (r *Report) verdict() string {
 		sure = ", as far as can be told"
 	}
 	switch {
+	case r.Kind == KindTarget && r.Able && r.EnvMade:
+		return what + " can be built here with --env " + r.Env + sure
 	case r.Kind == KindTarget && r.Able:
 		return what + " can be built here" + sure
+	case r.Kind == KindTarget && r.Env != "" && !r.EnvMade && !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.stops() && !f.isTool() }):
+		return what + " cannot be built here as it is; once llpatch env create " + r.Env + " has made that, it can with --env " + r.Env + sure
 	case r.Kind == KindTarget:
 		return what + " cannot be built here"
 	case r.Able:

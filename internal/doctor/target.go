@@ -39,12 +39,15 @@ func Target(ctx context.Context, o Options, name string, t *tag.Tag) (*Report, e
 		named := o.Repo.Lock.Named(rec.Upstream, *t)
 		t = &named
 		r.Tag = t.String()
+		if err := o.CheckTag(rec.Upstream, *t); err != nil {
+			return nil, err
+		}
 		if err := o.inRange(rec, *t); err != nil {
 			return nil, err
 		}
 	}
 	tc := o.Repo.Toolchains[rec.Toolchain]
-	facts, err := r.tools(ctx, tc, rec)
+	facts, root, err := r.tools(ctx, o, tc, rec)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +60,7 @@ func Target(ctx context.Context, o Options, name string, t *tag.Tag) (*Report, e
 		return nil, err
 	}
 	driver := r.driver(facts, rec)
-	if err := r.system(ctx, o, rec); err != nil {
+	if err := r.system(ctx, o, rec, root); err != nil {
 		return nil, err
 	}
 	if err := r.proofs(ctx, o, rec, driver); err != nil {
@@ -78,26 +81,43 @@ func (o Options) inRange(rec spec.Recipe, t tag.Tag) error {
 	return nil
 }
 
-// tools looks for the toolchain's programs and the headers of optional features.
-func (r *Report) tools(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) (build.Facts, error) {
-	facts, err := build.Probe(ctx, tc, rec)
-	if ctx.Err() != nil {
-		return facts, context.Cause(ctx)
+// tools looks for the toolchain's programs and the headers of optional features, on
+// this machine or in the root of Options.Env, which it returns.
+func (r *Report) tools(ctx context.Context, o Options, tc spec.Toolchain, rec spec.Recipe) (facts build.Facts, root string, err error) {
+	if o.Env == nil {
+		facts, err = build.Probe(ctx, tc, rec)
+	} else {
+		facts, root, err = o.inside(ctx, tc, rec)
 	}
+	if ctx.Err() != nil {
+		return facts, root, context.Cause(ctx)
+	}
+	r.programs(facts, err, o.Env, tc, rec)
+	return facts, root, nil
+}
+
+// programs says what a look for the tools has found, which ended with err.
+func (r *Report) programs(facts build.Facts, err error, in *env.Decl, tc spec.Toolchain, rec spec.Recipe) {
 	var missing *build.MissingTools
 	var fault *build.Fault
 	var bad *build.BadToolkit
 	switch {
+	case r.noEnv(err, in):
+		return
 	case errors.As(err, &fault):
 		r.lacks("machine", "", "Toolchain %s does not run here: %s.", tc.Name, fault.Msg)
-		return facts, nil
+		return
 	case errors.As(err, &missing):
 	case errors.As(err, &bad):
 		r.lacks("tool", bad.Next, "%s.", strings.TrimRight(strings.ReplaceAll(bad.Error(), "\n", "; "), "."))
-		return facts, nil
+		return
 	case err != nil:
 		r.lacks("tool", "", "The toolchain cannot be used: %s.", strings.TrimRight(strings.ReplaceAll(err.Error(), "\n", "; "), "."))
-		return facts, nil
+		return
+	}
+	if in != nil {
+		r.Env, r.EnvMade = in.Name, true
+		r.ok("environment", "%s (%s) is made: what follows is told of it.", in.Name, in.Summary)
 	}
 	r.ok("machine", "Toolchain %s is for %s/%s, as this machine is.", tc.Name, tc.OS, tc.Arch)
 	for _, role := range slices.Sorted(maps.Keys(facts.Tools)) {
@@ -107,7 +127,7 @@ func (r *Report) tools(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) 
 	if missing != nil {
 		for _, t := range missing.Tools {
 			var fix []string
-			if t.Debian != "" {
+			if t.Debian != "" && in == nil {
 				fix = append(fix, "on Debian and Ubuntu: apt-get install "+t.Debian)
 			}
 			if t.Hint != "" {
@@ -118,7 +138,7 @@ func (r *Report) tools(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) 
 		if len(rec.Optional) > 0 {
 			r.unknown("feature", "", "Optional features are looked for once the tools are there.")
 		}
-		return facts, nil
+		return
 	}
 	for _, o := range rec.Optional {
 		if facts.Headers[o.Header] {
@@ -126,57 +146,19 @@ func (r *Report) tools(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) 
 			continue
 		}
 		fix := ""
-		if o.Debian != "" {
+		if o.Debian != "" && in == nil {
 			fix = "on Debian and Ubuntu: apt-get install " + o.Debian
 		}
 		r.without("feature", fix, "%s: left out, as %s is not there.", o.Gives, o.Header)
 	}
-	if facts.Launcher != "" {
+	switch {
+	case facts.Launcher != "":
 		r.ok("cache", "%s makes a second build quick.", facts.Launcher)
-	} else {
+	case in != nil:
+		r.without("cache", "", "No compiler cache serves there: a second build takes as long as the first.")
+	default:
 		r.without("cache", "on Debian and Ubuntu: apt-get install ccache", "No compiler cache: a second build takes as long as the first.")
 	}
-	return facts, nil
-}
-
-// environments lists the buildenvs that have every program of the toolchain, made or
-// not; those with a nvcc are for toolchains that want one. Where one is made, tools
-// that this machine lacks stop nothing: the build can run in it.
-func (r *Report) environments(o Options, tc spec.Toolchain) error {
-	made, err := env.List(o.Cache)
-	if err != nil {
-		return err
-	}
-	_, wanted := tc.Programs["nvcc"]
-	for _, name := range slices.Sorted(maps.Keys(o.Repo.Envs)) {
-		d := o.Repo.Envs[name]
-		_, has := d.Programs["nvcc"]
-		fits := has == wanted
-		for role := range tc.Programs {
-			_, has := d.Programs[role]
-			fits = fits && has
-		}
-		if !fits {
-			continue
-		}
-		d, _, err := d.WithOwnLock(o.Cache)
-		switch {
-		case err != nil:
-			r.without("environment", "llpatch env remove "+name+" drops that lock", "%s (%s) has every tool of the toolchain, and its lock cannot be used: %s.", name, d.Summary, oneLine(err))
-		case d.Lock == nil:
-			r.without("environment", "llpatch env create "+name+" --update-lock, then --env "+name, "%s (%s) has every tool of the toolchain, and no lock yet.", name, d.Summary)
-		case slices.ContainsFunc(made, func(i env.Info) bool { return i.Name == name && i.Digest == d.Digest() }):
-			r.ok("environment", "%s (%s) is made, and has every tool of the toolchain: --env %s builds in it.", name, d.Summary, name)
-			for i := range r.Findings {
-				if f := &r.Findings[i]; f.About == "tool" && f.stops() {
-					f.Optional, f.Fix = true, "--env "+name+" builds in the environment, which has it"
-				}
-			}
-		default:
-			r.without("environment", "llpatch env create "+name+", then --env "+name, "%s (%s) has every tool of the toolchain, and is not made.", name, d.Summary)
-		}
-	}
-	return nil
 }
 
 func (r *Report) memory(facts build.Facts, tc spec.Toolchain) {
@@ -249,7 +231,7 @@ func (r *Report) sources(ctx context.Context, o Options, rec spec.Recipe, t *tag
 	} else {
 		r.without("cache", "", "The cache holds no tree of %s yet.", rec.Upstream)
 	}
-	looks, err := source.Looks(ctx, so, rec.Upstream, t)
+	looks, nearest, err := source.Looks(ctx, so, rec.Upstream, t)
 	if err != nil {
 		return err
 	}
@@ -273,11 +255,23 @@ func (r *Report) sources(ctx context.Context, o Options, rec spec.Recipe, t *tag
 			r.ok("source", "%s answers and has %s.", l.Source, what)
 		}
 	}
-	const fix = "--source PATH-or-URL takes a repository, bundle or tarball that you have"
+	fix := "--source PATH-or-URL takes a repository, bundle or tarball that you have"
 	switch {
 	case served || have:
+	case len(nearest) > 0 && o.Nearest:
+		near, err := tag.Parse(nearest[0])
+		if err != nil {
+			return err
+		}
+		if err := o.inRange(rec, near); err != nil {
+			return err
+		}
+		r.ok("source", "No source has %s; --nearest takes %s instead.", what, near)
+		r.Tag, r.Asked = near.String(), what
 	case !asked:
 		r.unknown("source", fix, "Whether %s can be had is not known offline.", what)
+	case len(nearest) > 0:
+		r.lacks("source", "--nearest takes "+nearest[0]+" instead; "+fix, "No source has %s.", what)
 	default:
 		r.lacks("source", fix, "No source has %s.", what)
 	}
@@ -308,28 +302,32 @@ func (r *Report) driver(facts build.Facts, rec spec.Recipe) *binary.Driver {
 	return nil
 }
 
-// system says which C library the result will ask for at most.
-func (r *Report) system(ctx context.Context, o Options, rec spec.Recipe) error {
+// system says which C library the result will ask for at most. root is that of a
+// buildenv, or empty.
+func (r *Report) system(ctx context.Context, o Options, rec spec.Recipe, root string) (err error) {
 	if rec.OS != "linux" || rec.Verify.Machine == "" {
 		return nil
 	}
-	libs, err := binary.SystemLibraries(ctx, o.Place.Env)
-	if err != nil {
+	whose, libs := "this machine's", binary.LibrariesIn(filepath.Join(root, "usr/lib/x86_64-linux-gnu"))
+	if root != "" {
+		whose = o.Env.Name + "'s"
+	} else if libs, err = binary.SystemLibraries(ctx, o.Place.Env); err != nil {
 		return err
 	}
 	path := libs.Find("libc.so.6", rec.Verify.Machine)
 	if path == "" {
-		r.unknown("glibc", "", "Which glibc the result will need is not known: this machine's was not found.")
+		r.unknown("glibc", "", "Which glibc the result will need is not known: %s was not found.", whose)
 		return nil
 	}
-	has, err := binary.Defined(path)
+	libc, err := binary.ReadLibrary(path)
 	if err != nil {
 		return err
 	}
+	has := libc.Highest()
 	if rec.Verify.GlibcMax != "" {
-		r.ok("glibc", "The result will need glibc %s or older, or the build ends; this machine's is %s.", rec.Verify.GlibcMax, has["GLIBC"])
+		r.ok("glibc", "The result will need glibc %s or older, or the build ends; %s is %s.", rec.Verify.GlibcMax, whose, has["GLIBC"])
 		return nil
 	}
-	r.ok("glibc", "The result will need no newer glibc than this machine's, %s.", has["GLIBC"])
+	r.ok("glibc", "The result will need no newer glibc than %s, %s.", whose, has["GLIBC"])
 	return nil
 }

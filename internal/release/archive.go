@@ -22,8 +22,11 @@ import (
 	"github.com/llpatch/llpatch/internal/binary"
 )
 
-// writeTarGz packs the folder dir as one tar.gz: entries sorted, the given
-// time, owner 0, and only the modes 0644 and 0755, so that the same files give
+// archiveSuffix ends the name of every archive.
+const archiveSuffix = ".tar.gz"
+
+// writeTarGz packs what the folder dir holds as one tar.gz, in a folder called as the
+// archive is: entries sorted, the given time, owner 0, and only the modes 0644 and 0755, so that the same files give
 // the same bytes. The compressor is pinned by go.mod for the same reason, and
 // so is the size of its blocks: what it makes of a block does not depend on how
 // many processors work. It returns the SHA-256 of the archive.
@@ -42,7 +45,7 @@ func writeTarGz(ctx context.Context, file, dir string, when time.Time) (sum stri
 		return "", err
 	}
 	tw := tar.NewWriter(gz)
-	top := filepath.Base(dir)
+	top := strings.TrimSuffix(filepath.Base(file), archiveSuffix)
 	// WalkDir goes in lexical order.
 	err = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {

@@ -40,7 +40,7 @@ func BundleName(tagName string, level int, r spec.Recipe) string {
 	return name
 }
 
-// bundleTop is the folder at the top of an archive.
+// bundleTop is the folder that upstream's archives of a tag have at their top.
 func bundleTop(tagName string, r spec.Recipe) string {
 	return strings.TrimSuffix(cmp.Or(r.Upstream, spec.LlamaCpp), ".cpp") + "-" + tagName
 }
@@ -62,8 +62,8 @@ func (c *Chain) Bundle(ctx context.Context, b *Built) (*BundleRecord, error) {
 	if err != nil {
 		return nil, err
 	}
-	key := sha256.Sum256(infoText)
-	name := c.bundleName(b) + ".tar.gz"
+	name := c.bundleName(b) + archiveSuffix
+	key := sha256.Sum256(fmt.Appendf(nil, "%s\n%s", name, infoText))
 	done := BundleRecord{}
 	if readJSON(c.own("bundle.json"), &done) && done.Key == hex.EncodeToString(key[:]) && done.Archive == c.own(name) {
 		if sum, err := build.SumFile(done.Archive); err == nil && sum == done.SHA256 {
@@ -94,8 +94,9 @@ func (c *Chain) writeSums(sum, archive string) error {
 	return atomicfile.WriteFile(c.own("SHA256SUMS"), fmt.Appendf(nil, "%s  %s\n", sum, archive), 0o644)
 }
 
-// stageDir is the folder whose content, under its own name, becomes the
-// archive. Upstream's archives have llama-<tag>/ at their top.
+// stageDir is the folder whose content becomes the archive. There it lies in a folder
+// called as the archive is, so that bundles of several targets and levels, and
+// upstream's own llama-<tag>/, can be unpacked side by side (docs/adr/0014).
 func (c *Chain) stageDir() string {
 	return c.own(filepath.Join("stage", bundleTop(c.Tree.Tag.Short(), c.Recipe)))
 }

@@ -88,7 +88,7 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (*Chain, err
 		return nil, err
 	}
 	t = o.Repo.Lock.Named(rec.Upstream, t)
-	if err := o.checkTag(rec.Upstream, t); err != nil {
+	if err := o.CheckTag(rec.Upstream, t); err != nil {
 		return nil, err
 	}
 	if n, known := o.build(rec, t); known && !o.Nearest && !rec.Range.Contains(n) {

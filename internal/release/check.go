@@ -12,6 +12,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/smoke"
+	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
 )
@@ -186,7 +187,7 @@ func (o Options) Explain(ctx context.Context, t tag.Tag, target string) (*spec.S
 		return nil, err
 	}
 	t = o.Repo.Lock.Named(rec.Upstream, t)
-	if err := o.checkTag(rec.Upstream, t); err != nil {
+	if err := o.CheckTag(rec.Upstream, t); err != nil {
 		return nil, err
 	}
 	n, known := o.build(rec, t)
@@ -198,6 +199,8 @@ func (o Options) Explain(ctx context.Context, t tag.Tag, target string) (*spec.S
 		}
 		defer func() { _ = tree.Close() }()
 		n = tree.Pin.Build
+	} else if err := source.CheckGiven(o.Source, rec.Upstream, t); err != nil {
+		return nil, err
 	}
 	s, err := o.Repo.Choose(rec, t.String(), n)
 	if err != nil {

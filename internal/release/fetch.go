@@ -50,7 +50,7 @@ func (o Options) Fetch(ctx context.Context, upstream string, t tag.Tag) (*source
 // fetch gives the verified tree of a tag, proven to be of that upstream, and
 // adds the pin of a tag that is new to pins.
 func (o Options) fetch(ctx context.Context, upstream string, t tag.Tag, pins *pending) (*source.Tree, error) {
-	if err := o.checkTag(upstream, t); err != nil {
+	if err := o.CheckTag(upstream, t); err != nil {
 		return nil, err
 	}
 	var found pending
@@ -72,9 +72,9 @@ func (o Options) fetch(ctx context.Context, upstream string, t tag.Tag, pins *pe
 	return tree, nil
 }
 
-// checkTag refuses a release of another upstream, and names the line of
-// recipes/tags.lock that makes it one.
-func (o Options) checkTag(upstream string, t tag.Tag) error {
+// CheckTag returns a *spec.WrongUpstream for a release of another upstream, with the
+// line of recipes/tags.lock that makes it one.
+func (o Options) CheckTag(upstream string, t tag.Tag) error {
 	err := o.Repo.CheckTag(upstream, t)
 	if wrong := new(spec.WrongUpstream); errors.As(err, &wrong) && len(wrong.Pinned) == 0 {
 		return o.withRecord(err, wrong.Is, t.String())

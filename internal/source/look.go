@@ -29,17 +29,17 @@ type Look struct {
 
 // Looks asks every source of an upstream whether it can be had, and with a tag
 // whether it has that. Nothing is fetched and nothing written. The cache is not among
-// them: Cached tells that.
-func Looks(ctx context.Context, o Options, upstream string, t *tag.Tag) ([]Look, error) {
+// them: Cached tells that. nearest are the tags that can be had in place of t, as
+// Unavailable has them.
+func Looks(ctx context.Context, o Options, upstream string, t *tag.Tag) (looks []Look, nearest []string, err error) {
 	f := newFetcher(ctx, o, upstream)
-	var looks []Look
 	for _, s := range f.sources() {
 		l := Look{Source: s.Name, Asked: true}
 		one, cancel := context.WithTimeout(ctx, lookWithin)
 		l.Here, l.Err = f.look(one, s, t)
 		cancel()
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return nil, nil, context.Cause(ctx)
 		}
 		if errors.Is(l.Err, errOffline) {
 			l.Asked, l.Err = false, nil
@@ -49,7 +49,10 @@ func Looks(ctx context.Context, o Options, upstream string, t *tag.Tag) ([]Look,
 		}
 		looks = append(looks, l)
 	}
-	return looks, nil
+	if t != nil && t.Kind() != tag.Commit {
+		nearest = f.nearest(*t)
+	}
+	return looks, nearest, nil
 }
 
 // Cached returns the pinned tags of an upstream whose trees are in the cache, sorted.
@@ -77,13 +80,12 @@ func (f *fetcher) look(ctx context.Context, s spec.Source, t *tag.Tag) (here boo
 	at := s.URL
 	if t != nil {
 		at = strings.ReplaceAll(at, "{tag}", t.String())
+		f.offerPackaged(s)
 		if _, ok := s.Tags[t.String()]; !ok && len(s.Tags) > 0 {
 			return false, errNoTag
 		}
 	}
-	if path, ok := strings.CutPrefix(at, "file://"); ok {
-		at = path
-	}
+	at = localPath(at)
 	switch {
 	case s.NPM != "":
 		return false, f.lookNPM(ctx, s, t)
@@ -123,6 +125,9 @@ func (f *fetcher) lookLocal(path string, t *tag.Tag) error {
 	tags, err := repositoryTags(path)
 	if err != nil || t == nil || t.Kind() == tag.Commit || slices.Contains(tags, *t) {
 		return err
+	}
+	for _, other := range tags {
+		f.offer(other)
 	}
 	return errNoTag
 }

@@ -72,7 +72,10 @@ func TestLooks(t *testing.T) {
 				b := tag.MustParse(c.tag)
 				asked = &b
 			}
-			looks, err := Looks(t.Context(), o, "llama.cpp", asked)
+			looks, nearest, err := Looks(t.Context(), o, "llama.cpp", asked)
+			if got := strings.Join(nearest, " "); c.tag == "b999" && got != "b103 b102 b101" {
+				t.Errorf("nearest: %s", got)
+			}
 			if err != nil || len(looks) != len(c.want) {
 				t.Fatalf("%d looks, %v", len(looks), err)
 			}
@@ -89,7 +92,7 @@ func TestLooks(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Looks(ctx, o, "llama.cpp", nil); !errors.Is(err, context.Canceled) {
+	if _, _, err := Looks(ctx, o, "llama.cpp", nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -36,11 +36,7 @@ type npmVersion struct {
 // fromNPM takes the tree from the git bundle inside an npm package, downloaded
 // from the registry that npm on this machine is configured for.
 func (f *fetcher) fromNPM(ctx context.Context, src spec.Source, t tag.Tag, w want) (*Tree, error) {
-	for name := range src.Tags {
-		if other, err := tag.Parse(name); err == nil && !f.Offline {
-			f.offer(other)
-		}
-	}
+	f.offerPackaged(src)
 	version, ok := src.Tags[t.String()]
 	if !ok {
 		return nil, fmt.Errorf("no known version of %s holds it (versions are known for %s)", src.NPM, strings.Join(slices.Sorted(maps.Keys(src.Tags)), ", "))
@@ -85,6 +81,15 @@ func (f *fetcher) fromNPM(ctx context.Context, src spec.Source, t tag.Tag, w wan
 		}
 		return got, nil
 	})
+}
+
+// offerPackaged notes the tags that a package is known to hold.
+func (f *fetcher) offerPackaged(s spec.Source) {
+	for name := range s.Tags {
+		if other, err := tag.Parse(name); err == nil && s.NPM != "" && !f.Offline {
+			f.offer(other)
+		}
+	}
 }
 
 // npmManifest asks the registry about one version of a package.

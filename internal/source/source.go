@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/llpatch/llpatch/internal/spec"
@@ -118,7 +119,14 @@ func (f *fetcher) fetch(ctx context.Context, t tag.Tag) (*Tree, error) {
 	if !w.known && f.Locked {
 		return nil, &NotLocked{Upstream: f.upstream, Tag: t}
 	}
+	if err := CheckGiven(f.Override, f.upstream, t); err != nil {
+		return nil, err
+	}
 	tree := f.fromCache(ctx, t, w)
+	if tree != nil && f.Override != "" {
+		tree.Unread = true
+		f.Log.Info("the tag is in the cache already: --source was not read", "tag", t, "source", redacted(f.Override))
+	}
 	if tree == nil {
 		var err error
 		if tree, err = f.fromSources(ctx, t, w); err != nil {
@@ -135,6 +143,20 @@ func (f *fetcher) fetch(ctx context.Context, t tag.Tag) (*Tree, error) {
 	}
 	f.Log.Warn("tag is not in recipes/tags.lock", "tag", t, "tree", tree.Pin.Tree, "commit", tree.Pin.Commit, "source", tree.Source)
 	return tree, nil
+}
+
+// CheckGiven returns an *Unavailable where override, a source given on the command
+// line, is a path that leads nowhere: a slip of the pen, also where the tag can be
+// had without it. Of an address nothing is said.
+func CheckGiven(override, upstream string, t tag.Tag) error {
+	path := localPath(strings.ReplaceAll(override, "{tag}", t.String()))
+	if path == "" || isRemote(path) {
+		return nil
+	}
+	if _, err := sniffAddress(path); err != nil {
+		return &Unavailable{Upstream: upstream, Tag: t, Tried: []Attempt{{Source: redacted(override), Err: err}}}
+	}
+	return nil
 }
 
 // want looks a tag up in the lock. Offline, what the cache remembers of an earlier fetch will do.

@@ -58,6 +58,7 @@ type Tree struct {
 	Origin   string  // the source that first gave it: a declared one's name, GivenSource, or "cache" where that is forgotten
 	Asked    tag.Tag // what was asked for, where Tag is only the nearest; else zero
 	InPlace  bool    // it is read from a repository of this machine where that is, and the cache holds nothing of it
+	Unread   bool    // it was in the cache already, and Options.Override was not looked into
 
 	id      string
 	entries []Entry

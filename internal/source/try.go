@@ -45,9 +45,7 @@ func (f *fetcher) dispatch(ctx context.Context, s spec.Source, t tag.Tag, w want
 		return nil, errNoTag
 	}
 	at := strings.ReplaceAll(s.URL, "{tag}", t.String())
-	if path, ok := strings.CutPrefix(at, "file://"); ok {
-		at = filepath.FromSlash(path)
-	}
+	at = localPath(at)
 	kind := s.Kind
 	if kind == kindSniff {
 		var err error
@@ -147,6 +145,14 @@ func isRemote(s string) bool {
 		return false
 	}
 	return scpLike.MatchString(s)
+}
+
+// localPath is the path of a file:// address; any other stays what it is.
+func localPath(address string) string {
+	if path, ok := strings.CutPrefix(address, "file://"); ok {
+		return filepath.FromSlash(path)
+	}
+	return address
 }
 
 // sniffAddress says what a source given on the command line is: "git", or

@@ -1,0 +1,87 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/env"
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// inside looks for the tools in the root of Options.Env, and returns that.
+func (o Options) inside(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) (build.Facts, string, error) {
+	e, err := env.Open(ctx, o.Cache, *o.Env, o.Log)
+	if err != nil {
+		return build.Facts{}, "", err
+	}
+	facts, err := build.ProbeInside(ctx, e, tc, rec)
+	return facts, e.Root, errors.Join(err, e.Close())
+}
+
+// noEnv notes why a buildenv cannot be looked into, and reports whether err says so.
+func (r *Report) noEnv(err error, in *env.Decl) bool {
+	var lacks *env.Missing
+	switch {
+	case in == nil:
+		return false
+	case errors.As(err, new(*env.Unlocked)):
+		r.lacks("environment", "llpatch env create "+in.Name+" --update-lock", "%s (%s) has no lock yet.", in.Name, in.Summary)
+	case errors.As(err, new(*env.NotMade)):
+		r.lacks("environment", "llpatch env create "+in.Name, "%s (%s) is not made.", in.Name, in.Summary)
+	case errors.As(err, &lacks):
+		r.lacks("environment", lacks.How, "%s (%s) cannot be entered: this machine lacks %s.", in.Name, in.Summary, lacks.What)
+	default:
+		return false
+	}
+	return true
+}
+
+// environments lists the buildenvs that have every program of the toolchain, made or
+// not; those with a nvcc are for toolchains that want one. Where one is made, tools
+// that this machine lacks stop nothing: the build can run in it.
+func (r *Report) environments(o Options, tc spec.Toolchain) error {
+	if o.Env != nil {
+		return nil
+	}
+	made, err := env.List(o.Cache)
+	if err != nil {
+		return err
+	}
+	_, wanted := tc.Programs["nvcc"]
+	for _, name := range slices.Sorted(maps.Keys(o.Repo.Envs)) {
+		d := o.Repo.Envs[name]
+		_, has := d.Programs["nvcc"]
+		fits := has == wanted
+		for role := range tc.Programs {
+			_, has := d.Programs[role]
+			fits = fits && has
+		}
+		if !fits {
+			continue
+		}
+		d, _, err := d.WithOwnLock(o.Cache)
+		switch {
+		case err != nil:
+			r.without("environment", "llpatch env remove "+name+" drops that lock", "%s (%s) has every tool of the toolchain, and its lock cannot be used: %s.", name, d.Summary, oneLine(err))
+		case d.Lock == nil:
+			r.without("environment", "llpatch env create "+name+" --update-lock, then --env "+name, "%s (%s) has every tool of the toolchain, and no lock yet.", name, d.Summary)
+		case slices.ContainsFunc(made, func(i env.Info) bool { return i.Name == name && i.Digest == d.Digest() }):
+			r.ok("environment", "%s (%s) is made, and has every tool of the toolchain: --env %s builds in it.", name, d.Summary, name)
+			for i := range r.Findings {
+				if f := &r.Findings[i]; f.About == "tool" && f.stops() {
+					f.Optional, f.Fix = true, "--env "+name+" builds in the environment, which has it"
+					r.Env, r.EnvMade = name, true
+				}
+			}
+		default:
+			if r.Env == "" && slices.ContainsFunc(r.Findings, Finding.isTool) {
+				r.Env = name
+			}
+			r.without("environment", "llpatch env create "+name+", then --env "+name, "%s (%s) has every tool of the toolchain, and is not made.", name, d.Summary)
+		}
+	}
+	return nil
+}
