@@ -140,6 +140,9 @@ func classify(err error) (code int, hint string) {
 	if _, ok := is[*binary.Rejected](err); ok {
 		return exitBuild, "the recipe's [verify] says what a binary may need"
 	}
+	if _, ok := is[*binary.NotSame](err); ok {
+		return exitBuild, ""
+	}
 	if l, ok := is[*binary.Lacking](err); ok {
 		return exitBuild, l.Hint()
 	}
