@@ -113,6 +113,9 @@ func classify(err error) (code int, hint string) {
 	if _, ok := is[*build.BadFolder](err); ok {
 		return exitUsage, "--out DIR takes another folder"
 	}
+	if _, ok := is[*release.NoRoom](err); ok {
+		return exitBuild, "--out DIR takes another disk"
+	}
 	if _, ok := is[*build.Failed](err); ok {
 		return exitBuild, ""
 	}
