@@ -49,6 +49,7 @@ const (
 	dirBound  = pe.IMAGE_DIRECTORY_ENTRY_BOUND_IMPORT
 	dirDelay  = pe.IMAGE_DIRECTORY_ENTRY_DELAY_IMPORT
 	dirCLR    = pe.IMAGE_DIRECTORY_ENTRY_COM_DESCRIPTOR
+	dirDebug  = pe.IMAGE_DIRECTORY_ENTRY_DEBUG
 )
 
 // readPE reads a PE file of size bytes. debug/pe is not used for the file itself: it

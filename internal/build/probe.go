@@ -128,7 +128,10 @@ func findTool(ctx context.Context, t spec.Tool, because, path string) (fact Tool
 			continue
 		}
 		banner, v := versionOf(string(out))
-		switch {
+		switch two := toolkitVersions(string(out)); {
+		case len(two) > 1:
+			why = fmt.Sprintf("%s --version names more than one version: %s", file, strings.Join(two, ", "))
+			continue
 		case t.Min != "" && v == "":
 			why = fmt.Sprintf("%s names no version that can be read, and %s or newer is needed", file, t.Min)
 			continue
@@ -220,6 +223,17 @@ func versionOf(out string) (banner, v string) {
 		v = m[1]
 	}
 	return banner, v
+}
+
+// toolkitVersions are the different versions that nvcc --version names: one, but for a
+// script that asks several.
+func toolkitVersions(out string) (all []string) {
+	for _, m := range toolkitRE.FindAllStringSubmatch(out, -1) {
+		if !slices.Contains(all, m[1]) {
+			all = append(all, m[1])
+		}
+	}
+	return all
 }
 
 func older(v, than string) bool {

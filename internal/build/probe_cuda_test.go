@@ -222,3 +222,24 @@ func TestHostLimit(t *testing.T) {
 		}
 	}
 }
+
+// A script that asks two toolkits for their version is none of them; one that says
+// its own twice is.
+func TestNvccOfTwoVersions(t *testing.T) {
+	says := func(lines string) error {
+		tc, rec, _ := toolkit(t, func(files map[string]string) {
+			files["bin/nvcc"] = strings.Replace(files["bin/nvcc"], `echo "Cuda compilation tools, release 11.8, V11.8.89"`, lines, 1)
+		})
+		_, err := Probe(t.Context(), tc, rec)
+		return err
+	}
+	const line = `echo "Cuda compilation tools, release 11.8, V11.8.89"; `
+	if err := says(line + line); err != nil {
+		t.Errorf("twice the same: %v", err)
+	}
+	var missing *MissingTools
+	err := says(line + `echo "Cuda compilation tools, release 12.4, V12.4.131"`)
+	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "bin/nvcc --version names more than one version: 11.8.89, 12.4.131") {
+		t.Errorf("two: %v", err)
+	}
+}

@@ -17,33 +17,45 @@ var sourceExts = []string{
 }
 
 // Reads returns those of the paths below the plan's source that its finished
-// build has read, sorted: a file that no compiler read left no trace in the
-// programs. A path of a kind that others than compilers read counts as read.
-func Reads(ctx context.Context, p Plan, o RunOptions, paths []string) ([]string, error) {
+// build has read, and the object files, as Ninja names them, whose compiler did so,
+// sorted: a file that no compiler read left no trace in the programs. A path of a
+// kind that others than compilers read counts as read, by none.
+func Reads(ctx context.Context, p Plan, o RunOptions, paths []string) (map[string][]string, error) {
 	b := &builder{plan: p, o: o}
 	out, err := b.ninja(ctx, "-t", "deps")
 	if err != nil {
 		return nil, err
 	}
-	read := map[string]bool{}
+	read := map[string][]string{}
+	object := ""
 	for line := range bytes.Lines(out) {
 		// A target's own line is not indented; what it needs is, by four blanks.
-		if name, ok := bytes.CutPrefix(line, []byte("    ")); ok {
-			read[filepath.Clean(resolve(p.Dir, string(bytes.TrimRight(name, "\r\n"))))] = true
+		name, ok := bytes.CutPrefix(line, []byte("    "))
+		if !ok {
+			if text, _, ok := bytes.Cut(line, []byte(": #deps")); ok {
+				object = string(text)
+			}
+			continue
 		}
+		file := filepath.Clean(resolve(p.Dir, string(bytes.TrimRight(name, "\r\n"))))
+		read[file] = append(read[file], object)
 	}
 	// Names that do not lead below the source cannot be told from its files, so
 	// that nothing may be concluded from them.
 	ours := slices.ContainsFunc(slices.Collect(maps.Keys(read)), func(name string) bool {
 		return strings.HasPrefix(name, p.Source+string(filepath.Separator))
 	})
-	var found []string
+	found := map[string][]string{}
 	for _, name := range paths {
-		if !ours || !slices.Contains(sourceExts, path.Ext(name)) || read[filepath.Join(p.Source, filepath.FromSlash(name))] {
-			found = append(found, name)
+		by, was := read[filepath.Join(p.Source, filepath.FromSlash(name))]
+		switch {
+		case !ours || !slices.Contains(sourceExts, path.Ext(name)):
+			found[name] = nil
+		case was:
+			slices.Sort(by)
+			found[name] = slices.Compact(by)
 		}
 	}
-	slices.Sort(found)
 	return found, nil
 }
 

@@ -113,8 +113,9 @@ type listedEnv struct {
 	Summary  string    `json:"summary,omitempty"`
 	Digest   string    `json:"digest,omitempty"` // empty: there is no lock yet
 	Packages int       `json:"packages"`
-	Current  bool      `json:"current"` // is what the buildenv and its lock say now
-	Made     *env.Info `json:"made"`    // null: not made
+	Current  bool      `json:"current"`         // is what the buildenv and its lock say now
+	Made     *env.Info `json:"made"`            // null: not made
+	Begun    int64     `json:"begun,omitempty"` // bytes of one that is being made, or whose making was stopped
 }
 
 func (a *app) envListCmd() *cobra.Command {
@@ -126,6 +127,10 @@ func (a *app) envListCmd() *cobra.Command {
 				return err
 			}
 			made, err := env.List(records.Cache)
+			if err != nil {
+				return err
+			}
+			begun, err := env.Begun(records.Cache)
 			if err != nil {
 				return err
 			}
@@ -149,6 +154,13 @@ func (a *app) envListCmd() *cobra.Command {
 					rows = append(rows, listedEnv{Name: m.Name, Digest: m.Digest, Packages: m.Packages, Made: &made[i]})
 				}
 			}
+			for _, b := range begun {
+				i := slices.IndexFunc(rows, func(r listedEnv) bool { return r.Name == b.Name && r.Digest == b.Digest })
+				if i < 0 {
+					rows, i = append(rows, listedEnv{Name: b.Name, Digest: b.Digest}), len(rows)
+				}
+				rows[i].Begun = b.Bytes
+			}
 			return a.print(rows, func() string { return envTable(rows) })
 		},
 	}
@@ -158,6 +170,9 @@ func envTable(rows []listedEnv) string {
 	lines := [][]string{{"NAME", "MADE", "SIZE", "DIGEST", "PACKAGES", "WHAT"}}
 	for _, r := range rows {
 		made, size, what := "no", "-", r.Summary
+		if r.Begun > 0 {
+			made, size = "begun", fmt.Sprintf("%d MB", r.Begun/1e6)
+		}
 		if r.Made != nil {
 			made, size = "yes", fmt.Sprintf("%d MB", r.Made.Bytes/1e6)
 		}

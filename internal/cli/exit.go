@@ -113,6 +113,9 @@ func classify(err error) (code int, hint string) {
 	if _, ok := is[*build.BadFolder](err); ok {
 		return exitUsage, "--out DIR takes another folder"
 	}
+	if _, ok := is[*release.NoRoom](err); ok {
+		return exitBuild, "--out DIR takes another disk"
+	}
 	if _, ok := is[*build.Failed](err); ok {
 		return exitBuild, ""
 	}
@@ -139,6 +142,9 @@ func classify(err error) (code int, hint string) {
 	}
 	if _, ok := is[*binary.Rejected](err); ok {
 		return exitBuild, "the recipe's [verify] says what a binary may need"
+	}
+	if _, ok := is[*binary.NotSame](err); ok {
+		return exitBuild, ""
 	}
 	if l, ok := is[*binary.Lacking](err); ok {
 		return exitBuild, l.Hint()

@@ -49,12 +49,22 @@ type inspected struct {
 }
 
 func (a *app) inspectCmd() *cobra.Command {
-	var exports bool
+	var exports, compare bool
 	var system string
 	c := &cobra.Command{
 		Use: "inspect FILE...", Short: "Show what a built program or library holds, needs, and where it runs",
-		Args: cobra.ArbitraryArgs,
+		Example: "  llpatch inspect libggml-cuda.so\n  llpatch inspect --compare dist-one/b8833/linux-cpu/stage dist-two/b8833/linux-cpu/stage",
+		Args:    cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, files []string) error {
+			if compare {
+				if system != "" || exports {
+					return &usageError{err: errors.New("--compare goes with neither --os nor --exports"), help: "llpatch inspect --help"}
+				}
+				if err := args("A", "B")(c, files); err != nil {
+					return err
+				}
+				return a.compare(c.Context(), files[0], files[1])
+			}
 			if len(files) == 0 {
 				return args("FILE")(c, files)
 			}
@@ -85,6 +95,7 @@ func (a *app) inspectCmd() *cobra.Command {
 		},
 	}
 	c.Flags().BoolVar(&exports, "exports", false, "name every symbol that others can use")
+	c.Flags().BoolVar(&compare, "compare", false, "say in which sections two files, or the files of two folders, differ, and why; 5 where they do")
 	c.Flags().StringVar(&system, "os", "", "say what Windows programs and libraries, or folders of them, lack on this system: win7 or win7-vxkex")
 	return c
 }

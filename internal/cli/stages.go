@@ -122,6 +122,7 @@ func checkOut(dir string) error {
 
 // tunedChainCmd is chainCmd for a command with options of its own.
 func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do func(context.Context, *release.Chain) error) *cobra.Command {
+	builds := slices.Contains(building, use)
 	var archs string
 	var backendOnly bool
 	var buildenv string
@@ -132,18 +133,25 @@ func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do f
 			if err != nil {
 				return err
 			}
-			if slices.Contains(building, use) {
+			if builds {
 				if err := checkOut(a.out); err != nil { // before anything is waited for
 					return err
 				}
 			}
-			o.Archs, o.BackendOnly = archs, backendOnly
+			o.Archs, o.BackendOnly, o.Builds = archs, backendOnly, builds
 			if buildenv != "" {
 				d, err := a.envDecl(o.Repo, o.Cache, buildenv)
 				if err != nil {
 					return err
 				}
 				o.Env = &d
+				if d.Runtime != "" {
+					r, err := a.envDecl(o.Repo, o.Cache, d.Runtime)
+					if err != nil {
+						return err
+					}
+					o.EnvRuntime = &r
+				}
 			}
 			tune(&o)
 			chain, err := release.Open(c.Context(), o, t, got[1])
@@ -154,7 +162,7 @@ func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do f
 		},
 	}
 	a.sourceFlags(c)
-	if slices.Contains(building, use) {
+	if builds {
 		c.Flags().StringVar(&archs, "cuda-archs", "", "make device code for these instead of the recipe's: 86 or 120a for machine code and PTX, 86-real, 86-virtual; several joined by commas")
 		c.Flags().StringVar(&buildenv, "env", "", "build inside the root of this buildenv, which llpatch env create NAME makes, with its compilers")
 		c.Flags().BoolVar(&backendOnly, "backend-only", false, "make nothing but the target's backend library, for the official package of the same tag")

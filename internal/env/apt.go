@@ -163,9 +163,12 @@ func (p *private) resolve(ctx context.Context, d Decl) (*Lock, error) {
 	}
 	// Essential ones are what every package may rely on without saying so.
 	argv := append([]string{"apt-get", "--simulate", "--yes", "install", "?essential"}, d.Base...)
-	out, err := p.run(ctx, argv...)
-	if err != nil {
-		return nil, fmt.Errorf("packages of %s: %w", d.Suite, err)
+	var out []byte
+	var err error
+	if len(d.Base) > 0 {
+		if out, err = p.run(ctx, argv...); err != nil {
+			return nil, fmt.Errorf("packages of %s: %w", d.Suite, err)
+		}
 	}
 	var want []string
 	for line := range strings.Lines(string(out)) {

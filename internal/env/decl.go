@@ -23,6 +23,7 @@ type Decl struct {
 	Keep       []string           `toml:"keep" json:"keep,omitempty"`       // globs of paths that Exclude does not reach
 	Links      map[string]string  `toml:"links" json:"links,omitempty"`     // path in the root -> where it points
 	Programs   map[string]Program `toml:"program" json:"programs"`          // by role: cc, cxx, nvcc, cmake, ninja, ccache
+	Runtime    string             `toml:"runtime" json:"runtime,omitempty"` // name of the buildenv with the libraries that a full bundle carries
 	Lock       *Lock              `toml:"-" json:"-"`                       // nil where there is none yet
 }
 

@@ -158,25 +158,6 @@ func (s store) wait(ctx context.Context, d Decl, shared bool, log *slog.Logger) 
 	}
 }
 
-// List returns every root in the cache, by name and digest.
-func List(cache string) ([]Info, error) {
-	s := store{dir: filepath.Join(cache, "env")}
-	entries, err := os.ReadDir(s.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var all []Info
-	for _, e := range entries {
-		if info, err := s.info(e.Name()); err == nil {
-			all = append(all, info)
-		}
-	}
-	return all, nil
-}
-
 // InUse says that a root is being made or used.
 type InUse struct{ ID string }
 

@@ -13,7 +13,6 @@ import (
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/binary"
-	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -118,15 +117,8 @@ func termsOf(lib string) ([]byte, error) {
 }
 
 // carriedTerms returns the licences of the libraries of a toolkit that a full bundle
-// holds, by their names, from where the build in dir has them.
-func carriedTerms(files []*binary.File, b spec.Bundle, dir string) (map[string][]byte, error) {
-	if b.Runtime != spec.Full {
-		return nil, nil
-	}
-	dirs, err := build.LibraryDirs(dir)
-	if err != nil {
-		return nil, err
-	}
+// holds, by their names, from the folders that they were taken from.
+func carriedTerms(files []*binary.File, b spec.Bundle, dirs []string) (map[string][]byte, error) {
 	terms := map[string][]byte{}
 	for _, f := range files {
 		if !matches(b.Carry, f.Name) || !CanCarry(f.Name) {
@@ -136,6 +128,7 @@ func carriedTerms(files []*binary.File, b spec.Bundle, dir string) (map[string][
 		if from == "" {
 			return nil, &binary.Rejected{File: f.Name, Fault: "it was staged from one of " + strings.Join(dirs, ", ") + " and is there no more, nor is its licence"}
 		}
+		var err error
 		if terms[f.Name], err = termsOf(from); err != nil {
 			return nil, err
 		}
@@ -165,6 +158,9 @@ func licenceOf(lib string) ([]byte, error) {
 			if names, err = debianLicence(dir, rel); err != nil {
 				return nil, err
 			}
+		} else if isDir(filepath.Join(dir, "usr/share/doc")) {
+			// A build root, which has no list of what belongs to which package.
+			names, system = []string{filepath.Join(dir, "usr/share/doc", debianPackage(filepath.Base(lib)), "copyright")}, true
 		} else if filepath.Dir(dir) != dir && filepath.Base(dir) != "usr" {
 			if names, err = pythonLicence(dir, rel); err != nil {
 				return nil, err
@@ -205,6 +201,16 @@ func debianLicence(root, rel string) ([]string, error) {
 		}
 	}
 	return nil, nil
+}
+
+// debianPackage is the package of a shared library by its soname (Debian Policy, 8.1):
+// libcublasLt.so.11 is in libcublaslt11.
+func debianPackage(soname string) string {
+	name, version, _ := strings.Cut(strings.ToLower(soname), ".so.")
+	if name != "" && name[len(name)-1] >= '0' && name[len(name)-1] <= '9' {
+		name += "-"
+	}
+	return name + version
 }
 
 // pythonLicence names the licence files of the Python package that has a library.

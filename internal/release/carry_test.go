@@ -48,6 +48,9 @@ func TestLicenceOf(t *testing.T) {
 		"toolkit":        "opt/cuda/targets/x86_64-linux/lib/libcudart.so.12",
 		"empty":          "empty/lib/libcudart.so.12",
 		"another's":      "others/usr/lib/libcudart.so.12",
+		"root":           "root/usr/lib/x86_64-linux-gnu/libcublasLt.so.11",
+		"root, digit":    "root/usr/lib/libname7.so.2",
+		"root, without":  "root/usr/lib/libcudart.so.11.0",
 	} {
 		put(t, filepath.Join(top, lib), name)
 	}
@@ -65,6 +68,9 @@ func TestLicenceOf(t *testing.T) {
 	put(t, filepath.Join(top, "empty/var/lib/dpkg/info/a.list"), "/lib/libc.so.6\n")
 	put(t, filepath.Join(top, "others/var/lib/dpkg/info/a.list"), "/lib/libc.so.6\n")
 	put(t, filepath.Join(top, "others/usr/share/doc/a/copyright"), "not this")
+	put(t, filepath.Join(top, "root/usr/share/doc/libcublaslt11/copyright"), "root")
+	put(t, filepath.Join(top, "root/usr/share/doc/libname7-2/copyright"), "root, digit")
+	put(t, filepath.Join(top, "root/EULA.txt"), "not this")
 	put(t, filepath.Join(top, "EULA.txt"), "above a system of its own: not this")
 	for lib, want := range map[string]string{
 		"deb/usr/lib/x86_64-linux-gnu/libcudart.so.11.8.89": "debian",
@@ -73,6 +79,9 @@ func TestLicenceOf(t *testing.T) {
 		"opt/cuda/targets/x86_64-linux/lib/libcudart.so.12": "toolkit",
 		"empty/lib/libcudart.so.12":                         "",
 		"others/usr/lib/libcudart.so.12":                    "",
+		"root/usr/lib/x86_64-linux-gnu/libcublasLt.so.11":   "root",
+		"root/usr/lib/libname7.so.2":                        "root, digit",
+		"root/usr/lib/libcudart.so.11.0":                    "",
 	} {
 		got, err := licenceOf(filepath.Join(top, lib))
 		if err != nil || string(got) != want {
@@ -140,7 +149,11 @@ func TestCarry(t *testing.T) {
 				t.Errorf("carried %v, want %q", got, c.want)
 			}
 			cache := put(t, filepath.Join(t.TempDir(), "CMakeCache.txt"), "CUDA_cublas_LIBRARY:FILEPATH="+lib+"/stubs/libcublas.so\nOTHER:FILEPATH=/bin/true\n")
-			terms, err := carriedTerms(files, spec.Bundle{Runtime: spec.Full, Carry: c.carry}, filepath.Dir(cache))
+			dirs, err := (&Chain{}).libraryDirs(filepath.Dir(cache))
+			if err != nil {
+				t.Fatal(err)
+			}
+			terms, err := carriedTerms(files, spec.Bundle{Runtime: spec.Full, Carry: c.carry}, dirs)
 			if err != nil || len(terms) != len(got) {
 				t.Errorf("%d licences for %v: %v", len(terms), got, err)
 			}

@@ -42,6 +42,8 @@ type Options struct {
 
 	Archs       string    // CUDA archs instead of the recipe's, as spec.Recipe.SetArchs takes them; empty: the recipe's
 	Env         *env.Decl // the buildenv to build in; nil: this machine itself
+	EnvRuntime  *env.Decl // the one with the libraries that a full bundle carries; nil: Env names none
+	Builds      bool      // a plan or a build follows: the tools are looked at before anything is fetched
 	BackendOnly bool      // make only the target's own backend, for the stock package of the tag
 }
 
@@ -59,6 +61,7 @@ type Chain struct {
 	drop  string // file name of the backend that is made alone; empty: the whole target
 	facts *build.Facts
 	root  *env.Env // of Options.Env, once it was needed
+	libs  *env.Env // of Options.EnvRuntime, likewise
 	card  card
 	lacks []string // paths that the source does not have and the build can do without
 	lock  *lockedfile.File
@@ -67,7 +70,7 @@ type Chain struct {
 
 // Open fetches the tag, chooses its series for the target, and places every
 // patch in memory. Nothing is written to Out yet.
-func Open(ctx context.Context, o Options, t tag.Tag, target string) (*Chain, error) {
+func Open(ctx context.Context, o Options, t tag.Tag, target string) (_ *Chain, err error) {
 	rec, err := o.Repo.Recipe(target)
 	if err != nil {
 		return nil, err
@@ -95,6 +98,16 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (*Chain, err
 		return nil, &spec.OutOfRange{Recipe: rec, Tag: t.String(), Build: n}
 	}
 	c := &Chain{Options: o, Recipe: rec, drop: drop, Toolchain: o.Repo.Toolchains[rec.Toolchain]}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.closeRoots())
+		}
+	}()
+	if o.Builds {
+		if _, err := c.probe(ctx); err != nil {
+			return nil, err
+		}
+	}
 	var pins pending
 	if c.Tree, err = o.fetch(ctx, rec.Upstream, t, &pins); err != nil {
 		return nil, err
@@ -177,10 +190,17 @@ func (c *Chain) Close() error {
 	if c.lock != nil {
 		err = errors.Join(err, c.lock.Close())
 	}
-	if c.root != nil {
-		err = errors.Join(err, c.root.Close())
+	return errors.Join(err, c.closeRoots())
+}
+
+func (c *Chain) closeRoots() error {
+	var errs []error
+	for _, root := range []*env.Env{c.root, c.libs} {
+		if root != nil {
+			errs = append(errs, root.Close())
+		}
 	}
-	return err
+	return errors.Join(errs...)
 }
 
 // Dir returns the folder that the stages of this chain write.
@@ -286,8 +306,15 @@ type Built struct {
 	Artifacts build.Artifacts `json:"artifacts"`
 }
 
-// Build compiles the patched tree.
+// Build compiles the patched tree. What can be known to fail is looked at before
+// anything is written.
 func (c *Chain) Build(ctx context.Context) (*Built, error) {
+	if _, err := c.probe(ctx); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(c.checkRoom(), c.openLibraries(ctx)); err != nil {
+		return nil, err
+	}
 	if err := c.prepare(ctx); err != nil {
 		return nil, err
 	}

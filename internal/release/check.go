@@ -29,7 +29,7 @@ type stageRecord struct {
 // left alone.
 func (c *Chain) Stage(b *Built) ([]*binary.File, error) {
 	top := c.stageDir()
-	key, err := digest(b.Artifacts.Files, c.Recipe.Programs, c.Recipe.Bundle, c.Recipe.Verify)
+	key, err := digest(b.Artifacts.Files, c.Recipe.Programs, c.Recipe.Bundle, c.Recipe.Verify, c.librariesDigest())
 	if err != nil {
 		return nil, err
 	}

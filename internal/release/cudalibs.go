@@ -42,9 +42,12 @@ func cudaLibs(dir string, needs []*binary.File, cuda build.CUDAFact) (loaded, er
 		return l, err
 	}
 	var names []string
+	inside := func(n string) bool { // a full bundle's own; LD_LIBRARY_PATH would come before it
+		return slices.ContainsFunc(needs, func(f *binary.File) bool { return f.Name == n })
+	}
 	want := func(f *binary.File) {
 		for _, n := range f.Needed {
-			if strings.HasPrefix(n, "libcu") && !slices.Contains(names, n) {
+			if strings.HasPrefix(n, "libcu") && !slices.Contains(names, n) && !inside(n) {
 				names = append(names, n)
 			}
 		}

@@ -94,7 +94,7 @@ func (c *Chain) tryDropIn(ctx context.Context) (*trial, error) {
 		return nil, fmt.Errorf("stock build of %s, which the drop-in is tried in: %w", rec.Name, err)
 	}
 	bin := c.own("trial")
-	host, err := stage(art, bin, rec)
+	host, err := stage(art, bin, rec, c.libraryDirs)
 	if err != nil {
 		return nil, fmt.Errorf("stock build of %s: %w", rec.Name, err)
 	}
@@ -192,7 +192,7 @@ func (c *Chain) warnHeaders(host string) {
 // stage lays out what the bundle holds in the new folder to, and verifies it.
 func (c *Chain) stage(art build.Artifacts, to string) ([]*binary.File, error) {
 	if c.drop == "" {
-		return stage(art, to, c.Recipe)
+		return stage(art, to, c.Recipe, c.libraryDirs)
 	}
 	if err := errors.Join(os.RemoveAll(to), os.MkdirAll(to, 0o755)); err != nil {
 		return nil, err

@@ -213,8 +213,14 @@ func (c *Chain) info(b *Built, files []*binary.File, report *smoke.Report) (Buil
 		i.Runtime = c.Recipe.Bundle.Runtime
 	}
 	var err error
-	if i.terms, err = carriedTerms(files, c.Recipe.Bundle, b.Artifacts.Dir); err != nil {
-		return i, err
+	if c.Recipe.Bundle.Runtime == spec.Full {
+		dirs, err := c.libraryDirs(b.Artifacts.Dir)
+		if err != nil {
+			return i, err
+		}
+		if i.terms, err = carriedTerms(files, c.Recipe.Bundle, dirs); err != nil {
+			return i, err
+		}
 	}
 	i.Carried = slices.Sorted(maps.Keys(i.terms))
 	for _, r := range report.Checks {

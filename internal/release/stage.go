@@ -92,9 +92,9 @@ func closure(bin string, made, programs, globs []string) ([]string, error) {
 }
 
 // stage lays out the bundle's programs and libraries in the new folder to, those of
-// the toolkit too in a full one, and verifies them there. It returns what the
-// binaries say of themselves.
-func stage(art build.Artifacts, to string, rec spec.Recipe) ([]*binary.File, error) {
+// the toolkit too in a full one, which libraries finds, and verifies them there. It
+// returns what the binaries say of themselves.
+func stage(art build.Artifacts, to string, rec spec.Recipe, libraries func(dir string) ([]string, error)) ([]*binary.File, error) {
 	bin := filepath.Join(art.Dir, "bin")
 	var made []string
 	for _, f := range art.Files {
@@ -116,7 +116,7 @@ func stage(art build.Artifacts, to string, rec spec.Recipe) ([]*binary.File, err
 		}
 	}
 	if rec.Bundle.Runtime == spec.Full {
-		dirs, err := build.LibraryDirs(art.Dir)
+		dirs, err := libraries(art.Dir)
 		if err != nil {
 			return nil, err
 		}

@@ -1,11 +1,13 @@
 package release
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/llpatch/llpatch/internal/build"
@@ -32,11 +34,14 @@ func (c *Chain) stock(ctx context.Context, b *Built, checks []spec.Check) (dir, 
 	for _, name := range touched {
 		// What the series removes, only the stock build can have read.
 		if _, there := c.Patched.Tree.Stat(name); !there {
-			read = append(read, name)
+			read[name] = nil
 		}
 	}
 	if len(read) == 0 {
 		return "", "this target compiles no file that the series touches", nil
+	}
+	if c.idle(b.Plan, checks, read) {
+		return "", "but for libggml-cuda.so, which does nothing on a machine without NVIDIA's driver", nil
 	}
 	top, err := c.stockTree(ctx)
 	if err != nil {
@@ -59,7 +64,7 @@ func (c *Chain) stock(ctx context.Context, b *Built, checks []spec.Check) (dir, 
 	if err != nil {
 		return "", "", fmt.Errorf("stock build, which checks compare with: %w", err)
 	}
-	c.Log.Info("built stock, for comparison", "because of", read[0], "compiled", art.Compiled, "seconds", int(time.Since(start).Seconds()))
+	c.Log.Info("built stock, for comparison", "because of", slices.Sorted(maps.Keys(read))[0], "compiled", art.Compiled, "seconds", int(time.Since(start).Seconds()))
 	return filepath.Join(art.Dir, "bin"), "", nil
 }
 
@@ -75,4 +80,23 @@ func (c *Chain) stockTree(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("stock tree: %w", err)
 	}
 	return dir, nil
+}
+
+// idle reports whether all that the series changes is the CUDA backend's own library,
+// and this machine cannot run that: its stock build, as long in the making as the
+// patched one, would show nothing. read is as build.Reads returns it.
+func (c *Chain) idle(p build.Plan, checks []spec.Check, read map[string][]string) bool {
+	sim := func(check spec.Check) bool { return cmp.Or(check.Device, c.Place.Device) == spec.Sim }
+	if slices.ContainsFunc(checks, sim) || find(systemLibs, "libcuda.so.1") != "" {
+		return false
+	}
+	if !slices.ContainsFunc(p.Options, func(o build.Option) bool { return o.Name == "GGML_BACKEND_DL" && o.Value == "ON" }) {
+		return false
+	}
+	for _, objects := range read {
+		if len(objects) == 0 || slices.ContainsFunc(objects, func(o string) bool { return !strings.Contains(o, "/ggml-cuda.dir/") }) {
+			return false
+		}
+	}
+	return true
 }

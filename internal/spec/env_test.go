@@ -67,6 +67,30 @@ func TestEnv(t *testing.T) {
 			t.Errorf("%s: %v\nwant %q", c.new, err, c.want)
 		}
 	}
+	// One of libraries alone has neither base nor programs; another one may name it.
+	libraries := strings.Replace(goodEnv[:strings.Index(goodEnv, "[links]")], `["cmake"]`, `[]`, 1)
+	if r, err := loadEnv(t, libraries, ""); err != nil || len(r.Envs["x"].Unpack) != 1 {
+		t.Errorf("libraries alone: %v", err)
+	}
+	both := func(runtime, arch string) error {
+		m := files(t, "testdata/good.txtar")
+		m["buildenv/x/env.toml"] = &fstest.MapFile{Data: []byte(strings.Replace(goodEnv, "components", "runtime = \""+runtime+"\"\ncomponents", 1))}
+		m["buildenv/y/env.toml"] = &fstest.MapFile{Data: []byte(strings.Replace(libraries, "amd64", arch, 1))}
+		r, err := spec.Load(m)
+		if err == nil && r.Envs["x"].Runtime != runtime {
+			t.Errorf("runtime %q", r.Envs["x"].Runtime)
+		}
+		return err
+	}
+	if err := both("y", "amd64"); err != nil {
+		t.Error(err)
+	}
+	if err := both("z", "amd64"); err == nil || !strings.Contains(err.Error(), `buildenv/x/env.toml:4:1: there is no buildenv "z"`) {
+		t.Error(err)
+	}
+	if err := both("y", "arm64"); err == nil || !strings.Contains(err.Error(), "buildenv y is of arm64, and this one of amd64") {
+		t.Error(err)
+	}
 	for _, c := range []struct{ old, new, want string }{
 		{"suite bookworm amd64\n", "", "packages.lock:1:1: the first line must be"},
 		{" amd64 10", " i386 10", `packages.lock:2:1: architecture "i386"`},

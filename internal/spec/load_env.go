@@ -62,6 +62,15 @@ func (l *loader) envs() map[string]env.Decl {
 			}
 		}
 	}
+	for _, name := range sortedKeys(all) {
+		switch r, there := all[all[name].Runtime]; {
+		case all[name].Runtime == "":
+		case !there:
+			l.fail(ErrorAt(l.fsys, path.Join(EnvFolder, name, EnvFile), "runtime", "there is no buildenv %q", all[name].Runtime))
+		case r.Arch != all[name].Arch:
+			l.fail(ErrorAt(l.fsys, path.Join(EnvFolder, name, EnvFile), "runtime", "buildenv %s is of %s, and this one of %s", r.Name, r.Arch, all[name].Arch))
+		}
+	}
 	return all
 }
 
@@ -88,7 +97,9 @@ func (l *loader) env(dir string) (env.Decl, bool) {
 	}
 	f.packages("base", d.Base)
 	f.packages("unpack", d.Unpack)
-	if len(d.Base) == 0 {
+	// A buildenv of libraries alone is not built in.
+	libraries := len(d.Base) == 0 && len(d.Programs) == 0
+	if len(d.Base) == 0 && (!libraries || len(d.Unpack) == 0) {
 		f.fail("base", "base is empty: name the packages that are wanted with all that they depend on")
 	}
 	for _, p := range d.Unpack {
@@ -112,7 +123,7 @@ func (l *loader) env(dir string) (env.Decl, bool) {
 			f.fail("program."+role+".version", "version %q must be numbers with dots between them", p.Version)
 		}
 	}
-	if len(d.Programs) == 0 {
+	if len(d.Programs) == 0 && !libraries {
 		f.fail("program", "no program is promised: a root is proven by running one")
 	}
 	if f.bad {

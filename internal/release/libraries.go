@@ -1,0 +1,92 @@
+package release
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/env"
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// openLibraries takes the root with the libraries that a full bundle of a build in a
+// buildenv carries: the build's own root has only what is linked with.
+func (c *Chain) openLibraries(ctx context.Context) error {
+	if c.Recipe.Bundle.Runtime != spec.Full || c.Env == nil || c.libs != nil || c.drop != "" {
+		return nil
+	}
+	if c.EnvRuntime == nil {
+		return &BadOption{"--bundle full", fmt.Errorf("buildenv %s has no libraries to carry: no runtime is in its %s", c.Env.Name, spec.EnvFile)}
+	}
+	var err error
+	c.libs, err = env.Open(ctx, c.Cache, *c.EnvRuntime, c.Log)
+	return err
+}
+
+// librariesDigest names that root, where there is one.
+func (c *Chain) librariesDigest() string {
+	if c.libs == nil {
+		return ""
+	}
+	return c.libs.Digest
+}
+
+// libraryDirs are the folders that a full bundle's libraries are taken from: those
+// that the build in dir linked with, or the same ones of the other root.
+func (c *Chain) libraryDirs(dir string) ([]string, error) {
+	dirs, err := build.LibraryDirs(dir)
+	if c.libs != nil {
+		for i := range dirs {
+			dirs[i] = filepath.Join(c.libs.Root, dirs[i])
+		}
+	}
+	return dirs, err
+}
+
+// NoRoom says that the disk has less room than a release takes.
+type NoRoom struct {
+	Target, Dir      string
+	FreeMiB, NeedMiB int64 // NeedMiB beside what is there already
+}
+
+// Error gives both figures.
+func (e *NoRoom) Error() string {
+	return fmt.Sprintf("%s: %d MiB are free for %s, and the release takes %d MiB more", e.Target, e.FreeMiB, e.Dir, e.NeedMiB)
+}
+
+// checkRoom compares the room that the recipe asks for with what is free, where what
+// an earlier run has written counts as there.
+func (c *Chain) checkRoom() error {
+	dir, err := c.absolute()
+	if err != nil {
+		return err
+	}
+	at := dir
+	for at != filepath.Dir(at) && !isDir(at) {
+		at = filepath.Dir(at)
+	}
+	free, known := build.FreeDisk(at)
+	if need := c.Recipe.DiskMiB; !known || free>>20 >= need {
+		return nil
+	}
+	var there int64
+	err = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
+			there += info.Size()
+		}
+		return nil
+	})
+	if need := c.Recipe.DiskMiB - there>>20; err == nil && free>>20 < need {
+		return &NoRoom{Target: c.Recipe.Name, Dir: dir, FreeMiB: free >> 20, NeedMiB: need}
+	}
+	return err
+}

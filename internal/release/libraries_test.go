@@ -1,0 +1,108 @@
+package release
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/env"
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// A full bundle of a build in a buildenv takes its libraries from the root that the
+// buildenv names, and from nowhere else.
+func TestLibrariesOfABuildenv(t *testing.T) {
+	inside := env.Decl{Name: "kit", Suite: "bookworm", Arch: "amd64"}
+	full := spec.Recipe{Name: "small", Bundle: spec.Bundle{Runtime: spec.Full}}
+	c := &Chain{Options: Options{Cache: t.TempDir(), Env: &inside}, Recipe: full}
+	if err := c.openLibraries(t.Context()); err == nil || !strings.Contains(err.Error(), "--bundle full: buildenv kit has no libraries to carry") {
+		t.Errorf("none is named: %v", err)
+	}
+	libs := env.Decl{Name: "kit-runtime", Suite: "bookworm", Arch: "amd64", Lock: &env.Lock{Suite: "bookworm", Arch: "amd64"}}
+	c.EnvRuntime = &libs
+	var not *env.NotMade
+	if err := c.openLibraries(t.Context()); !errors.As(err, &not) || not.Name != "kit-runtime" {
+		t.Errorf("it is not made: %v", err)
+	}
+	for name, other := range map[string]*Chain{
+		"thin":            {Options: c.Options, Recipe: spec.Recipe{Bundle: spec.Bundle{Runtime: spec.Thin}}},
+		"on this machine": {Options: Options{EnvRuntime: &libs}, Recipe: full},
+		"a drop-in":       {Options: c.Options, Recipe: full, drop: "libggml-cuda.so"},
+	} {
+		if err := other.openLibraries(t.Context()); err != nil || other.libs != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+
+	dir := t.TempDir()
+	put(t, filepath.Join(dir, "CMakeCache.txt"), "CUDA_cublas_LIBRARY:FILEPATH=/usr/lib/x86_64-linux-gnu/stubs/libcublas.so\n")
+	for _, step := range []struct {
+		libs *env.Env
+		want string
+	}{
+		{nil, "/usr/lib/x86_64-linux-gnu"},
+		{&env.Env{Info: env.Info{Root: "/cache/env/kit-runtime-0/root"}}, "/cache/env/kit-runtime-0/root/usr/lib/x86_64-linux-gnu"},
+	} {
+		c.libs = step.libs
+		if got, err := c.libraryDirs(dir); err != nil || len(got) != 1 || got[0] != step.want {
+			t.Errorf("got %q, %v; want %q", got, err, step.want)
+		}
+	}
+}
+
+// The libraries that a full bundle holds are the ones that its checks use.
+func TestCarriedComeFirst(t *testing.T) {
+	top := t.TempDir()
+	kit := filepath.Join(top, "kit")
+	compile(t, filepath.Join(kit, "libcublas.so.12"))
+	needs := []*binary.File{{Name: "libggml-cuda.so", Needed: []string{"libcublas.so.12"}}}
+	fact := build.CUDAFact{Version: "12.4", Libs: []string{kit}}
+	link := filepath.Join(top, "libs/cuda/libcublas.so.12")
+	for _, carried := range []bool{false, true} {
+		if carried {
+			needs = append(needs, &binary.File{Name: "libcublas.so.12"})
+		}
+		if _, err := cudaLibs(filepath.Join(top, "libs"), needs, fact); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Lstat(link); carried != os.IsNotExist(err) {
+			t.Errorf("carried %v: %v", carried, err)
+		}
+	}
+}
+
+// The room that a recipe asks for is looked at before anything is written; what an
+// earlier run left there has taken its part already.
+func TestCheckRoom(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "not there yet")
+	dir := filepath.Join(out, "b1", "small")
+	free, known := build.FreeDisk(t.TempDir())
+	if !known {
+		t.Skip("this system does not tell what is free")
+	}
+	c := &Chain{Recipe: spec.Recipe{Name: "small", DiskMiB: free>>20 + 1<<20}, dir: dir}
+	var no *NoRoom
+	if err := c.checkRoom(); !errors.As(err, &no) || no.NeedMiB != c.Recipe.DiskMiB || no.FreeMiB < 1 {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(out); err == nil {
+		t.Error("looking has made a folder")
+	}
+	// A file with a hole takes no room in this test.
+	put(t, filepath.Join(dir, "build/large.o"), "")
+	if err := os.Truncate(filepath.Join(dir, "build/large.o"), 2<<40); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.checkRoom(); err != nil {
+		t.Errorf("with what is there: %v", err)
+	}
+	c.Recipe.DiskMiB = 0
+	c.dir = filepath.Join(out, "b2", "small")
+	if err := c.checkRoom(); err != nil {
+		t.Errorf("nothing is known of the target: %v", err)
+	}
+}
