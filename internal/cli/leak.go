@@ -46,7 +46,7 @@ is flat, bounded, or what the context needs; 6: it grows; 7: it could not be tol
 			if o.Requests < 1 || o.Tokens < 0 || o.Tokens == 0 && c.Flags().Changed("tokens") || o.Clients < 1 || o.For <= 0 || o.Ready <= 0 {
 				return &usageError{err: errors.New("--requests, --tokens, --clients, --for and --ready must be more than nothing"), help: help}
 			}
-			o.Argv, o.Env, o.Log, o.Progress = argv, os.Environ(), a.log, a.progress.update
+			o.Argv, o.Env, o.Log, o.Status = argv, os.Environ(), a.log, a.status
 			var err error
 			if o.Probe, o.Source, err = a.chooseProbe(c.Context(), device, o.Env); err != nil {
 				return &usageError{err: err, help: help}
@@ -110,6 +110,15 @@ func (a *app) chooseProbe(ctx context.Context, name string, env []string) (memor
 	return nil, "", fmt.Errorf("--vram %s: there are auto, nvidia-smi, amdgpu, amd-smi, rocm-smi, none and sim:FILE", name)
 }
 
+// status shows what a run that may take hours is at.
+func (a *app) status(line string) {
+	every := lineEvery
+	if a.verbose {
+		every = tellEvery
+	}
+	a.progress.status("leak", line, every)
+}
+
 // leak runs it, and shows what was found also where that is an error.
 func (a *app) leak(c *cobra.Command, o leak.Options, page string) error {
 	work, done, err := leak.Folder(filepath.Join(a.out, "leak"), o.Argv[0])
@@ -119,7 +128,7 @@ func (a *app) leak(c *cobra.Command, o leak.Options, page string) error {
 	defer done()
 	o.Work = work
 	if a.verbose {
-		o.Stdout = a.stderr
+		o.Stdout = a.progress
 	}
 	res, lerr := leak.Run(c.Context(), o)
 	if res == nil || len(res.Verdicts) == 0 {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/vbauerster/mpb/v8"
@@ -23,10 +24,14 @@ type progress struct {
 	mu    sync.Mutex
 	shown map[string]*mpb.Bar
 	last  map[string]time.Time
+	text  atomic.Pointer[string] // of the status line
 }
 
 // lineEvery is how often a log file gets a line of a stage that goes on.
-const lineEvery = 15 * time.Second
+const (
+	lineEvery = 15 * time.Second
+	tellEvery = 5 * time.Second // with -v
+)
 
 func newProgress(out io.Writer) *progress {
 	p := &progress{out: out, shown: map[string]*mpb.Bar{}, last: map[string]time.Time{}}
@@ -82,6 +87,31 @@ func (p *progress) line(what string, done, total int64) {
 		return
 	}
 	_, _ = fmt.Fprintf(p.out, "llpatch: %s: %d\n", what, done)
+}
+
+// status shows a line that changes, with nothing to count: on a terminal as it is,
+// elsewhere once in so long.
+func (p *progress) status(what, line string, every time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bars == nil {
+		last, seen := p.last[what]
+		if seen && time.Since(last) < every {
+			return
+		}
+		p.last[what] = time.Now()
+		if seen {
+			_, _ = fmt.Fprintf(p.out, "llpatch: %s: %s\n", what, line)
+		}
+		return
+	}
+	p.text.Store(&line)
+	if p.shown[what] == nil {
+		p.drop()
+		p.shown[what] = p.bars.New(0, mpb.NopStyle(), mpb.BarRemoveOnComplete(), mpb.PrependDecorators(
+			decor.Name(what+": "), decor.Any(func(decor.Statistics) string { return *p.text.Load() }),
+		))
+	}
 }
 
 // Write puts text above the bars, or straight out where there are none.

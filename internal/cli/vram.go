@@ -1,9 +1,12 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -14,7 +17,7 @@ import (
 func (a *app) vramCmd() *cobra.Command {
 	var o memory.NeedOptions
 	var kv, value, flash string
-	var card int64
+	var card cardSize
 	c := &cobra.Command{
 		Use: "vram MODEL", Short: "Forecast the device memory that a model needs",
 		Long: `Computes from the model's own numbers what it needs of one card at a context, part
@@ -50,13 +53,12 @@ by part, and how far to trust each part.
 				{"ub", int64(o.UBatch), 1, memory.MaxCtx},
 				{"parallel", int64(o.Parallel), 1, memory.MaxSlots},
 				{"ngl", int64(o.GPULayers), -1, math.MaxInt32},
-				{"card", card, 1, 1 << 30},
 			} {
 				if c.Flags().Changed(n.flag) && (n.is < n.least || n.is > n.most) {
 					return usage(fmt.Errorf("--%s %d: it must be from %d to %d", n.flag, n.is, n.least, n.most))
 				}
 			}
-			o.Card = card << 20
+			o.Card = int64(card)
 			h, err := gguf.ReadFile(argv[0])
 			if err != nil {
 				return &usageError{err: err}
@@ -84,8 +86,34 @@ by part, and how far to trust each part.
 	f.StringVar(&flash, "flash-attn", "auto", "on, off or auto (taken as on)")
 	f.BoolVar(&o.Legacy, "no-vmm", false, "a build with GGML_CUDA_NO_VMM, or a system such as Windows 7: the legacy pool")
 	f.BoolVar(&o.IK, "ik", false, "ik_llama.cpp with -mla 3 -fa")
-	f.Int64Var(&card, "card", 0, "the card's free memory in MiB: tells what fits")
+	f.Var(&card, "card", "the card's free memory, in MiB or as 24G: tells what fits")
 	return c
+}
+
+// cardSize is a flag: a card's memory in bytes.
+type cardSize int64
+
+func (c *cardSize) String() string { return strconv.FormatInt(int64(*c)>>20, 10) }
+
+// Type is what help shows as the flag's value.
+func (c *cardSize) Type() string { return "SIZE" }
+
+// maxCard is more than a card has, and far from what would overflow.
+const maxCard = 1 << 50
+
+// Set reads MiB, or a number with M, MiB, G or GiB behind it.
+func (c *cardSize) Set(text string) error {
+	number, unit := text, ""
+	if i := strings.IndexFunc(text, unicode.IsLetter); i >= 0 {
+		number, unit = text[:i], text[i:]
+	}
+	scale := map[string]float64{"": 1 << 20, "m": 1 << 20, "mib": 1 << 20, "g": 1 << 30, "gib": 1 << 30}[strings.ToLower(unit)]
+	n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if err != nil || scale == 0 || !(n*scale >= 1<<20 && n*scale <= maxCard) {
+		return errors.New("write the card's memory in MiB, as 24576, or in GiB, as 24G; 1 MiB is the least")
+	}
+	*c = cardSize(n * scale)
+	return nil
 }
 
 func vramText(h *gguf.Header, o memory.NeedOptions, n memory.Need) string {

@@ -47,7 +47,18 @@ func (r *Result) advise(o Options, growsHost, growsVRAM bool, vram memory.Verdic
 
 // tooShort reports whether a longer run would let a kind of memory be judged.
 func tooShort(v memory.Verdict) bool {
-	return v.State == memory.Unclear && strings.HasSuffix(v.Reason, "let it run longer")
+	return v.State == memory.Unclear && strings.HasSuffix(v.Reason, runLonger)
+}
+
+// runLonger is how a verdict on too short a run ends.
+const runLonger = "; let it run longer"
+
+// unclear says why a verdict decides nothing, and what to do about it.
+func unclear(v memory.Verdict, o Options, workload string) string {
+	if !tooShort(v) {
+		return v.String()
+	}
+	return strings.TrimSuffix(v.String(), runLonger) + "; " + longer(o, workload)
 }
 
 // longer says how a run gives more to judge.

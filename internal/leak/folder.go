@@ -3,6 +3,7 @@ package leak
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -18,7 +19,7 @@ const maxFolders = 100
 // Folder makes a folder for the files of a run of program, empty, and returns its
 // absolute path: parent/NAME, or NAME-2 and so on where another run is using that
 // or it holds what is somebody else's. What the last run left in it is removed.
-// done must be called when the run is over.
+// done must be called when the run is over; it removes what holds nothing.
 func Folder(parent, program string) (dir string, done func(), err error) {
 	name := filepath.Base(program)
 	if name == "." || name == ".." || name == string(filepath.Separator) {
@@ -26,6 +27,13 @@ func Folder(parent, program string) (dir string, done func(), err error) {
 	}
 	if parent, err = filepath.Abs(parent); err != nil {
 		return "", nil, err
+	}
+	var made []string // folders above it that llpatch makes, the innermost first
+	for d := parent; ; d = filepath.Dir(d) {
+		if _, err := os.Lstat(d); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		made = append(made, d)
 	}
 	for i := range maxFolders {
 		dir = filepath.Join(parent, name)
@@ -37,10 +45,26 @@ func Folder(parent, program string) (dir string, done func(), err error) {
 			return "", nil, fmt.Errorf("folder for the run: %w", err)
 		}
 		if lock != nil {
-			return dir, func() { _ = lock.Close() }, nil // the lock ends with the program anyway
+			return dir, func() { release(lock, dir, made) }, nil
 		}
 	}
 	return "", nil, fmt.Errorf("folder for the run: %s and %d more are in use, or not llpatch's; --out DIR takes another place", filepath.Join(parent, name), maxFolders-1)
+}
+
+// release gives up a folder; where nothing was written, it removes it, and those
+// that were made for it.
+func release(lock *flock.Flock, dir string, made []string) {
+	if entries, err := os.ReadDir(dir); err == nil && len(entries) == 1 {
+		// Before the lock is given up: another run that waits for it must not get a
+		// lock on a file that is gone (claim looks).
+		_ = os.Remove(lock.Path())
+		for _, d := range append([]string{dir}, made...) {
+			if os.Remove(d) != nil {
+				break // it holds something
+			}
+		}
+	}
+	_ = lock.Close() // it ends with the program anyway
 }
 
 // claim empties a folder and keeps it; nil where it belongs to another.
@@ -59,6 +83,9 @@ func claim(dir string) (*flock.Flock, error) {
 	lock := flock.New(file)
 	if ok, err := lock.TryLock(); err != nil || !ok {
 		return nil, errors.Join(err, lock.Close())
+	}
+	if _, err := os.Lstat(file); errors.Is(err, fs.ErrNotExist) {
+		return nil, lock.Close() // the run before removed it meanwhile
 	}
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {

@@ -3,6 +3,7 @@
 package leak
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -48,6 +49,9 @@ func serverPath(t *testing.T) string {
 	}
 	return name
 }
+
+// mark is in the command line of a test's programs, and of no others.
+func mark(t *testing.T) string { return fmt.Sprintf("%s %d", t.Name(), os.Getpid()) }
 
 // noProcess fails the test if a helper of that mark is left.
 func noProcess(t *testing.T, mark string) {

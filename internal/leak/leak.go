@@ -42,9 +42,9 @@ type Options struct {
 	Named  bool          // the probe was asked for by name: without its figures nothing is judged
 	Floor  float64       // bytes that are no growth; 0: memory.DefaultFloor
 
-	Stdout   io.Writer // gets the program's output as well as the log; nil: only the log
-	Log      *slog.Logger
-	Progress func(what string, done, total int64)
+	Stdout io.Writer // gets the program's output as well as the log; nil: only the log
+	Log    *slog.Logger
+	Status func(line string) // gets once a second what the run is at; nil: nobody is told
 }
 
 // NotRun says why no verdict could be had.
@@ -117,11 +117,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	case memory.Says(res.decisive(), memory.Unclear):
 		for _, v := range res.decisive() {
 			if v.State == memory.Unclear {
-				why := v.String()
-				if tooShort(v) {
-					why += ", or: " + longer(o, res.Workload)
-				}
-				return res, &NotRun{Why: why, Log: res.Log}
+				return res, &NotRun{Why: unclear(v, o, res.Workload), Log: res.Log}
 			}
 		}
 	case o.Named && res.NoVRAM() != "":
@@ -139,8 +135,8 @@ func (o Options) defaults() Options {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if o.Progress == nil {
-		o.Progress = func(string, int64, int64) {}
+	if o.Status == nil {
+		o.Status = func(string) {}
 	}
 	return o
 }
@@ -150,7 +146,8 @@ func (o Options) defaults() Options {
 func watched(ctx context.Context, o Options, res *Result) (*work, error) {
 	w := &work{o: o}
 	s, err := memory.Start(ctx, memory.Options{
-		Name: filepath.Base(o.Argv[0]), Every: o.Every, Probe: o.Probe, Source: o.Source, Progress: w.progress, Log: o.Log,
+		Name: filepath.Base(o.Argv[0]), Every: o.Every, Probe: o.Probe, Source: o.Source, Progress: w.progress,
+		Look: func(p memory.Point) { w.latest.Store(&p) }, Log: o.Log,
 	})
 	if err != nil {
 		return nil, &NotRun{Why: err.Error()}
@@ -174,6 +171,7 @@ func watched(ctx context.Context, o Options, res *Result) (*work, error) {
 	}
 	p.began = time.Now()
 	s.Attach(p.Pid())
+	defer w.tell(p.began, "")()
 	defer p.Stop(context.WithoutCancel(ctx)) //nolint:errcheck // p.end says how it ended; this is for the ways out in between
 	from, to, err := p.drive(ctx, w)
 	if err != nil {
@@ -185,6 +183,7 @@ func watched(ctx context.Context, o Options, res *Result) (*work, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
+	res.ExitCode = p.exitCode()
 	series := stop()
 	res.Notes = append(res.Notes, w.takeNotes()...)
 	if len(series.Points) < 3 {
@@ -318,6 +317,21 @@ func (p *program) signalProgram(sig syscall.Signal) {
 		return
 	}
 	_ = p.Signal(sig)
+}
+
+// exitCode is that of a program that is gone; nil where a signal ended it.
+func (p *program) exitCode() *int {
+	var e *run.Error
+	code := 0
+	if err := p.Wait(); errors.As(err, &e) {
+		code = e.Exit
+	} else if err != nil {
+		code = -1
+	}
+	if code < 0 {
+		return nil
+	}
+	return &code
 }
 
 // how says how a program that is gone has ended.

@@ -28,6 +28,9 @@ func (r *Result) Text() string {
 	section(&b, "forecast", r.Forecast)
 	section(&b, "next", r.Next)
 	section(&b, "notes", r.AllNotes())
+	if r.End != "" {
+		fmt.Fprintf(&b, "the program %s, by itself\n", r.End)
+	}
 	fmt.Fprintf(&b, "%d looks in %.1f s, place %s, workload %s: %d requests, %d tokens; files in %s\n",
 		len(r.Series.Points), r.WorkTo, r.Place, r.Workload, r.Requests, r.Tokens, r.Work)
 	return b.String()
@@ -96,7 +99,7 @@ table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.3rem .6
 li{margin:.15rem 0}
 </style></head><body>
 <h1>{{.R.Headline}}</h1>
-<p><code>{{.Cmd}}</code><br>{{.R.Began.Format "2006-01-02 15:04 MST"}}, place {{.R.Place}}, workload {{.R.Workload}}: {{.R.Requests}} requests, {{.R.Tokens}} tokens{{with .R.Series.Device.Source}}; VRAM by {{.}}{{end}}</p>
+<p><code>{{.Cmd}}</code><br>{{.R.Began.Format "2006-01-02 15:04 MST"}}, place {{.R.Place}}, workload {{.R.Workload}}: {{.R.Requests}} requests, {{.R.Tokens}} tokens{{with .R.Series.Device.Source}}; VRAM by {{.}}{{end}}{{with .R.End}}; the program {{.}}, by itself{{end}}</p>
 <table><tr><th>memory</th><th>verdict</th><th>what was seen</th></tr>
 {{range .R.Verdicts}}<tr><td>{{.Kind}}</td><td class="{{.State}}">{{.State}}</td><td>{{.String}}</td></tr>
 {{end}}{{with .R.NoVRAM}}<tr><td>VRAM</td><td class="unclear">not known</td><td>{{.}}</td></tr>

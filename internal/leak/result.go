@@ -37,7 +37,8 @@ type Result struct {
 	Tokens   int64            `json:"tokens"`
 	WorkFrom float64          `json:"work_from"` // seconds of the series between which the work was done
 	WorkTo   float64          `json:"work_to"`
-	End      string           `json:"end"` // how the program ended, where it did by itself
+	End      string           `json:"end"`                 // how the program ended, where it did by itself
+	ExitCode *int             `json:"exit_code,omitempty"` // however it came to end; absent after a signal
 	Series   memory.Series    `json:"series"`
 	Verdicts []memory.Verdict `json:"verdicts"`
 	Tools    []Finding        `json:"tools,omitempty"`

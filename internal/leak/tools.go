@@ -160,6 +160,7 @@ func under(ctx context.Context, o Options, t installed, plain *work) (Finding, e
 	}
 	defer p.Stop(context.WithoutCancel(ctx)) //nolint:errcheck // only for the ways out in between
 	w := &work{o: o}
+	defer w.tell(p.began, "under "+t.name+": ")()
 	if _, _, err := p.drive(ctx, w); err != nil {
 		return Finding{}, fmt.Errorf("under %s: %w", t.name, err)
 	}

@@ -64,7 +64,7 @@ echo '========= ERROR SUMMARY: 0 errors'`, "memcheck: it says: Error: Device not
 			if res == nil || len(res.Tools) != 0 {
 				t.Errorf("%+v", res)
 			}
-			noProcess(t, t.Name())
+			noProcess(t, mark(t))
 		})
 	}
 }

@@ -25,7 +25,9 @@ type work struct {
 	srv      *server // nil: the program is no server
 	tokens   atomic.Int64
 	requests atomic.Int64
-	target   int // tokens of a prefill
+	target   int          // tokens of a prefill
+	total    atomic.Int64 // requests that are to be made; 0: not known, or none
+	latest   atomic.Pointer[memory.Point]
 
 	mu    sync.Mutex
 	notes []string
@@ -51,11 +53,14 @@ func (w *work) takeNotes() []string {
 
 // run does the work until it is done or ctx ends.
 func (w *work) run(ctx context.Context) error {
+	w.total.Store(int64(w.o.Requests))
 	switch w.kind {
 	case "none":
+		w.total.Store(0)
 		<-ctx.Done()
 		return nil
 	case "prefill":
+		w.total.Store(2 * steps)
 		return w.prefill(ctx)
 	case "requests":
 		return w.loop(ctx)
@@ -89,17 +94,14 @@ func (w *work) prefill(ctx context.Context) error {
 	}
 	w.target = n
 	step := n / steps
-	total := int64(2 * steps)
 	for pass := range 2 {
 		ids := llamaserver.Tokens(uint64(pass)+1, n)
 		for i := range steps {
-			w.o.Progress("prefill", int64(pass*steps+i), total)
 			if err := w.complete(ctx, ids[:(i+1)*step], 1, true); err != nil {
 				return err
 			}
 		}
 	}
-	w.o.Progress("prefill", total, total)
 	return nil
 }
 
@@ -122,7 +124,6 @@ func (w *work) loop(ctx context.Context) error {
 				}
 				r := rand.New(rand.NewPCG(uint64(i), 0x6c6f6f70))
 				errs[c] = w.complete(ctx, llamaserver.Tokens(uint64(i)+100, most/8+r.IntN(most*7/8)), 8, false)
-				w.o.Progress("requests", w.requests.Load(), int64(w.o.Requests))
 			}
 		})
 	}
@@ -137,7 +138,6 @@ func (w *work) command(ctx context.Context) error {
 		env = append(env, "LLPATCH_URL="+w.srv.URL())
 	}
 	for i := range w.o.Requests {
-		w.o.Progress("workload", int64(i), int64(w.o.Requests))
 		out, err := run.Output(ctx, run.Cmd{Argv: []string{"/bin/sh", "-c", w.kind}, Env: env, Dir: w.o.Dir, Grace: time.Second})
 		if ctx.Err() != nil {
 			return nil

@@ -22,18 +22,29 @@ func tool(t *testing.T, name, script string) []string {
 	return []string{"PATH=" + dir}
 }
 
-// card answers --query-gpu with a line of so many MiB every 20 ms, and
-// --query-compute-apps with the lines given.
-func nvidia200(mibs, apps string) string {
-	return `case $1 in
-*query-gpu*) for m in ` + mibs + `; do echo "0, GPU-1, $m, 12288"; sleep 0.02; done; exec sleep 60 ;;
-*) ` + apps + ` ; exec sleep 60 ;;
+// nvidia200 answers --query-gpu every 20 ms with so many MiB before the program has
+// begun, and after, and --query-compute-apps with the lines given.
+func nvidia200(before, after int, apps string) string {
+	return fmt.Sprintf(`case $1 in
+*query-gpu*) while :; do m=%d; [ -e "$0.begun" ] && m=%d; echo "0, GPU-1, $m, 12288"; sleep 0.02; done ;;
+*) %s ; exec sleep 60 ;;
 esac
-`
+`, before, after, apps)
+}
+
+// untilBegun makes a script of nvidia-smi wait for begin.
+const untilBegun = `until [ -e "$0.begun" ]; do sleep 0.02; done; `
+
+// begin tells the nvidia-smi of that environment that the program has begun.
+func begin(t *testing.T, env []string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(strings.TrimPrefix(env[0], "PATH="), "nvidia-smi.begun"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // hold watches a program that holds 8 MiB for a while.
-func hold(t *testing.T, p Probe) Series {
+func hold(t *testing.T, p Probe, begun ...func()) Series {
 	t.Helper()
 	s, err := Start(t.Context(), Options{Every: MinEvery, Probe: p, Source: "test"})
 	if err != nil {
@@ -41,6 +52,9 @@ func hold(t *testing.T, p Probe) Series {
 	}
 	pid, _ := start(t, "hold 8")
 	s.Attach(pid)
+	for _, f := range begun {
+		f()
+	}
 	time.Sleep(1500 * time.Millisecond)
 	return s.Stop()
 }
@@ -50,8 +64,8 @@ func noted(s Series, what string) bool {
 }
 
 func TestNvidiaCardLessIdle(t *testing.T) {
-	up := strings.Repeat("300 ", 75) + strings.Repeat("1300 ", 300)
-	s := hold(t, NvidiaSMI(tool(t, "nvidia-smi", nvidia200(up, "true"))))
+	env := tool(t, "nvidia-smi", nvidia200(300, 1300, "true"))
+	s := hold(t, NvidiaSMI(env), func() { begin(t, env) })
 	peak, ok := s.Peak(VRAM)
 	if !ok || peak != 1000<<20 || s.Device.Baseline != 300<<20 || s.Device.Total != 12288<<20 {
 		t.Errorf("peak %d MiB (%v), device %+v, notes %v", peak>>20, ok, s.Device, s.Notes)
@@ -147,11 +161,11 @@ func TestNvidiaTrouble(t *testing.T) {
 func TestNvidiaOtherProgram(t *testing.T) {
 	other, stop := start(t, "hold 1")
 	defer stop()
-	up := strings.Repeat("300 ", 75) + strings.Repeat("2300 ", 300)
 	apps := fmt.Sprintf(`while :; do echo "GPU-1, %d, 900"; sleep 0.05; done`, other)
 
 	t.Run("no figures of our own", func(t *testing.T) {
-		s := hold(t, NvidiaSMI(tool(t, "nvidia-smi", nvidia200(up, "sleep 1.6; "+apps))))
+		env := tool(t, "nvidia-smi", nvidia200(300, 2300, untilBegun+apps))
+		s := hold(t, NvidiaSMI(env), func() { begin(t, env) })
 		if !s.Device.Shared || !noted(s, fmt.Sprint(other)) {
 			t.Errorf("device %+v, notes %q", s.Device, s.Notes)
 		}
@@ -168,12 +182,13 @@ func TestNvidiaOtherProgram(t *testing.T) {
 		_ = s.Stop()
 		// The program's pid must be in what nvidia-smi prints, so it is started first.
 		pid, _ := start(t, "hold 8")
-		script := nvidia200(up, fmt.Sprintf(`sleep 1.6; while :; do echo "GPU-1, %d, 900"; echo "GPU-1, %d, 150"; sleep 0.05; done`, other, pid))
-		s, err = Start(t.Context(), Options{Every: MinEvery, Source: "test", Probe: NvidiaSMI(tool(t, "nvidia-smi", script))})
+		env := tool(t, "nvidia-smi", nvidia200(300, 2300, untilBegun+fmt.Sprintf(`while :; do echo "GPU-1, %d, 900"; echo "GPU-1, %d, 150"; sleep 0.05; done`, other, pid)))
+		s, err = Start(t.Context(), Options{Every: MinEvery, Source: "test", Probe: NvidiaSMI(env)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		s.Attach(pid)
+		begin(t, env)
 		time.Sleep(2 * time.Second)
 		series := s.Stop()
 		if peak, ok := series.Peak(VRAM); !ok || peak != 150<<20 || series.Device.Shared {
@@ -181,7 +196,8 @@ func TestNvidiaOtherProgram(t *testing.T) {
 		}
 	})
 	t.Run("there before, and still", func(t *testing.T) {
-		s := hold(t, NvidiaSMI(tool(t, "nvidia-smi", nvidia200(strings.Repeat("1200 ", 15)+strings.Repeat("1300 ", 300), apps))))
+		env := tool(t, "nvidia-smi", nvidia200(1200, 1300, apps))
+		s := hold(t, NvidiaSMI(env), func() { begin(t, env) })
 		if peak, _ := s.Peak(VRAM); peak != 100<<20 || s.Device.Shared {
 			t.Errorf("peak %d MiB, device %+v, notes %q", peak>>20, s.Device, s.Notes)
 		}

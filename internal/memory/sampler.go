@@ -30,7 +30,10 @@ type Options struct {
 	Probe    Probe           // device memory; nil: none
 	Source   string          // the probe's name
 	Progress func() Progress // how far the work has come, asked at every look; nil: never
-	Log      *slog.Logger    // nil: none
+	// Look gets each look as it is made; nil: nobody does. VRAM in it is the cards'
+	// latest figure less the idle one, which is not yet what the series will say.
+	Look func(Point)
+	Log  *slog.Logger // nil: none
 }
 
 // Sampler looks at memory until it is stopped.
@@ -49,6 +52,7 @@ type Sampler struct {
 	latest   *Reading
 	notes    []string
 	lost     string        // why the probe ended
+	shown    *int64        // VRAM, for Options.Look
 	first    chan struct{} // closed at the first reading, or when the probe ends
 	once     sync.Once
 }
@@ -196,13 +200,33 @@ func (s *Sampler) look(p *procs, series *Series, at time.Duration) {
 	s.latest = nil
 	if alive && r != nil {
 		s.readings = append(s.readings, reading{len(series.Points), *r})
+		s.shown = s.aboveIdle(*r)
 	}
+	now := pt
+	now.VRAM = s.shown
 	s.mu.Unlock()
+	if alive && s.o.Look != nil {
+		s.o.Look(now)
+	}
 	if alive {
 		series.Points = append(series.Points, pt)
 	} else {
 		series.Ended++
 	}
+}
+
+// aboveIdle is what is taken on the cards beyond what was before the program; nil
+// where that is not known.
+func (s *Sampler) aboveIdle(r Reading) *int64 {
+	if r.Absent != "" {
+		return nil
+	}
+	var idle int64
+	if n := len(s.idle); n > 0 {
+		idle = s.idle[n-1].Used
+	}
+	v := max(0, r.Used-idle)
+	return &v
 }
 
 // finish decides what VRAM means and writes the notes.

@@ -50,11 +50,10 @@ func emptyRootCheck(a *args) step {
 				return outcome{}, err
 			}
 		}
-		figures := map[string]any{"system": r.system, "by": r.way.name}
 		if len(r.unseen) > 0 {
-			return outcome{figures: figures}, &absent{fmt.Sprintf("%s: this machine lacks %s, so what needs it was not looked at", r.detail(), strings.Join(r.unseen, " and "))}
+			return outcome{}, &absent{fmt.Sprintf("%s: this machine lacks %s, so what needs it was not looked at", r.detail(), strings.Join(r.unseen, " and "))}
 		}
-		return outcome{detail: r.detail(), figures: figures}, nil
+		return outcome{detail: r.detail()}, nil
 	}
 }
 

@@ -26,31 +26,25 @@ func hostileCheck(a *args) step {
 	allowed := a.allow()
 	cfg := a.config()
 	return func(ctx context.Context, s *session) (outcome, error) {
-		out, err := s.measured(ctx, hostileWork(rounds, hostileWarm, crowd, allowed, cfg))
-		// A thread of the server takes an arena the first time that it meets a large
-		// body, so memory rises in steps until each has one; a leak goes on rising.
-		// How long that takes is chance, and a few rounds seldom see the end of it.
-		var f *fault
-		var u *untold
-		if errors.As(err, &f) && f.name == FaultRSSGrowth || errors.As(err, &u) {
-			out, err = s.measured(ctx, hostileWork(hostileAgain*rounds, rounds, crowd, allowed, cfg))
-		}
-		return out, err
+		return s.measured(ctx, hostileWork(rounds, crowd, allowed, cfg))
 	}
 }
 
-// hostileAgain is how many times as long memory that did not settle is looked at again.
+// hostileAgain is the length of the second try: a thread of the server takes an arena
+// the first time that it meets a large body, so memory rises in steps until each has
+// one; a leak goes on rising. How long that takes is chance, and a few rounds seldom
+// see the end of it.
 const hostileAgain = 6
 
-// hostileWork is so many rounds, of which the first warm ones are not judged.
-func hostileWork(rounds, warm, crowd int, allowed float64, cfg func(context.Context, *session) (config, error)) workload {
-	return workload{unit: memory.Request, allowed: allowed, config: cfg, drive: func(ctx context.Context, srv *server) (outcome, error) {
+// hostileWork is rounds of everything.
+func hostileWork(rounds, crowd int, allowed float64, cfg func(context.Context, *session) (config, error)) workload {
+	return workload{unit: memory.Request, allowed: allowed, config: cfg, again: hostileAgain, warms: true, drive: func(ctx context.Context, srv *server, times int) (outcome, error) {
 		first, err := srv.complete(ctx, hostilePrompt, 8)
 		if err != nil {
 			return outcome{}, fmt.Errorf("before anything hostile: %w", err)
 		}
 		i, enough := 0, srv.s.enoughLooks()
-		for ; i < rounds || time.Now().Before(enough); i++ {
+		for ; i < times*rounds || time.Now().Before(enough); i++ {
 			if err := srv.harass(ctx, i, crowd); err != nil {
 				return outcome{}, fmt.Errorf("round %d: %w", i+1, err)
 			}
@@ -67,7 +61,7 @@ func hostileWork(rounds, warm, crowd int, allowed float64, cfg func(context.Cont
 		return outcome{
 			detail:  fmt.Sprintf("%d rounds of hostile clients, %d at once", i, crowd),
 			figures: map[string]any{"rounds": i, "crowd": crowd},
-			warm:    float64(warm),
+			warm:    hostileWarm,
 		}, nil
 	}}
 }

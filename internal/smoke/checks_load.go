@@ -39,9 +39,9 @@ func longPrefillCheck(a *args) step {
 	// progress once a batch, and upstream's of 2048 would be told too seldom.
 	cfg := sized(a.config(), 1, tokens+64, "-b", "512")
 	return func(ctx context.Context, s *session) (outcome, error) {
-		return s.measured(ctx, workload{unit: memory.Token, allowed: allowed, config: cfg, drive: func(ctx context.Context, srv *server) (outcome, error) {
+		return s.measured(ctx, workload{unit: memory.Token, allowed: allowed, config: cfg, drive: func(ctx context.Context, srv *server, longer int) (outcome, error) {
 			looks, speed, times, enough := 0, 0.0, 0, s.enoughLooks()
-			for ; times < repeat || looks < leastTold || time.Now().Before(enough); times++ {
+			for ; times < longer*repeat || looks < leastTold || time.Now().Before(enough); times++ {
 				n, perSecond, err := srv.prefill(ctx, tokens, within)
 				if err != nil {
 					return outcome{}, err
@@ -107,7 +107,7 @@ func parallelCheck(a *args) step {
 	room, allowed := a.number("context", 1024, 64), a.allow()
 	cfg := sized(a.config(), slots, room)
 	return func(ctx context.Context, s *session) (outcome, error) {
-		return s.measured(ctx, workload{unit: memory.Request, allowed: allowed, config: cfg, drive: func(ctx context.Context, srv *server) (outcome, error) {
+		return s.measured(ctx, workload{unit: memory.Request, allowed: allowed, config: cfg, drive: func(ctx context.Context, srv *server, longer int) (outcome, error) {
 			began := time.Now()
 			talk := conversation{answer: n, room: room}
 			// Every slot is filled once before memory is judged: buffers grow
@@ -116,7 +116,7 @@ func parallelCheck(a *args) step {
 				return outcome{}, err
 			}
 			warm := srv.requests.Load()
-			talk.until = time.Now().Add(length)
+			talk.until = time.Now().Add(time.Duration(longer) * length)
 			if err := srv.converse(ctx, slots, talk); err != nil {
 				return outcome{}, err
 			}
@@ -196,11 +196,11 @@ func requestLoopCheck(a *args) step {
 	prompt, allowed := a.text("prompt", "The quick brown fox jumps over the lazy dog."), a.allow()
 	cfg := a.config()
 	return func(ctx context.Context, s *session) (outcome, error) {
-		return s.measured(ctx, workload{unit: memory.Request, allowed: allowed, config: cfg, drive: func(ctx context.Context, srv *server) (outcome, error) {
+		return s.measured(ctx, workload{unit: memory.Request, allowed: allowed, config: cfg, drive: func(ctx context.Context, srv *server, longer int) (outcome, error) {
 			began, enough := time.Now(), s.enoughLooks()
 			var first string
 			i := 0
-			for ; i < requests || time.Now().Before(enough); i++ {
+			for ; i < longer*requests || time.Now().Before(enough); i++ {
 				got, err := srv.complete(ctx, prompt, n)
 				if err != nil {
 					return outcome{}, fmt.Errorf("request %d: %w", i+1, err)

@@ -38,6 +38,7 @@ func TestMoreChecksPass(t *testing.T) {
 		"draft cut short": {"answers less than it counts", check("speculative"), "the same tokens with a draft (model)"},
 		"backend ops":     {"", check("tool-backend-ops"), "99 operations, 1/1 backends passed"},
 		"perplexity":      {"", check("tool-perplexity"), "perplexity 3054.6589"},
+		"a long warm-up":  {"leaks at first", loop, "this is a second try, 4 times as long; at the first: anonymous memory cannot be judged: it rose by"},
 		"allowed growth":  {"leaks slowly", check("request-loop", "requests", int64(120), "allow_kib", 100.0), "grows by"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -63,6 +64,7 @@ func TestMoreWrongAnswers(t *testing.T) {
 	}{
 		"a leak":                  {"leaks", loop, "anonymous memory grows by", FaultRSSGrowth},
 		"a slow leak":             {"leaks slowly", loop, "anonymous memory grows by", FaultRSSGrowth},
+		"a leak that pauses":      {"leaks but for a pause", loop, "this is a second try, 4 times as long; at the first: anonymous memory cannot be judged: it rose by", FaultRSSGrowth},
 		"a leak in parallel":      {"leaks", parallel, "anonymous memory grows by", FaultRSSGrowth},
 		"a leak of tokens":        {"keeps tokens", prefill, "KiB a token", FaultRSSGrowth},
 		"a leak of connections":   {"keeps connections", hostile, "anonymous memory grows by", FaultRSSGrowth},
@@ -138,7 +140,7 @@ func TestMoreNotJudged(t *testing.T) {
 		"no stock":            {"", check("same-tokens"), "no stock build was given to compare with"},
 		"no stock of results": {"", check("tool-results"), "no stock build was given to compare with"},
 		"no operation tried":  {"skips", check("tool-backend-ops"), "ran no test"},
-		"too few requests":    {"", check("parallel", "for", "1ms", "slots", int64(2)), "cannot be judged: there are figures at"},
+		"too few requests":    {"", check("parallel", "for", "1ms", "slots", int64(2)), "this is a second try, 4 times as long; at the first: anonymous memory cannot be judged: there are figures at"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

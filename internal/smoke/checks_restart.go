@@ -54,6 +54,11 @@ func restartCheck(a *args) step {
 			if err := srv.proc.Signal(syscall.SIGKILL); err != nil {
 				return outcome{}, fmt.Errorf("start %d: SIGKILL: %w", i+1, err)
 			}
+			select {
+			case <-srv.proc.Done():
+			case <-ctx.Done():
+				return outcome{}, context.Cause(ctx)
+			}
 			s.stop(ctx)
 		}
 		return outcome{

@@ -73,6 +73,14 @@ func (f *fake) leak() {
 		leak(256 << 10)
 	case "leaks slowly":
 		leak(64 << 10)
+	case "leaks at first":
+		if f.completions.Load() < 100 {
+			leak(256 << 10)
+		}
+	case "leaks but for a pause":
+		if n := f.completions.Load(); n < 100 || n > 180 {
+			leak(256 << 10)
+		}
 	}
 	if strings.HasPrefix(f.mode, "leaks") || f.mode == "takes its time" || f.mode == "changes its mind" {
 		time.Sleep(5 * time.Millisecond)

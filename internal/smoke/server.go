@@ -311,14 +311,15 @@ func (srv *server) stop(ctx context.Context, patience time.Duration) ending {
 		case <-ctx.Done():
 		}
 	}
-	if !srv.ended() {
+	running := !srv.ended()
+	if running {
 		end.terms++
 	}
 	err := srv.proc.Stop(ctx)
 	end.took = time.Since(began)
 	end.how = srv.end()
 	var e *run.Error
-	end.killed = errors.As(srv.proc.Wait(), &e) && e.Signal == syscall.SIGKILL.String()
+	end.killed = running && errors.As(srv.proc.Wait(), &e) && e.Signal == syscall.SIGKILL.String()
 	if err != nil {
 		end.how = err.Error()
 	}
