@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -77,6 +78,8 @@ func (a *app) elsewhere(err error) string {
 		return "LLPATCH_CACHE=DIR takes another folder for the cache"
 	case below(filepath.Abs(a.out)):
 		return "--out DIR takes another folder"
+	case below(os.TempDir(), nil):
+		return "TMPDIR=DIR takes another folder for what is temporary"
 	}
 	return ""
 }
