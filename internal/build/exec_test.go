@@ -136,6 +136,36 @@ func TestRemovedOption(t *testing.T) {
 	}
 }
 
+// A clock that went back: what was built lies in the future, and Ninja would take it for
+// newer than a source that is written now.
+func TestClockWentBack(t *testing.T) {
+	in := smallInput(t, t.TempDir())
+	write(t, in.Source, map[string]string{
+		"CMakeLists.txt":     strings.Replace(small["CMakeLists.txt"], "add_library(greet SHARED greet.c)", "add_subdirectory(sub)", 1),
+		"sub/CMakeLists.txt": "add_library(greet SHARED greet.c)\n", "sub/greet.c": small["greet.c"],
+	})
+	p := mustPlan(t, in)
+	mustRun(t, p)
+	past, future := time.Now().Add(-48*time.Hour), time.Now().Add(48*time.Hour)
+	if err := os.Chtimes(filepath.Join(p.Dir, ".ninja_log"), future, future); err != nil {
+		t.Fatal(err)
+	}
+	changed := filepath.Join(in.Source, "sub/greet.c")
+	write(t, in.Source, map[string]string{"sub/greet.c": "const char *greet(void) { return \"changed\"; }\n"})
+	if err := os.Chtimes(changed, past, past); err != nil {
+		t.Fatal(err)
+	}
+	if art := mustRun(t, p); art.Compiled != 2 {
+		t.Errorf("%d objects compiled, want both", art.Compiled)
+	}
+	if out, err := exec.Command(filepath.Join(p.Dir, "bin/small")).Output(); err != nil || !strings.HasPrefix(string(out), "changed ") {
+		t.Errorf("it prints %q, %v", out, err)
+	}
+	if art := mustRun(t, p); art.Compiled != 0 {
+		t.Errorf("a second run compiled %d", art.Compiled)
+	}
+}
+
 // Another compiler under the same name: none of its predecessor's objects stay.
 func TestOtherCompiler(t *testing.T) {
 	in := smallInput(t, t.TempDir())

@@ -71,7 +71,7 @@ func AnswerProbe(ctx context.Context, in io.Reader, out io.Writer) error {
 	}
 	var a answer
 	var err error
-	if a.Facts, err = Probe(ctx, q.Toolchain, q.recipe()); err != nil {
+	if a.Facts, err = look(ctx, q.Toolchain, q.recipe()); err != nil {
 		switch {
 		case errors.As(err, &a.Missing), errors.As(err, &a.Toolkit), errors.As(err, &a.Fault):
 		default:
@@ -135,7 +135,7 @@ func ProbeInside(ctx context.Context, e *env.Env, tc spec.Toolchain, rec spec.Re
 		f.CUDA.Libs[i] = filepath.Join(e.Root, f.CUDA.Libs[i])
 	}
 	// sccache's server would be out of reach, as every network is.
-	if filepath.Base(f.Launcher) != "ccache" || len(cacheFolders(f.Env)) == 0 {
+	if filepath.Base(f.Launcher) != "ccache" || !canCache(f.Env) {
 		f.Launcher = ""
 	}
 	return f, a.err()
@@ -157,6 +157,19 @@ func copyProgram(to string) error {
 	}
 	_, err = io.Copy(f, from)
 	return errors.Join(err, f.Close())
+}
+
+// canCache reports whether ccache can write into its folder.
+func canCache(vars map[string]string) bool {
+	folders := cacheFolders(vars)
+	if len(folders) == 0 {
+		return false
+	}
+	f, err := os.CreateTemp(folders[0], ".llpatch-")
+	if err != nil {
+		return false
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name())) == nil
 }
 
 // cacheFolders are where ccache keeps its files and its settings, made if need

@@ -297,6 +297,26 @@ func TestProbeMissing(t *testing.T) {
 	}
 }
 
+// A compiler cache that cannot write would let every command fail, so it is not used.
+func TestProbeWithoutCacheFolder(t *testing.T) {
+	dir := t.TempDir()
+	ccache := filepath.Join(dir, "ccache")
+	write(t, dir, map[string]string{"ccache": "#!/bin/sh\n", "home/file": ""})
+	if err := os.Chmod(ccache, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	t.Setenv("CCACHE_DIR", "")
+	t.Setenv("XDG_CACHE_HOME", "")
+	for home, want := range map[string]string{"home": ccache, "home/file": ""} {
+		t.Setenv("HOME", filepath.Join(dir, home))
+		f, err := Probe(t.Context(), gcc(), spec.Recipe{})
+		if err != nil || f.Launcher != want {
+			t.Errorf("HOME=%s: %q, %v; want %q", home, f.Launcher, err, want)
+		}
+	}
+}
+
 // Too old is as good as missing; a second name may do; a compiler cache that
 // goes by a compiler's name is passed over.
 func TestProbeChooses(t *testing.T) {

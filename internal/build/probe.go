@@ -24,6 +24,15 @@ import (
 // or too old, a *BadToolkit where nvcc is there and will not do, or a *Fault where
 // the toolchain is for another kind of machine.
 func Probe(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) (Facts, error) {
+	f, err := look(ctx, tc, rec)
+	if filepath.Base(f.Launcher) == "ccache" && !canCache(f.Env) {
+		f.Launcher = "" // every command through it would fail
+	}
+	return f, err
+}
+
+// look is Probe wherever it runs, also in a build root.
+func look(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) (Facts, error) {
 	f := Facts{
 		OS: runtime.GOOS, Arch: runtime.GOARCH,
 		// Go takes the affinity mask and a container's processor quota into account.

@@ -82,6 +82,10 @@ func (p Plan) openDir() (want, have state, err error) {
 		if _, err := os.Stat(filepath.Join(p.Dir, "build.ninja")); err != nil {
 			have.Configured = false
 		}
+		if ahead, err := p.ahead(); err != nil || ahead {
+			have = state{} // Ninja goes by times alone, so no object is kept
+			return want, have, err
+		}
 		return want, have, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -93,13 +97,35 @@ func (p Plan) openDir() (want, have state, err error) {
 	entries, err := os.ReadDir(p.Dir)
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), atomicfile.Prefix(stateFile)) { // of a run that was killed at its first step
-			return want, have, fmt.Errorf("build folder %s holds files that are not llpatch's, such as %s; name an empty one", p.Dir, e.Name())
+			return want, have, &BadFolder{p.Dir, fmt.Sprintf("holds files that are not llpatch's, such as %s; name an empty one", e.Name())}
 		}
 		if err := os.Remove(filepath.Join(p.Dir, e.Name())); err != nil {
 			return want, have, err
 		}
 	}
 	return want, have, err
+}
+
+// ahead reports whether the last build lies in the future: the clock has gone back
+// since, and a source that is written now is older than the objects made of it. The
+// file system's own clock counts, for it may be another machine's.
+func (p Plan) ahead() (bool, error) {
+	last, err := os.Stat(filepath.Join(p.Dir, ".ninja_log"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	f, err := os.CreateTemp(p.Dir, atomicfile.Prefix(stateFile))
+	if err != nil {
+		return false, err
+	}
+	now, err := f.Stat()
+	if err := errors.Join(err, f.Close(), os.Remove(f.Name())); err != nil {
+		return false, err
+	}
+	return last.ModTime().After(now.ModTime()), nil
 }
 
 // clear makes CMake start afresh: options that the plan no longer has would

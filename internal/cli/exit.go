@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -50,11 +52,36 @@ func (a *app) report(ctx context.Context, command string, err error) int {
 		}
 		err = errInterrupted
 	}
+	if hint == "" {
+		hint = a.elsewhere(err)
+	}
 	_, _ = fmt.Fprintf(a.stderr, "llpatch: error: %s\n", strings.TrimRight(err.Error(), "\n"))
 	if hint != "" {
 		_, _ = fmt.Fprintf(a.stderr, "llpatch: hint: %s\n", hint)
 	}
 	return code
+}
+
+// elsewhere says how to take another folder than one that cannot be used.
+func (a *app) elsewhere(err error) string {
+	p, ok := is[*fs.PathError](err)
+	unusable := func(cause error) bool { return errors.Is(err, cause) }
+	if !ok || !slices.ContainsFunc([]error{fs.ErrPermission, syscall.EROFS, syscall.ENOSPC, syscall.EDQUOT}, unusable) {
+		return ""
+	}
+	below := func(dir string, err error) bool {
+		path, perr := filepath.Abs(p.Path)
+		return err == nil && perr == nil && strings.HasPrefix(path+"/", dir+"/")
+	}
+	switch {
+	case below(cacheDir()):
+		return "LLPATCH_CACHE=DIR takes another folder for the cache"
+	case below(filepath.Abs(a.out)):
+		return "--out DIR takes another folder"
+	case below(os.TempDir(), nil):
+		return "TMPDIR=DIR takes another folder for what is temporary"
+	}
+	return ""
 }
 
 // is reports whether err holds an error of type T.
@@ -194,6 +221,12 @@ func classify(err error) (code int, hint string) {
 	}
 	if errors.Is(err, syscall.ENOTDIR) {
 		return exitUsage, "a file stands where a folder must be"
+	}
+	if errors.Is(err, syscall.ENAMETOOLONG) {
+		return exitUsage, "the path is too long for this system: give a shorter one"
+	}
+	if p, ok := is[*fs.PathError](err); ok && p.Op == "mkdir" && errors.Is(p, fs.ErrExist) {
+		return exitUsage, "a link that leads nowhere stands where a folder must be"
 	}
 	// cobra has no type for what it finds wrong with the command line itself.
 	if strings.HasPrefix(err.Error(), "unknown command") {

@@ -125,7 +125,7 @@ func History(ctx context.Context, o Options, upstream string) (_ *Mirror, err er
 		if moved := new(TagsMoved); fatal(err) || errors.As(err, &moved) {
 			return nil, err
 		}
-		f.Log.Info("source does not give the history", "source", s.Name, "error", err)
+		f.Log.Debug("source does not give the history", "source", s.Name, "error", err)
 		gone.Tried = append(gone.Tried, Attempt{Source: s.Name, Err: err})
 	}
 	return nil, gone

@@ -31,9 +31,9 @@ type packWriter struct {
 }
 
 func (s *scratch) newPack() (*packWriter, error) {
-	file, err := os.CreateTemp(s.packDir(), "tmp_pack_")
+	file, err := s.create("tmp_pack_")
 	if err != nil {
-		return nil, cacheError(err)
+		return nil, err
 	}
 	// The number of objects is not known yet: finish fills it in.
 	if _, err := file.Write(make([]byte, packHeader)); err != nil {

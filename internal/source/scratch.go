@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -41,11 +42,18 @@ func (s *scratch) store() *store {
 	}}
 }
 
+// create makes a new file among the packs, which whoever may read the cache can read:
+// os.CreateTemp's are its maker's alone.
+func (s *scratch) create(prefix string) (*os.File, error) {
+	file, err := os.OpenFile(filepath.Join(s.packDir(), prefix+rand.Text()), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o644)
+	return file, cacheError(err)
+}
+
 // addPack reads a whole pack, proves every object in it and indexes it.
 func (s *scratch) addPack(ctx context.Context, r io.Reader) error {
-	file, err := os.CreateTemp(s.packDir(), "tmp_pack_")
+	file, err := s.create("tmp_pack_")
 	if err != nil {
-		return cacheError(err)
+		return err
 	}
 	defer func() { _ = file.Close() }() // after Sync there is nothing left to fail
 	if err := copyTo(file, &cancelReader{ctx, io.LimitReader(r, maxDownload)}); err != nil {
@@ -60,9 +68,9 @@ func (s *scratch) indexed(ctx context.Context, file *os.File) error {
 	if err != nil {
 		return cacheError(err)
 	}
-	idx, err := os.CreateTemp(s.packDir(), "tmp_idx_")
+	idx, err := s.create("tmp_idx_")
 	if err != nil {
-		return cacheError(err)
+		return err
 	}
 	defer func() { _ = idx.Close() }() // after Sync there is nothing left to fail
 	id, err := indexPack(ctx, file, size, idx)
@@ -110,8 +118,8 @@ func (f *fetcher) intoCache(ctx context.Context, t tag.Tag, want want, fill func
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
 	// Whoever held the lock before may have fetched it.
-	if tree := f.fromCache(ctx, t, want); tree != nil {
-		return tree, nil
+	if tree, err := f.fromCache(ctx, t, want); tree != nil || err != nil {
+		return tree, err
 	}
 	s, err := newScratch(f.cache)
 	if err != nil {

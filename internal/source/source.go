@@ -122,13 +122,15 @@ func (f *fetcher) fetch(ctx context.Context, t tag.Tag) (*Tree, error) {
 	if err := CheckGiven(f.Override, f.upstream, t); err != nil {
 		return nil, err
 	}
-	tree := f.fromCache(ctx, t, w)
+	tree, err := f.fromCache(ctx, t, w)
+	if err != nil {
+		return nil, err
+	}
 	if tree != nil && f.Override != "" {
 		tree.Unread = true
 		f.Log.Info("the tag is in the cache already: --source was not read", "tag", t, "source", redacted(f.Override))
 	}
 	if tree == nil {
-		var err error
 		if tree, err = f.fromSources(ctx, t, w); err != nil {
 			return nil, err
 		}
@@ -193,16 +195,20 @@ func (f *fetcher) judge(t tag.Tag, source string, w want, got spec.Pin) error {
 }
 
 // fromCache returns a pinned tree that was fetched before; nil where there is
-// none, or where it is damaged, which it removes.
-func (f *fetcher) fromCache(ctx context.Context, t tag.Tag, w want) *Tree {
+// none, or where it is damaged, which it removes. One that may not be read is an error:
+// the cache is somebody else's, and fetching again would not help.
+func (f *fetcher) fromCache(ctx context.Context, t tag.Tag, w want) (*Tree, error) {
 	if !w.known || !f.cache.holds(w.pin.Tree) {
-		return nil
+		return nil, nil
 	}
 	tree, err := f.openCached(ctx, t, w.pin)
 	if err == nil {
 		tree.Source = "cache"
 		tree.Origin = cmp.Or(f.cache.origins()[w.pin.Tree], "cache")
-		return tree
+		return tree, nil
+	}
+	if errors.Is(err, fs.ErrPermission) {
+		return nil, cacheError(err)
 	}
 	if ctx.Err() == nil {
 		f.Log.Warn("the cached tree is damaged, fetching it again", "tag", t, "cache", f.cache.path(".git"), "error", err)
@@ -210,7 +216,7 @@ func (f *fetcher) fromCache(ctx context.Context, t tag.Tag, w want) *Tree {
 			f.Log.Warn("the damaged tree cannot be removed", "error", err)
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // openCached opens a tree of the cache, which fetches itself again when one of

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"sync"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -170,6 +171,9 @@ func (r *reader) any(id string) (typ plumbing.ObjectType, content []byte, err er
 		}
 		if err == nil {
 			content, err = readObject(o)
+		}
+		if errors.Is(err, fs.ErrPermission) {
+			return 0, nil, fmt.Errorf("object %s in %s: %w", id, r.where, err)
 		}
 		if err != nil {
 			return 0, nil, &Corrupt{Where: r.where, ID: id, Err: err}
