@@ -149,7 +149,7 @@ func lastOf(lines []string) []string {
 // failed puts a cause into an error, with paths below the source.
 func (p Plan) failed(step string, c cause) *Failed {
 	f := &Failed{Tag: p.Tag, Target: p.Target, Step: step, Kind: c.kind, Cause: c.text, File: c.file, Line: c.line, Tail: c.tail}
-	for _, at := range []string{p.Source, p.Dir} {
+	for _, at := range []string{p.Source, p.Dir, p.source(), p.dir()} {
 		if filepath.IsAbs(f.File) {
 			if rel, err := filepath.Rel(at, f.File); err == nil && filepath.IsLocal(rel) {
 				f.File = filepath.ToSlash(rel)
@@ -159,8 +159,10 @@ func (p Plan) failed(step string, c cause) *Failed {
 	// CMake writes paths from the source folder already, compilers under Ninja
 	// from the build folder.
 	if !filepath.IsAbs(c.file) && c.file != "" && c.kind == KindCompiler {
-		if rel, err := filepath.Rel(p.Source, filepath.Join(p.Dir, c.file)); err == nil && filepath.IsLocal(rel) {
-			f.File = filepath.ToSlash(rel)
+		for _, at := range [][2]string{{p.Source, p.Dir}, {p.source(), p.dir()}} {
+			if rel, err := filepath.Rel(at[0], filepath.Join(at[1], c.file)); err == nil && filepath.IsLocal(rel) {
+				f.File = filepath.ToSlash(rel)
+			}
 		}
 	}
 	f.Fixes = p.Touched[f.File]

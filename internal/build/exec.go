@@ -252,7 +252,7 @@ func (b *builder) targets(ctx context.Context) ([]string, error) {
 func (b *builder) ninja(ctx context.Context, args ...string) ([]byte, error) {
 	s := b.plan.Steps[1]
 	c, err := b.enter(run.Cmd{
-		Argv: append([]string{s.Argv[0], "-C", b.plan.Dir}, args...), Env: s.Env, Dir: b.plan.Dir, Grace: stopGrace, Hold: b.o.Hold,
+		Argv: append([]string{s.Argv[0], "-C", b.plan.dir()}, args...), Env: s.Env, Dir: b.plan.dir(), Grace: stopGrace, Hold: b.o.Hold,
 	})
 	if err != nil {
 		return nil, err

@@ -203,9 +203,37 @@ func cacheFolders(vars map[string]string) []string {
 	return folders
 }
 
+// Where a plan's source and build folder are in a build root, wherever they lie
+// outside: nvcc puts a hash of the source's path into what it makes, and compiler caches
+// look at paths too.
+const (
+	InsideSource = "/llpatch/src"
+	InsideDir    = "/llpatch/build"
+)
+
+// source and dir are the plan's folders as its commands see them.
+func (p Plan) source() string {
+	if p.Root != nil {
+		return InsideSource
+	}
+	return p.Source
+}
+
+func (p Plan) dir() string {
+	if p.Root != nil {
+		return InsideDir
+	}
+	return p.Dir
+}
+
+// Folders are the source and the build folder, for a build root.
+func (p Plan) Folders() []env.Folder {
+	return []env.Folder{{Outside: p.Source, Inside: InsideSource}, {Outside: p.Dir, Inside: InsideDir}}
+}
+
 // insideFolders are what a plan's commands need of this machine.
-func (p Plan) insideFolders() []string {
-	folders := []string{p.Source, p.Dir}
+func (p Plan) insideFolders() []env.Folder {
+	folders := p.Folders()
 	if !strings.Contains(strings.Join(p.Steps[0].Argv, " "), "_COMPILER_LAUNCHER=") {
 		return folders
 	}
@@ -214,7 +242,7 @@ func (p Plan) insideFolders() []string {
 		k, v, _ := strings.Cut(kv, "=")
 		vars[k] = v
 	}
-	return append(folders, cacheFolders(vars)...)
+	return append(folders, env.Same(cacheFolders(vars)...)...)
 }
 
 // enter puts one of the plan's commands into its root.

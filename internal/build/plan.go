@@ -114,6 +114,7 @@ func newPlan(in Input) (Plan, error) {
 		p.Programs = in.Only
 	}
 	p.Jobs, p.JobsWhy = jobs(in.Facts, in.Toolchain, in.Peaks)
+	in.Source, in.Dir = p.source(), p.dir()
 	opts := options{}
 	if err := opts.collect(in, p.VersionCommit, &p.Off); err != nil {
 		return Plan{}, err
@@ -229,7 +230,7 @@ func canonical(in Input) Input {
 	c.Source, c.Dir, c.Level = "/source", "/build", 0
 	c.Series, c.Touched, c.Only = nil, nil, nil
 	c.Facts.Cores, c.Facts.MemoryMiB, c.Facts.Launcher = 1, 0, ""
-	c.Facts.Env = nil
+	c.Facts.Env, c.Facts.Root = nil, nil
 	c.Facts.Tools = map[string]ToolFact{}
 	for role := range in.Facts.Tools {
 		c.Facts.Tools[role] = ToolFact{Path: "/tools/" + role}

@@ -37,17 +37,17 @@ func Reads(ctx context.Context, p Plan, o RunOptions, paths []string) (map[strin
 			}
 			continue
 		}
-		file := filepath.Clean(resolve(p.Dir, string(bytes.TrimRight(name, "\r\n"))))
+		file := filepath.Clean(resolve(p.dir(), string(bytes.TrimRight(name, "\r\n"))))
 		read[file] = append(read[file], object)
 	}
 	// Names that do not lead below the source cannot be told from its files, so
 	// that nothing may be concluded from them.
 	ours := slices.ContainsFunc(slices.Collect(maps.Keys(read)), func(name string) bool {
-		return strings.HasPrefix(name, p.Source+string(filepath.Separator))
+		return strings.HasPrefix(name, p.source()+string(filepath.Separator))
 	})
 	found := map[string][]string{}
 	for _, name := range paths {
-		by, was := read[filepath.Join(p.Source, filepath.FromSlash(name))]
+		by, was := read[filepath.Join(p.source(), filepath.FromSlash(name))]
 		switch {
 		case !ours || !slices.Contains(sourceExts, path.Ext(name)):
 			found[name] = nil

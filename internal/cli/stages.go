@@ -181,7 +181,7 @@ func (a *app) planCmd() *cobra.Command {
 		if !sh {
 			return a.print(plan, func() string { return planText(plan) })
 		}
-		script, err := c.Script()
+		script, err := c.Script(plan)
 		if err != nil {
 			return err
 		}

@@ -134,11 +134,14 @@ func (w way) namespace() []string {
 var enterScript string
 
 // argv is the command that runs another one inside.
-func (w way) argv(base, tmp, dir string, folders, argv []string) ([]string, error) {
+func (w way) argv(base, tmp, dir string, folders []Folder, argv []string) ([]string, error) {
 	root := filepath.Join(base, rootDir)
 	if w.bwrap == "" {
 		out := append(w.namespace(), w.sh, "-c", enterScript, "enter", filepath.Join(base, mountDir), root, tmp, dir, w.unshare)
-		return slices.Concat(out, folders, []string{"--"}, argv), nil
+		for _, f := range folders {
+			out = append(out, f.Outside, f.Inside)
+		}
+		return slices.Concat(out, []string{"--"}, argv), nil
 	}
 	out := []string{w.bwrap, "--unshare-net", "--die-with-parent", "--proc", "/proc", "--dev", "/dev"}
 	entries, err := os.ReadDir(root)
@@ -159,7 +162,7 @@ func (w way) argv(base, tmp, dir string, folders, argv []string) ([]string, erro
 	}
 	out = append(out, "--bind", tmp, "/tmp")
 	for _, f := range folders {
-		out = append(out, "--bind", f, f)
+		out = append(out, "--bind", f.Outside, f.Inside)
 	}
 	return slices.Concat(out, []string{"--chdir", dir, "--"}, argv), nil
 }
@@ -167,11 +170,23 @@ func (w way) argv(base, tmp, dir string, folders, argv []string) ([]string, erro
 // ownFolders are the root's inside; whatever else is there is the caller's.
 var ownFolders = []string{"etc", "opt", "usr"}
 
+// Folder is a folder of this machine that can be written to inside, and its absolute
+// path there.
+type Folder struct{ Outside, Inside string }
+
+// Same are folders that have inside the path that they have outside.
+func Same(dirs ...string) []Folder {
+	var all []Folder
+	for _, d := range dirs {
+		all = append(all, Folder{d, d})
+	}
+	return all
+}
+
 // Wrap returns the command that runs c in the root. Inside are the root, read
-// only; the folders, each an absolute path that is the same inside as outside;
-// a /tmp that lasts until Close; and no network. c's programs and PATH are the
-// root's, and its Dir is one of the folders or lies in one; empty is /.
-func (e *Env) Wrap(c run.Cmd, folders ...string) (run.Cmd, error) {
+// only; the folders; a /tmp that lasts until Close; and no network. c's programs and
+// PATH are the root's, and its Dir is inside one of the folders; empty is /.
+func (e *Env) Wrap(c run.Cmd, folders ...Folder) (run.Cmd, error) {
 	if len(c.Argv) == 0 || !filepath.IsAbs(c.Argv[0]) {
 		return c, fmt.Errorf("buildenv %s: a program inside needs its whole path, and this is %q", e.Name, c.Argv)
 	}
@@ -188,7 +203,7 @@ func (e *Env) Wrap(c run.Cmd, folders ...string) (run.Cmd, error) {
 	if err != nil {
 		return c, err
 	}
-	c.Argv = argv
+	c.Argv, c.Dir = argv, outside(c.Dir, folders)
 	if e.held != nil {
 		c.Hold = append(slices.Clone(c.Hold), e.held)
 	}
@@ -197,24 +212,38 @@ func (e *Env) Wrap(c run.Cmd, folders ...string) (run.Cmd, error) {
 
 // Prefix returns what a command line is put behind to run in the root, in dir
 // and with the folders, as Wrap has it, while nothing is removed there.
-func (e *Env) Prefix(dir string, folders ...string) ([]string, error) {
+func (e *Env) Prefix(dir string, folders ...Folder) ([]string, error) {
 	return e.way.argv(filepath.Dir(e.Root), e.tmp, dir, folders, nil)
 }
 
-func checkFolder(name, f string) error {
-	if !filepath.IsAbs(f) || filepath.Clean(f) != f || f == "/" {
-		return fmt.Errorf("buildenv %s: %q is not the plain absolute path of a folder", name, f)
+// outside is where a path that is inside one of the folders lies outside; empty where
+// it is in none.
+func outside(dir string, folders []Folder) string {
+	for _, f := range folders {
+		if rest, ok := strings.CutPrefix(dir+"/", f.Inside+"/"); ok {
+			return filepath.Join(f.Outside, rest)
+		}
+	}
+	return ""
+}
+
+func checkFolder(name string, folder Folder) error {
+	f := folder.Inside
+	for _, p := range []string{folder.Outside, folder.Inside} {
+		if !filepath.IsAbs(p) || filepath.Clean(p) != p || p == "/" {
+			return fmt.Errorf("buildenv %s: %q is not the plain absolute path of a folder", name, p)
+		}
 	}
 	top, _, _ := strings.Cut(f[1:], "/")
 	if slices.Contains(append([]string{"bin", "sbin", "lib", "lib32", "lib64", "libx32", "proc", "dev"}, ownFolders...), top) {
 		return fmt.Errorf("buildenv %s: %s cannot be had inside, where /%s is the root's own; use a folder elsewhere", name, f, top)
 	}
-	st, err := os.Stat(f)
+	st, err := os.Stat(folder.Outside)
 	if err == nil && !st.IsDir() {
 		err = errors.New("it is not a folder")
 	}
 	if err != nil {
-		return fmt.Errorf("buildenv %s: folder %s: %w", name, f, err)
+		return fmt.Errorf("buildenv %s: folder %s: %w", name, folder.Outside, err)
 	}
 	return nil
 }

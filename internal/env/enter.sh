@@ -1,5 +1,5 @@
 # In a mount namespace of its own: puts the root together below $top, and runs
-# the program there. Arguments: top root tmp dir unshare FOLDER... -- PROGRAM...
+# the program there. Arguments: top root tmp dir unshare [FOLDER WHERE-INSIDE]... -- PROGRAM...
 set -eu
 path=$PATH
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
@@ -24,9 +24,9 @@ done
 ln -s /proc/self/fd "$top/dev/fd"
 mount --bind "$tmp" "$top/tmp"
 while [ "$1" != -- ]; do
-	mkdir -p "$top$1"
-	mount --bind "$1" "$top$1"
-	shift
+	mkdir -p "$top$2"
+	mount --bind "$1" "$top$2"
+	shift 2
 done
 shift
 PATH=$path

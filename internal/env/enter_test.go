@@ -33,7 +33,7 @@ func TestVersionIn(t *testing.T) {
 }
 
 // inside runs the probe in the root and returns what it says.
-func inside(t *testing.T, e *Env, dir string, folders []string, args ...string) (string, error) {
+func inside(t *testing.T, e *Env, dir string, folders []Folder, args ...string) (string, error) {
 	t.Helper()
 	c, err := e.Wrap(run.Cmd{Argv: append([]string{"/usr/bin/probe"}, args...), Env: []string{"PATH=/usr/bin", "WORD=a b'c"}, Dir: dir, Stderr: io.Discard}, folders...)
 	must(t, err)
@@ -69,7 +69,7 @@ func TestWrap(t *testing.T) {
 			must(t, os.MkdirAll(filepath.Join(folder, "sub"), 0o755))
 			must(t, os.WriteFile(secret, []byte("x"), 0o644))
 			say := func(args ...string) (string, error) {
-				return inside(t, e, filepath.Join(folder, "sub"), []string{folder}, args...)
+				return inside(t, e, filepath.Join(folder, "sub"), Same(folder), args...)
 			}
 			is := func(want string, args ...string) {
 				t.Helper()
@@ -91,6 +91,14 @@ func TestWrap(t *testing.T) {
 				t.Errorf("what was written inside: %q, %v", data, err)
 			}
 			is("out\nsub", "list", folder)
+			// Elsewhere inside than outside.
+			moved := []Folder{{folder, "/at/a fixed/place"}}
+			if got, err := inside(t, e, "/at/a fixed/place/sub", moved, "dir"); err != nil || !strings.HasPrefix(got, "/at/a fixed/place/sub ") {
+				t.Errorf("moved: %q, %v", got, err)
+			}
+			if got, err := inside(t, e, "", moved, "list", "/at/a fixed/place"); err != nil || got != "out\nsub" {
+				t.Errorf("moved: %q, %v", got, err)
+			}
 			no("list", filepath.Dir(secret))
 			no("write", "/usr/bin/evil")
 			no("write", "/etc/evil")
@@ -126,7 +134,7 @@ func TestWrap(t *testing.T) {
 		{[]string{"/usr/bin/probe"}, "/", "plain absolute path"},
 		{[]string{"/usr/bin/probe"}, "/home/no/such/folder", "no such file"},
 	} {
-		_, err := e.Wrap(run.Cmd{Argv: c.argv}, c.folder)
+		_, err := e.Wrap(run.Cmd{Argv: c.argv}, Same(c.folder)...)
 		wantErr(t, err, c.words)
 	}
 }

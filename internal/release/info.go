@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -196,7 +197,7 @@ func (c *Chain) info(b *Built, files []*binary.File, report *smoke.Report) (Buil
 	i.DropIn = c.drop
 	// Folders and programs of this machine decide nothing, and would make two
 	// builds of the same plan differ.
-	neutral := strings.NewReplacer(b.Plan.Dir, "BUILD", b.Plan.Source, "SOURCE")
+	neutral := strings.NewReplacer(b.Plan.Dir, "BUILD", b.Plan.Source, "SOURCE", build.InsideDir, "BUILD", build.InsideSource, "SOURCE")
 	for _, o := range b.Plan.Options {
 		switch {
 		case strings.HasSuffix(o.Name, "_COMPILER_LAUNCHER"):

@@ -14,20 +14,16 @@ import (
 
 // Script returns what a plan's script needs to make the source by itself: the
 // first git source that is declared for the upstream, or the one that was
-// given, and the patches.
-func (c *Chain) Script() (build.Script, error) {
+// given, and the patches. p is the plan.
+func (c *Chain) Script(p build.Plan) (build.Script, error) {
 	s := build.Script{Tree: c.Tree.ID(), Ref: "refs/tags/" + c.Tree.Tag.String()}
 	if c.Tree.Tag.Kind() == tag.Commit {
 		s.Ref = c.Tree.Tag.String()
 	}
 	if c.root != nil {
-		dir, err := c.absolute()
-		if err != nil {
-			return s, err
-		}
-		src, out := filepath.Join(dir, "src"), filepath.Join(dir, "build")
+		var err error
 		s.Temp = c.root.Temp()
-		if s.Enter, err = c.root.Prefix(src, src, out); err != nil {
+		if s.Enter, err = c.root.Prefix(p.Steps[0].Dir, p.Folders()...); err != nil {
 			return s, err
 		}
 	}
