@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -45,6 +46,8 @@ type Options struct {
 	Stdout io.Writer // gets the program's output as well as the log; nil: only the log
 	Log    *slog.Logger
 	Status func(line string) // gets once a second what the run is at; nil: nobody is told
+
+	toolPatience time.Duration // 0: toolPatience
 }
 
 // NotRun says why no verdict could be had.
@@ -132,6 +135,7 @@ func (o Options) defaults() Options {
 	o.For = cmp.Or(o.For, 10*time.Minute)
 	o.Ready = cmp.Or(o.Ready, 5*time.Minute)
 	o.Workload = cmp.Or(o.Workload, "auto")
+	o.toolPatience = cmp.Or(o.toolPatience, toolPatience)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -201,7 +205,8 @@ type program struct {
 	o     Options
 	log   string
 	began time.Time
-	srv   *server // nil where it is none
+	srv   *server      // nil where it is none
+	below atomic.Int64 // the program's own process below the tool that runs it; 0: there is none
 }
 
 // patience is the time that a server gets for each SIGTERM: an idle one needs 3 to 8 ms,
@@ -243,10 +248,15 @@ func (p *program) drive(ctx context.Context, w *work) (from, to time.Duration, e
 	done, ended := context.WithCancel(limit)
 	defer ended()
 	go func() {
-		select {
-		case <-p.Done():
-			ended() // no request waits for a program that is gone
-		case <-done.Done():
+		defer ended() // no request waits for a program that is gone
+		for !p.innerGone() {
+			select {
+			case <-p.Done():
+				return
+			case <-done.Done():
+				return
+			case <-time.After(200 * time.Millisecond):
+			}
 		}
 	}()
 	err = w.run(done)

@@ -165,7 +165,7 @@ func (r *Result) fromTools(growsHost, growsVRAM bool) {
 		each := slices.ContainsFunc(f.Places, func(p Place) bool { return p.Blocks >= f.Requests })
 		switch {
 		case f.Tool == "nsys":
-			r.Evidence = append(r.Evidence, "nsys: a capture was made: "+f.Files[0])
+			r.Evidence = append(r.Evidence, f.nsysEvidence()...)
 			continue
 		case f.Tool == "heaptrack":
 			r.Evidence = append(r.Evidence, fmt.Sprintf("heaptrack: %s were not given back at the end (lost, or still in use)", memory.FormatBytes(float64(f.Kept))))
