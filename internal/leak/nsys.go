@@ -77,9 +77,7 @@ func fileThere(name string) bool {
 // summary lets nsys count the calls, and what was copied.
 func (f *Finding) summary(ctx context.Context, o Options, dir string) error {
 	stats := func(args ...string) ([]byte, error) {
-		var out bytes.Buffer
-		err := run.Run(ctx, run.Cmd{Argv: append([]string{"nsys", "stats"}, args...), Env: o.Env, Stdout: &out, Timeout: statsPatience, Grace: time.Second})
-		return out.Bytes(), err
+		return run.Output(ctx, run.Cmd{Argv: append([]string{"nsys", "stats"}, args...), Env: o.Env, Timeout: statsPatience, Grace: time.Second})
 	}
 	list, err := stats("--help-reports") // 2022.4 lists them and ends with 1
 	api, size := firstListed(list, apiSum), firstListed(list, sizeSum)

@@ -28,7 +28,7 @@ const (
 // Result is what a run gave.
 type Result struct {
 	Argv     []string         `json:"argv"`
-	Place    string           `json:"place"` // "host", or "wine": a Windows program under it
+	Place    string           `json:"place"` // "host", "wine" (a Windows program under it), or "ssh:" and a machine
 	Began    time.Time        `json:"began"`
 	Work     string           `json:"work"` // the folder with logs
 	Log      string           `json:"log"`
