@@ -127,7 +127,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	case memory.Says(res.decisive(), memory.Unclear):
 		for _, v := range res.decisive() {
 			if v.State == memory.Unclear {
-				return res, &NotRun{Why: unclear(v, o, res.Workload), Log: res.Log}
+				return res, &NotRun{Why: res.unclear(v, o), Log: res.Log}
 			}
 		}
 	case len(res.decisive()) == 0:
@@ -191,6 +191,7 @@ func watched(ctx context.Context, o Options, res *Result) (*work, error) {
 		return nil, err
 	}
 	res.Workload, res.Requests, res.Tokens = w.kind, w.requests.Load(), w.tokens.Load()
+	res.cut = w.cut
 	res.ended(p, w)
 	p.shutDown(ctx, &res.Notes)
 	if ctx.Err() != nil {
@@ -200,7 +201,10 @@ func watched(ctx context.Context, o Options, res *Result) (*work, error) {
 	series := stop()
 	res.Notes = append(res.Notes, w.takeNotes()...)
 	if len(series.Points) < 3 {
-		return nil, &NotRun{Why: fmt.Sprintf("%s %s after %v, before its memory could be followed; %s", o.Argv[0], p.how(), time.Since(p.began).Round(time.Millisecond), longer(o, w.kind)), Tail: p.Tail(), Log: res.Log}
+		return nil, &NotRun{Why: fmt.Sprintf("%s %s after %v, before its memory could be followed; %s", o.Argv[0], p.how(), time.Since(p.began).Round(time.Millisecond), res.longer(o)), Tail: p.Tail(), Log: res.Log}
+	}
+	if w.kind != "none" && res.Requests == 0 && res.End == "" {
+		return nil, &NotRun{Why: fmt.Sprintf("%s answered no request within %v (--for)", o.Argv[0], o.For), Tail: p.Tail(), Log: res.Log}
 	}
 	res.WorkFrom, res.WorkTo = from.Seconds(), to.Seconds()
 	res.judge(o)
@@ -275,6 +279,7 @@ func (p *program) drive(ctx context.Context, w *work) (from, to time.Duration, e
 	}
 	if limit.Err() != nil {
 		w.note(fmt.Sprintf("it was stopped after %v (--for)", w.o.For))
+		w.cut = true
 		err = nil
 	}
 	if err != nil {

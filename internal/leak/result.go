@@ -48,6 +48,8 @@ type Result struct {
 	Forecast []string         `json:"forecast,omitempty"`
 	Next     []string         `json:"next,omitempty"`
 	Notes    []string         `json:"notes,omitempty"`
+
+	cut bool // --for ended the work
 }
 
 // ended notes a program that did not wait to be stopped.
