@@ -19,7 +19,7 @@ import (
 
 func (a *app) leakCmd() *cobra.Command {
 	var o leak.Options
-	var page, device string
+	var page, device, host string
 	c := &cobra.Command{
 		Use: "leak [flags] -- CMD...", Short: "Run a program and judge whether its memory grows",
 		Long: `Runs any program under a memory sampler. A llama server is driven with a workload:
@@ -51,6 +51,14 @@ is flat, bounded, or what the context needs; 6: it grows; 7: it could not be tol
 			if o.Probe, o.Source, err = a.chooseProbe(c.Context(), device, o.Env); err != nil {
 				return &usageError{err: err, help: help}
 			}
+			if host != "" {
+				if len(o.With) > 0 {
+					return &usageError{err: errors.New("--with runs CMD under a tool, and --ram reads a program elsewhere: one of them"), help: help}
+				}
+				if o.Host, o.HostName, err = memory.ParseHost(host, o.Env); err != nil {
+					return &usageError{err: fmt.Errorf("--ram %w", err), help: help}
+				}
+			}
 			o.Named = device != "auto" && device != "none"
 			if device == "auto" && o.Probe == nil {
 				o.NoCard = "there is no nvidia-smi, amd-smi or rocm-smi on the PATH, and no amdgpu card"
@@ -73,6 +81,7 @@ is flat, bounded, or what the context needs; 6: it grows; 7: it could not be tol
 	f.DurationVar(&o.Ready, "ready", 5*time.Minute, "limit until a server is ready")
 	f.DurationVar(&o.Every, "every", memory.DefaultEvery, "time between two looks at memory, 20ms to 1s")
 	f.StringVar(&device, "vram", "auto", "where VRAM is read: auto, nvidia-smi, amdgpu, amd-smi, rocm-smi, none, or sim:FILE (a simulated device's state)")
+	f.StringVar(&host, "ram", "", "read host memory of ssh:HOST:PROCESS, a process of a Windows machine that CMD starts, not of CMD")
 	f.StringVar(&page, "html", "", "write a page with charts to this file")
 	return c
 }

@@ -34,11 +34,11 @@ func (r *Result) advise(o Options, growsHost, growsVRAM bool, vram memory.Verdic
 	if growsVRAM && !ran["memcheck"] {
 		next("--with memcheck: tells device memory that is never freed from a cache")
 	}
-	if growsHost && !ran["valgrind"] && !ran["heaptrack"] {
+	if growsHost && o.Host == nil && !ran["valgrind"] && !ran["heaptrack"] {
 		next("--with valgrind: tells lost memory from a cache; --with heaptrack: is faster, and shows who allocates")
 	}
 	if r.Class == Unjudged && (len(r.decisive()) == 0 || slices.ContainsFunc(r.decisive(), tooShort)) {
-		next(longer(o, r.Workload))
+		next(r.longer(o))
 	}
 	if rss, ok := r.verdict(memory.RSS); ok && rss.State == memory.Grows && !growsHost {
 		r.Evidence = append(r.Evidence, "RSS grows and the program's own memory does not: these are pages of mapped files, such as the model, which the system takes back when it needs them")
@@ -54,20 +54,22 @@ func tooShort(v memory.Verdict) bool {
 const runLonger = "; let it run longer"
 
 // unclear says why a verdict decides nothing, and what to do about it.
-func unclear(v memory.Verdict, o Options, workload string) string {
+func (r *Result) unclear(v memory.Verdict, o Options) string {
 	if !tooShort(v) {
 		return v.String()
 	}
-	return strings.TrimSuffix(v.String(), runLonger) + "; " + longer(o, workload)
+	return strings.TrimSuffix(v.String(), runLonger) + "; " + r.longer(o)
 }
 
 // longer says how a run gives more to judge.
-func longer(o Options, workload string) string {
+func (r *Result) longer(o Options) string {
 	s := "let it run longer: a larger --for, or a program that does more"
 	switch {
-	case workload == "prefill":
+	case r.cut && r.Workload != "none":
+		s = fmt.Sprintf("let it run longer: a larger --for, for %v were over before the work was done", o.For)
+	case r.Workload == "prefill":
 		s = "give it more tokens: a larger --tokens, and a -c that holds them"
-	case workload != "none":
+	case r.Workload != "none":
 		s = "let it run longer: more --requests"
 	}
 	if every := cmp.Or(o.Every, memory.DefaultEvery); every > memory.MinEvery {

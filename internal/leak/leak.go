@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -42,9 +43,14 @@ type Options struct {
 	Named  bool          // the probe was asked for by name: without its figures nothing is judged
 	Floor  float64       // bytes that are no growth; 0: memory.DefaultFloor
 
+	Host     memory.HostProbe // host memory of a program elsewhere, which Argv starts; nil: that of Argv
+	HostName string           // the machine
+
 	Stdout io.Writer // gets the program's output as well as the log; nil: only the log
 	Log    *slog.Logger
 	Status func(line string) // gets once a second what the run is at; nil: nobody is told
+
+	toolPatience time.Duration // 0: toolPatience
 }
 
 // NotRun says why no verdict could be had.
@@ -96,6 +102,10 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if res.Place == "wine" {
 		res.Notes = append(res.Notes, "a Windows program under wine: memory is what Linux counts for its processes, wine's own parts included, and not what Windows would count")
 	}
+	if o.Host != nil {
+		res.Place = "ssh:" + o.HostName
+		res.Notes = append(res.Notes, "host memory is what Windows counts for the program on "+o.HostName+", about once a second: private bytes (shown as anonymous memory) and the working set (as RSS)")
+	}
 	if o.NoCard != "" {
 		res.Notes = append(res.Notes, "VRAM was not sampled: "+o.NoCard)
 	}
@@ -117,9 +127,11 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	case memory.Says(res.decisive(), memory.Unclear):
 		for _, v := range res.decisive() {
 			if v.State == memory.Unclear {
-				return res, &NotRun{Why: unclear(v, o, res.Workload), Log: res.Log}
+				return res, &NotRun{Why: res.unclear(v, o), Log: res.Log}
 			}
 		}
+	case len(res.decisive()) == 0:
+		return res, &NotRun{Why: "nothing is known of its memory: " + strings.Join(res.Series.Notes, "; "), Log: res.Log}
 	case o.Named && res.NoVRAM() != "":
 		return res, &NotRun{Why: "VRAM is not known: " + res.NoVRAM(), Log: res.Log}
 	}
@@ -132,6 +144,7 @@ func (o Options) defaults() Options {
 	o.For = cmp.Or(o.For, 10*time.Minute)
 	o.Ready = cmp.Or(o.Ready, 5*time.Minute)
 	o.Workload = cmp.Or(o.Workload, "auto")
+	o.toolPatience = cmp.Or(o.toolPatience, toolPatience)
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
@@ -146,8 +159,8 @@ func (o Options) defaults() Options {
 func watched(ctx context.Context, o Options, res *Result) (*work, error) {
 	w := &work{o: o}
 	s, err := memory.Start(ctx, memory.Options{
-		Name: filepath.Base(o.Argv[0]), Every: o.Every, Probe: o.Probe, Source: o.Source, Progress: w.progress,
-		Look: func(p memory.Point) { w.latest.Store(&p) }, Log: o.Log,
+		Name: filepath.Base(o.Argv[0]), Every: o.Every, Probe: o.Probe, Source: o.Source, Host: o.Host, Progress: w.progress,
+		Look: w.looked, Log: o.Log,
 	})
 	if err != nil {
 		return nil, &NotRun{Why: err.Error()}
@@ -178,6 +191,7 @@ func watched(ctx context.Context, o Options, res *Result) (*work, error) {
 		return nil, err
 	}
 	res.Workload, res.Requests, res.Tokens = w.kind, w.requests.Load(), w.tokens.Load()
+	res.cut = w.cut
 	res.ended(p, w)
 	p.shutDown(ctx, &res.Notes)
 	if ctx.Err() != nil {
@@ -187,7 +201,10 @@ func watched(ctx context.Context, o Options, res *Result) (*work, error) {
 	series := stop()
 	res.Notes = append(res.Notes, w.takeNotes()...)
 	if len(series.Points) < 3 {
-		return nil, &NotRun{Why: fmt.Sprintf("%s %s after %v, before its memory could be followed; %s", o.Argv[0], p.how(), time.Since(p.began).Round(time.Millisecond), longer(o, w.kind)), Tail: p.Tail(), Log: res.Log}
+		return nil, &NotRun{Why: fmt.Sprintf("%s %s after %v, before its memory could be followed; %s", o.Argv[0], p.how(), time.Since(p.began).Round(time.Millisecond), res.longer(o)), Tail: p.Tail(), Log: res.Log}
+	}
+	if w.kind != "none" && res.Requests == 0 && res.End == "" {
+		return nil, &NotRun{Why: fmt.Sprintf("%s answered no request within %v (--for)", o.Argv[0], o.For), Tail: p.Tail(), Log: res.Log}
 	}
 	res.WorkFrom, res.WorkTo = from.Seconds(), to.Seconds()
 	res.judge(o)
@@ -201,7 +218,8 @@ type program struct {
 	o     Options
 	log   string
 	began time.Time
-	srv   *server // nil where it is none
+	srv   *server      // nil where it is none
+	below atomic.Int64 // the program's own process below the tool that runs it; 0: there is none
 }
 
 // patience is the time that a server gets for each SIGTERM: an idle one needs 3 to 8 ms,
@@ -243,10 +261,15 @@ func (p *program) drive(ctx context.Context, w *work) (from, to time.Duration, e
 	done, ended := context.WithCancel(limit)
 	defer ended()
 	go func() {
-		select {
-		case <-p.Done():
-			ended() // no request waits for a program that is gone
-		case <-done.Done():
+		defer ended() // no request waits for a program that is gone
+		for !p.innerGone() {
+			select {
+			case <-p.Done():
+				return
+			case <-done.Done():
+				return
+			case <-time.After(200 * time.Millisecond):
+			}
 		}
 	}()
 	err = w.run(done)
@@ -256,6 +279,7 @@ func (p *program) drive(ctx context.Context, w *work) (from, to time.Duration, e
 	}
 	if limit.Err() != nil {
 		w.note(fmt.Sprintf("it was stopped after %v (--for)", w.o.For))
+		w.cut = true
 		err = nil
 	}
 	if err != nil {

@@ -80,6 +80,7 @@ func TestTrouble(t *testing.T) {
 		{"silent, exits", "auto", "before it was ready, and printed nothing", 0},
 		{"crashes", "auto", "failed to load model", 0},
 		{"silent, hangs", "auto", "not ready within 400ms: it listens on no port, and it printed nothing", 400 * time.Millisecond},
+		{"never answers", "requests", "answered no request within 2s (--for)", 0},
 		{"answers 500", "requests", "gave 500", 0},
 		{"cuts", "requests", "ended in the middle", 0},
 		{"flat", "prefill", "does not fit the slot, which holds 4096", 0},
@@ -91,6 +92,9 @@ func TestTrouble(t *testing.T) {
 			o.Workload = c.workload
 			if c.workload == "prefill" {
 				o.Tokens = 5000
+			}
+			if c.kind == "never answers" {
+				o.For = 2 * time.Second
 			}
 			if c.ready > 0 {
 				o.Ready = c.ready

@@ -28,7 +28,7 @@ const (
 // Result is what a run gave.
 type Result struct {
 	Argv     []string         `json:"argv"`
-	Place    string           `json:"place"` // "host", or "wine": a Windows program under it
+	Place    string           `json:"place"` // "host", "wine" (a Windows program under it), or "ssh:" and a machine
 	Began    time.Time        `json:"began"`
 	Work     string           `json:"work"` // the folder with logs
 	Log      string           `json:"log"`
@@ -48,6 +48,8 @@ type Result struct {
 	Forecast []string         `json:"forecast,omitempty"`
 	Next     []string         `json:"next,omitempty"`
 	Notes    []string         `json:"notes,omitempty"`
+
+	cut bool // --for ended the work
 }
 
 // ended notes a program that did not wait to be stopped.
@@ -165,7 +167,7 @@ func (r *Result) fromTools(growsHost, growsVRAM bool) {
 		each := slices.ContainsFunc(f.Places, func(p Place) bool { return p.Blocks >= f.Requests })
 		switch {
 		case f.Tool == "nsys":
-			r.Evidence = append(r.Evidence, "nsys: a capture was made: "+f.Files[0])
+			r.Evidence = append(r.Evidence, f.nsysEvidence()...)
 			continue
 		case f.Tool == "heaptrack":
 			r.Evidence = append(r.Evidence, fmt.Sprintf("heaptrack: %s were not given back at the end (lost, or still in use)", memory.FormatBytes(float64(f.Kept))))

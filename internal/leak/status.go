@@ -27,6 +27,14 @@ func (w *work) tell(began time.Time, under string) (stop func()) {
 	return func() { close(quit); <-gone }
 }
 
+// looked keeps a look for the status. Not each has a figure of memory elsewhere.
+func (w *work) looked(p memory.Point) {
+	if was := w.latest.Load(); p.RSS == nil && was != nil {
+		p.RSS = was.RSS
+	}
+	w.latest.Store(&p)
+}
+
 // status is what a run is at, in one line.
 func (w *work) status(elapsed time.Duration) string {
 	parts := []string{elapsed.Round(time.Second).String()}

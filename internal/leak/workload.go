@@ -26,6 +26,7 @@ type work struct {
 	tokens   atomic.Int64
 	requests atomic.Int64
 	target   int          // tokens of a prefill
+	cut      bool         // --for ended it
 	total    atomic.Int64 // requests that are to be made; 0: not known, or none
 	latest   atomic.Pointer[memory.Point]
 

@@ -29,6 +29,7 @@ type Options struct {
 	Every    time.Duration   // MinEvery to MaxEvery; 0: DefaultEvery
 	Probe    Probe           // device memory; nil: none
 	Source   string          // the probe's name
+	Host     HostProbe       // host memory of a program elsewhere, in place of the watched processes'; nil: theirs
 	Progress func() Progress // how far the work has come, asked at every look; nil: never
 	// Look gets each look as it is made; nil: nobody does. VRAM in it is the cards'
 	// latest figure less the idle one, which is not yet what the series will say.
@@ -50,6 +51,7 @@ type Sampler struct {
 	readings []reading
 	idle     []Reading // before the program
 	latest   *Reading
+	host     *HostReading // that no look has taken yet
 	notes    []string
 	lost     string        // why the probe ended
 	shown    *int64        // VRAM, for Options.Look
@@ -89,6 +91,9 @@ func Start(ctx context.Context, o Options) (*Sampler, error) {
 			s.note(fmt.Sprintf("%s gave no figure within %v: VRAM is not known until it does", o.Source, baselineWait))
 		case <-ctx.Done():
 		}
+	}
+	if o.Host != nil {
+		s.loops.Go(func() { s.probeHost(ctx) })
 	}
 	s.loops.Go(func() { s.loop(ctx) })
 	return s, nil
@@ -145,6 +150,18 @@ func (s *Sampler) probe(ctx context.Context) {
 	s.once.Do(func() { close(s.first) })
 }
 
+// probeHost reads host memory elsewhere and turns its end into a note.
+func (s *Sampler) probeHost(ctx context.Context) {
+	err := s.o.Host(ctx, s.o.Every, func(r HostReading) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.host = &r
+	})
+	if ctx.Err() == nil && err != nil {
+		s.note("host memory is not known from here on: " + err.Error())
+	}
+}
+
 // loop looks at the processes once a tick.
 func (s *Sampler) loop(ctx context.Context) {
 	var pid int
@@ -196,6 +213,13 @@ func (s *Sampler) look(p *procs, series *Series, at time.Duration) {
 		pt.Tokens, pt.Requests = done.Tokens, done.Requests
 	}
 	s.mu.Lock()
+	if s.o.Host != nil {
+		pt.RSS, pt.Anon, pt.PSS = nil, nil, nil
+		if s.host != nil {
+			pt.RSS, pt.Anon = &s.host.WorkingSet, &s.host.Private
+			s.host = nil
+		}
+	}
 	r := s.latest
 	s.latest = nil
 	if alive && r != nil {

@@ -100,6 +100,9 @@ func serve(kind string) int {
 				http.Error(w, `{"error":"no slot"}`, http.StatusInternalServerError)
 				return
 			}
+		case "never answers":
+			<-r.Context().Done()
+			return
 		case "cuts":
 			fmt.Fprint(w, "data: {\"content\":\"a\",\"stop\":false}\n\n")
 			return

@@ -1,0 +1,55 @@
+//go:build linux
+
+package leak
+
+import (
+	"cmp"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/llpatch/llpatch/internal/memory"
+)
+
+// A real Windows program under wine.
+func TestWine(t *testing.T) {
+	gcc, gerr := exec.LookPath("x86_64-w64-mingw32-gcc")
+	wine, _ := exec.LookPath("wine")
+	wine = cmp.Or(wine, "/usr/lib/wine/wine64") // where Debian's wine64 has it, off the PATH
+	_, werr := os.Stat(wine)
+	if err := errors.Join(gerr, werr); err != nil {
+		t.Skip("no Windows program was run under wine: ", err)
+	}
+	dir := t.TempDir()
+	prog := filepath.Join(dir, "grows.exe")
+	if out, err := exec.Command(gcc, "-O0", "-o", prog, "testdata/grows.c").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	o := options(t, "")
+	o.Argv = []string{wine, prog}
+	o.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "WINEPREFIX=" + filepath.Join(dir, "prefix"), "WINEDEBUG=-all"}
+	boot := exec.Command(wine, "wineboot", "-i") // takes its time, which is no memory of the program's
+	boot.Env = o.Env
+	if out, err := boot.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	server := exec.Command(filepath.Join(filepath.Dir(wine), "wineserver"), "-k")
+	server.Env = o.Env
+	_ = server.Run() // or it would go on for some seconds
+	res, err := Run(t.Context(), o)
+	var grew *Grew
+	if !errors.As(err, &grew) || res.Place != "wine" {
+		t.Fatalf("%v\n%+v", err, res)
+	}
+	// 150 MiB in 150 times 20 ms and what a busy machine adds.
+	v, _ := res.verdict(memory.Anon)
+	if peak := float64(v.Peak); peak < 150<<20 || peak > 250<<20 || !strings.Contains(v.String(), "anonymous memory grows by") {
+		t.Errorf("%v, peak %d", v, v.Peak)
+	}
+	if res.ExitCode == nil || *res.ExitCode != 0 {
+		t.Errorf("%s", res.Text())
+	}
+}

@@ -1,0 +1,173 @@
+package memory
+
+import (
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/llpatch/llpatch/internal/run"
+)
+
+// HostReading is host memory of a Windows process, in bytes.
+type HostReading struct {
+	Private    int64 // private bytes: what it committed for itself
+	WorkingSet int64 // what of it, and of files, lies in memory
+}
+
+// HostProbe reads host memory about every so often and passes each reading on, until ctx
+// ends. It returns why it ended before that.
+type HostProbe func(ctx context.Context, every time.Duration, out func(HostReading)) error
+
+// ParseHost reads where host memory is to be read: ssh:HOST:PROCESS, a process of a
+// Windows machine that ssh reaches.
+func ParseHost(text string, env []string) (HostProbe, string, error) {
+	rest, ok := strings.CutPrefix(text, "ssh:")
+	i := strings.LastIndexByte(rest, ':') // an address of IPv6 has more of them
+	if !ok || i < 1 {
+		return nil, "", fmt.Errorf("%q: write ssh:HOST:PROCESS, as ssh:me@box:llama-server", text)
+	}
+	host, process := rest[:i], strings.TrimSuffix(rest[i+1:], ".exe")
+	if strings.HasPrefix(host, "-") || strings.ContainsAny(host, " \t\r\n") {
+		return nil, "", fmt.Errorf("%q is no host for ssh", host)
+	}
+	if !instance.MatchString(process) {
+		return nil, "", fmt.Errorf("%q is no name of a process: letters, digits, and . _ - # are, as in llama-server or llama-server#1", process)
+	}
+	return typeperf(env, host, process), host, nil
+}
+
+// instance is what a process may be called: cmd.exe on the other side reads the command.
+var instance = regexp.MustCompile(`^[A-Za-z0-9._#-]+$`)
+
+// againAfter is the pause before Windows is asked again for a process that it does not
+// have yet.
+const againAfter = time.Second
+
+// typeperf returns a probe that lets ssh run typeperf, which every Windows since XP has,
+// for one process. It may come later than the probe, and typeperf then knows no such
+// counter and ends; it is asked again.
+func typeperf(env []string, host, process string) HostProbe {
+	return func(ctx context.Context, every time.Duration, out func(HostReading)) error {
+		// typeperf takes whole seconds.
+		secs := max(1, int(math.Ceil(every.Seconds())))
+		command := fmt.Sprintf(`typeperf -si %d "\Process(%s)\Private Bytes" "\Process(%s)\Working Set"`, secs, process, process)
+		for {
+			t := &counters{out: out}
+			err := run.Run(ctx, run.Cmd{
+				// No question is asked: nobody is there to answer.
+				Argv: []string{"ssh", "-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", "--", host, command},
+				Env:  env, Stdout: &lines{each: t.line}, Grace: time.Second,
+			})
+			if ctx.Err() != nil {
+				return nil
+			}
+			var e *run.Error
+			switch {
+			case errors.Is(err, run.ErrNotFound):
+				return errors.New("ssh is not on the PATH; install openssh-client")
+			case errors.As(err, &e) && e.Exit == 255: // ssh(1): its own trouble
+				return fmt.Errorf("ssh %s: %s", host, t.lastLine("it could not be reached"))
+			case t.seen():
+				return fmt.Errorf("typeperf on %s ended: %s", host, t.lastLine("it said nothing"))
+			case t.missing():
+				return fmt.Errorf("%s is no Windows machine, or has no typeperf: %s", host, t.lastLine("it said nothing"))
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-time.After(againAfter):
+			}
+		}
+	}
+}
+
+// counters takes typeperf's lines.
+type counters struct {
+	out func(HostReading)
+
+	mu   sync.Mutex
+	good int
+	last string // line that is no row
+}
+
+func (t *counters) line(s string) {
+	r, kind, err := parseTypeperf(s)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case err != nil:
+		t.last = s
+	case kind == figures:
+		t.good++
+		t.out(r)
+	case kind == gone:
+		t.last = "the process is not there any more"
+	}
+}
+
+func (t *counters) seen() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.good > 0
+}
+
+// missing reports whether a shell says that there is no typeperf: cmd.exe's words, and
+// those of a shell of Unix.
+func (t *counters) missing() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.Contains(t.last, "'typeperf'") || strings.Contains(t.last, "typeperf: ")
+}
+
+func (t *counters) lastLine(none string) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.last == "" {
+		return none
+	}
+	return t.last
+}
+
+// rowKind is what a line of typeperf is.
+type rowKind int
+
+const (
+	header rowKind = iota
+	figures
+	gone // the process is not there: its columns are empty, or -1
+)
+
+// parseTypeperf reads a line of typeperf as CSV: a time, private bytes and the working
+// set. The decimals are behind a comma where Windows speaks such a language. Anything
+// else that it prints is an error.
+func parseTypeperf(s string) (HostReading, rowKind, error) {
+	c := csv.NewReader(strings.NewReader(s))
+	f, err := c.Read()
+	if err != nil || len(f) != 3 || !strings.HasPrefix(s, `"`) {
+		return HostReading{}, 0, fmt.Errorf("no row of typeperf: %q", s)
+	}
+	if strings.HasPrefix(f[0], "(PDH-CSV") {
+		return HostReading{}, header, nil
+	}
+	var n [2]int64
+	for i, text := range f[1:] {
+		text = strings.TrimSpace(text)
+		if slices.Contains([]string{"", "-1"}, text) {
+			return HostReading{}, gone, nil
+		}
+		v, err := strconv.ParseFloat(strings.Replace(text, ",", ".", 1), 64)
+		if err != nil || !(v >= 0 && v < 1<<60) {
+			return HostReading{}, 0, fmt.Errorf("no figure of typeperf: %q", text)
+		}
+		n[i] = int64(v)
+	}
+	return HostReading{Private: n[0], WorkingSet: n[1]}, figures, nil
+}
