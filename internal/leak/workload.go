@@ -20,33 +20,11 @@ import (
 
 // work is a workload and how far it has come.
 type work struct {
-	o        Options
-	kind     string
-	srv      *server // nil: the program is no server
-	tokens   atomic.Int64
-	requests atomic.Int64
-	target   int // tokens of a prefill
-
-	mu    sync.Mutex
-	notes []string
-}
-
-func (w *work) progress() memory.Progress {
-	return memory.Progress{Tokens: w.tokens.Load(), Requests: w.requests.Load()}
-}
-
-func (w *work) note(s string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !slices.Contains(w.notes, s) {
-		w.notes = append(w.notes, s)
-	}
-}
-
-func (w *work) takeNotes() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.notes
+	memory.Tally
+	o      Options
+	kind   string
+	srv    *server // nil: the program is no server
+	target int     // tokens of a prefill
 }
 
 // run does the work until it is done or ctx ends.
@@ -122,7 +100,7 @@ func (w *work) loop(ctx context.Context) error {
 				}
 				r := rand.New(rand.NewPCG(uint64(i), 0x6c6f6f70))
 				errs[c] = w.complete(ctx, llamaserver.Tokens(uint64(i)+100, most/8+r.IntN(most*7/8)), 8, false)
-				w.o.Progress("requests", w.requests.Load(), int64(w.o.Requests))
+				w.o.Progress("requests", w.Requests.Load(), int64(w.o.Requests))
 			}
 		})
 	}
@@ -145,7 +123,7 @@ func (w *work) command(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("the workload failed at run %d: %w (it printed %s)", i+1, err, llamaserver.Quote(out))
 		}
-		w.requests.Add(1)
+		w.Requests.Add(1)
 	}
 	return nil
 }
@@ -173,7 +151,7 @@ func (w *work) complete(ctx context.Context, prompt []int, predict int, oneSlot 
 	var counted int64
 	count := func(n int64) {
 		if n > counted {
-			w.tokens.Add(n - counted)
+			w.Tokens.Add(n - counted)
 			counted = n
 		}
 	}
@@ -190,7 +168,7 @@ func (w *work) complete(ctx context.Context, prompt []int, predict int, oneSlot 
 	if !finished {
 		return errors.New("POST /completion: the answer ended in the middle")
 	}
-	w.requests.Add(1)
+	w.Requests.Add(1)
 	return nil
 }
 
