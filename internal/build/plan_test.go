@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llpatch/llpatch/internal/golden"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -78,7 +79,7 @@ func TestGoldenCUDAPlans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		golden(t, filepath.Join("plans", "linux-cuda-"+name+".json"), append(text, '\n'))
+		golden.Check(t, filepath.Join("testdata", "plans", "linux-cuda-"+name+".json"), append(text, '\n'))
 		in.Only = []string{"ggml-cuda"}
 		alone := mustPlan(t, in)
 		if alone.Digest != p.Digest {
@@ -139,7 +140,7 @@ func TestGoldenPlans(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, filepath.Join("plans", c.file+".json"), append(text, '\n'))
+			golden.Check(t, filepath.Join("testdata", "plans", c.file+".json"), append(text, '\n'))
 			var back Plan
 			if err := json.Unmarshal(text, &back); err != nil {
 				t.Fatal(err)
