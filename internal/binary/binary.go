@@ -11,12 +11,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/go-version"
+
+	"github.com/llpatch/llpatch/internal/regular"
 )
 
 // File is what a program, shared library or object file says of itself.
@@ -65,19 +66,16 @@ func Inspect(path string) (*File, error) { return InspectContext(context.Backgro
 // InspectContext is Inspect for files of others, which may be of any size: it ends
 // with the context's error when ctx ends.
 func InspectContext(ctx context.Context, path string) (*File, error) {
-	var size int64
-	// Opening a pipe waits for somebody to write to it.
-	if fi, err := os.Stat(path); err != nil {
-		return nil, err
-	} else if size = fi.Size(); !fi.Mode().IsRegular() {
-		return nil, fmt.Errorf("inspect %s: it is not a regular file", path)
-	}
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	out, err := Read(until{ctx, f}, size)
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	out, err := Read(regular.UntilAt(ctx, f), st.Size())
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
@@ -86,19 +84,6 @@ func InspectContext(ctx context.Context, path string) (*File, error) {
 	}
 	out.Name = filepath.Base(path)
 	return out, nil
-}
-
-// until reads as long as its context lives.
-type until struct {
-	ctx context.Context
-	r   io.ReaderAt
-}
-
-func (u until) ReadAt(p []byte, off int64) (int, error) {
-	if err := u.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return u.r.ReadAt(p, off)
 }
 
 // Read reads what Inspect reads from r, which has size bytes. It never panics,

@@ -10,6 +10,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/llpatch/llpatch/internal/regular"
 )
 
 // opened is one of the two files that are compared.
@@ -20,7 +22,7 @@ type opened struct {
 }
 
 func openPart(ctx context.Context, name string) (*opened, error) {
-	f, err := os.Open(name)
+	f, err := regular.Open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +30,7 @@ func openPart(ctx context.Context, name string) (*opened, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &opened{f, until{ctx, f}, st.Size()}, nil
+	return &opened{f, regular.UntilAt(ctx, f), st.Size()}, nil
 }
 
 func (o *opened) close()                   { _ = o.f.Close() } // only read from

@@ -14,6 +14,8 @@ import (
 	"runtime"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/llpatch/llpatch/internal/regular"
 )
 
 // Artifacts is what a build made.
@@ -90,9 +92,9 @@ func outputs(ctx context.Context, dir string, targets, programs []string) ([]Art
 	return files, g.Wait()
 }
 
-// SumFile returns the SHA-256 of a file's content in hex.
+// SumFile returns the SHA-256 of a regular file's content in hex.
 func SumFile(name string) (string, error) {
-	f, err := os.Open(name)
+	f, err := regular.Open(name)
 	if err != nil {
 		return "", err
 	}

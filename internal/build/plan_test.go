@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/llpatch/llpatch/internal/env"
+	"github.com/llpatch/llpatch/internal/golden"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -80,7 +81,7 @@ func TestGoldenCUDAPlans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		golden(t, filepath.Join("plans", "linux-cuda-"+name+".json"), append(text, '\n'))
+		golden.Check(t, filepath.Join("testdata", "plans", "linux-cuda-"+name+".json"), append(text, '\n'))
 		in.Only = []string{"ggml-cuda"}
 		alone := mustPlan(t, in)
 		if alone.Digest != p.Digest {
@@ -141,7 +142,7 @@ func TestGoldenPlans(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			golden(t, filepath.Join("plans", c.file+".json"), append(text, '\n'))
+			golden.Check(t, filepath.Join("testdata", "plans", c.file+".json"), append(text, '\n'))
 			var back Plan
 			if err := json.Unmarshal(text, &back); err != nil {
 				t.Fatal(err)

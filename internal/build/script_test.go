@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llpatch/llpatch/internal/golden"
 	"github.com/llpatch/llpatch/internal/run"
 )
 
@@ -186,7 +187,7 @@ func TestGoldenScript(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "b8833.sh", b.Bytes())
+	golden.Check(t, "testdata/b8833.sh", b.Bytes())
 	if out, err := exec.Command("/bin/sh", "-n", filepath.Join("testdata", "b8833.sh")).CombinedOutput(); err != nil {
 		t.Errorf("sh -n: %v\n%s", err, out)
 	}

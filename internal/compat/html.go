@@ -1,12 +1,13 @@
 package compat
 
 import (
+	"bytes"
 	_ "embed"
 	"fmt"
 	"html/template"
-	"os"
-	"path/filepath"
 	"strings"
+
+	"github.com/llpatch/llpatch/internal/atomicfile"
 )
 
 //go:embed page.html
@@ -60,29 +61,16 @@ func class(v Verdict) string { return strings.ReplaceAll(string(v), " ", "-") }
 
 // WriteHTML writes the report as one page that needs nothing else: a heat map
 // with the tags along and the fixes down, in which a click opens the reason.
-func (r *Report) WriteHTML(file string) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(file), ".llpatch-*.html")
+func (r *Report) WriteHTML(file string) error {
+	var b bytes.Buffer
+	err := pageTemplate.Execute(&b, r.page())
+	if err == nil {
+		err = atomicfile.WriteFile(file, b.Bytes(), 0o644)
+	}
 	if err != nil {
-		return fmt.Errorf("page: %w", err)
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name()) // the first error is the one to tell
-		}
-	}()
-	if err := pageTemplate.Execute(f, r.page()); err != nil {
-		_ = f.Close()
 		return fmt.Errorf("page %s: %w", file, err)
 	}
-	// CreateTemp makes files that only their owner may read; a page is for others too.
-	if err := f.Chmod(0o644); err != nil {
-		_ = f.Close()
-		return fmt.Errorf("page %s: %w", file, err)
-	}
-	if err := f.Close(); err != nil {
-		return fmt.Errorf("page %s: %w", file, err)
-	}
-	return os.Rename(f.Name(), file)
+	return nil
 }
 
 func (r *Report) page() *page {

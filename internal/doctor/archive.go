@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/llpatch/llpatch/internal/regular"
 )
 
 // archive reads a tar.gz, one file at a time. Of one in parts, starts is where the second
@@ -23,7 +25,7 @@ func (h *held) archive(ctx context.Context, name string, r io.Reader, starts ...
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	gz, err := newMembers(until{ctx, r}, starts)
+	gz, err := newMembers(regular.Until(ctx, r), starts)
 	if err != nil {
 		return unreadable(ctx, name, err)
 	}
@@ -49,7 +51,7 @@ func (h *held) archive(ctx context.Context, name string, r io.Reader, starts ...
 			return notBundle(name, "holds more than any bundle does")
 		}
 		if err == nil {
-			err = entry(ctx, &items, e, until{ctx, tr}, filepath.Join(dir, "file"))
+			err = entry(ctx, &items, e, regular.Until(ctx, tr), filepath.Join(dir, "file"))
 		}
 		if err != nil {
 			return unreadable(ctx, name, err)

@@ -316,16 +316,3 @@ func namedParts(whole string) ([]string, error) {
 		return !ok || of != filepath.Base(whole)
 	}), err
 }
-
-// until reads as long as its context lives.
-type until struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (u until) Read(p []byte) (int, error) {
-	if err := u.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return u.r.Read(p)
-}

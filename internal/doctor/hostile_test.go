@@ -62,8 +62,8 @@ func TestPipes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	sh(t, dir, "mkdir part sums; echo x > part/a.tar.gz.part001; mkfifo part/a.tar.gz.part002; echo x > sums/a.tar.gz.part001; mkfifo sums/SHA256SUMS")
-	refused(t, filepath.Join(dir, "part", "a.tar.gz.part001"), "a.tar.gz.part002: is not a regular file")
-	refused(t, filepath.Join(dir, "sums", "a.tar.gz.part001"), "SHA256SUMS: is not a regular file")
+	refused(t, filepath.Join(dir, "part", "a.tar.gz.part001"), "a.tar.gz.part002: it is not a regular file")
+	refused(t, filepath.Join(dir, "sums", "a.tar.gz.part001"), "SHA256SUMS: it is not a regular file")
 }
 
 // A few bytes of an archive may stand for a file of any size, which is not laid down.

@@ -1,28 +1,20 @@
 package doctor
 
 import (
+	"errors"
 	"io/fs"
 	"os"
-	"syscall"
+
+	"github.com/llpatch/llpatch/internal/regular"
 )
 
-// open opens a regular file. Opening a pipe would wait for somebody to write to it, and
-// no context ends that: O_NONBLOCK does not wait, and what was opened is then looked at,
-// so that nobody can exchange it in between.
+// open is regular.Open for what is to be a bundle's.
 func open(name string) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, err
+	f, err := regular.Open(name)
+	if errors.Is(err, regular.ErrNot) {
+		err = notBundle(name, "%v", regular.ErrNot)
 	}
-	st, err := f.Stat()
-	if err == nil && !st.Mode().IsRegular() {
-		err = notBundle(name, "is not a regular file")
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, err
-	}
-	return f, nil
+	return f, err
 }
 
 // isThere reports whether something of that name can be looked at, whatever it is.

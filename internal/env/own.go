@@ -4,8 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
+
+	"github.com/llpatch/llpatch/internal/regular"
 )
 
 // OwnLock returns where the lock of a buildenv lies that was made anew on this
@@ -19,12 +20,15 @@ func OwnLock(cache, name string) string {
 // read is a *BadLock.
 func (d Decl) WithOwnLock(cache string) (_ Decl, own string, err error) {
 	own = OwnLock(cache, d.Name)
-	data, err := readRegular(own)
+	data, err := regular.ReadFile(own)
 	if errors.Is(err, fs.ErrNotExist) {
 		return d, "", nil
 	}
 	if err == nil {
 		d.Lock, err = ParseLock(data)
+	}
+	if p := new(fs.PathError); errors.As(err, &p) {
+		err = p.Err // BadLock names the file
 	}
 	if err != nil {
 		return d, own, &BadLock{File: own, Name: d.Name, Err: err}
@@ -46,15 +50,3 @@ func (e *BadLock) Error() string {
 
 // Unwrap returns Err.
 func (e *BadLock) Unwrap() error { return e.Err }
-
-// readRegular reads a file, and not a pipe that nobody writes to.
-func readRegular(name string) ([]byte, error) {
-	st, err := os.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !st.Mode().IsRegular() {
-		return nil, errors.New("is not a regular file")
-	}
-	return os.ReadFile(name)
-}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/regular"
 )
 
 const (
@@ -30,14 +30,7 @@ func ReadRecord(file string) (*Result, error) {
 // readFile reads a file of at most so many bytes. A pipe or a device could keep
 // its reader for ever.
 func readFile(name string, most int64) ([]byte, error) {
-	st, err := os.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !st.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no regular file", name)
-	}
-	f, err := os.Open(name)
+	f, err := regular.Open(name)
 	if err != nil {
 		return nil, err
 	}
@@ -51,22 +44,10 @@ func readFile(name string, most int64) ([]byte, error) {
 
 // sumFile is build.SumFile that ends with ctx: a model has tens of gigabytes.
 func sumFile(ctx context.Context, name string) (string, error) {
-	f, err := os.Open(name)
+	f, err := regular.Open(name)
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	return build.Sum(untilDone{ctx, f})
-}
-
-type untilDone struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (u untilDone) Read(b []byte) (int, error) {
-	if err := u.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return u.r.Read(b)
+	return build.Sum(regular.Until(ctx, f))
 }

@@ -221,7 +221,7 @@ func (r *recorder) one(ctx context.Context, pr *PlanRun, build string, pair int)
 		}
 		probe = memory.Simulated(r.o.State)
 	}
-	s, err := memory.Start(ctx, memory.Options{Name: build, Every: r.o.Every, Probe: probe, Source: r.o.Source, Progress: w.progress, Log: r.o.Log})
+	s, err := memory.Start(ctx, memory.Options{Name: build, Every: r.o.Every, Probe: probe, Source: r.o.Source, Progress: w.Progress, Log: r.o.Log})
 	if err != nil {
 		rec.NotRun = err.Error()
 		return rec

@@ -27,28 +27,14 @@ import (
 
 // work is what one run does, and how far it has come.
 type work struct {
-	server   *Server // nil: the program is none
-	seed     uint64  // of the pair
-	rec      *Run
-	client   *llamaserver.Client
-	tokens   atomic.Int64
-	requests atomic.Int64
+	memory.Tally
+	server *Server // nil: the program is none
+	seed   uint64  // of the pair
+	rec    *Run
+	client *llamaserver.Client
 
-	mu    sync.Mutex
-	why   string // the first request that failed
-	notes []string
-}
-
-func (w *work) progress() memory.Progress {
-	return memory.Progress{Tokens: w.tokens.Load(), Requests: w.requests.Load()}
-}
-
-func (w *work) note(s string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !slices.Contains(w.notes, s) {
-		w.notes = append(w.notes, s)
-	}
+	mu  sync.Mutex
+	why string // the first request that failed
 }
 
 // serve starts a llama-server, has it do its work, and ends it.
@@ -101,12 +87,12 @@ func (w *work) serve(outer context.Context, pr *PlanRun, cmd run.Cmd, s *memory.
 	}
 	w.shutDown(outer, p, pr.Program)
 	w.rec.ended(p)
-	w.rec.Requests, w.rec.Failed = w.requests.Load(), int64(w.server.total())-w.requests.Load()
+	w.rec.Requests, w.rec.Failed = w.Requests.Load(), int64(w.server.total())-w.Requests.Load()
 	w.rec.Served.Why = w.why
 	if w.rec.Failed > 0 && len(w.rec.Tail) == 0 {
 		w.rec.Tail = p.Tail()
 	}
-	w.rec.Notes = append(w.rec.Notes, w.notes...)
+	w.rec.Notes = append(w.rec.Notes, w.Notes()...)
 	return series
 }
 
@@ -160,11 +146,11 @@ func (w *work) shutDown(ctx context.Context, p *run.Process, program string) {
 		}
 	}
 	if !isDone(p) {
-		w.note(fmt.Sprintf("it did not end within %v of SIGTERM, twice, and was killed", grace))
+		w.Note(fmt.Sprintf("it did not end within %v of SIGTERM, twice, and was killed", grace))
 		now, cancel := context.WithCancel(context.WithoutCancel(ctx))
 		cancel() // no grace
 		if err := p.Stop(now); err != nil {
-			w.note(err.Error())
+			w.Note(err.Error())
 		}
 	}
 }
@@ -211,7 +197,7 @@ func (w *work) drive(ctx context.Context) {
 		promptN, predictedN = promptN+t.PromptN, predictedN+t.PredictedN
 		promptMS, predictedMS = promptMS+t.PromptMS, predictedMS+t.PredictedMS
 		if len(a.Tokens) == 0 && a.Content != "" {
-			w.note("this server returns no tokens: the bytes of the answers are compared")
+			w.Note("this server returns no tokens: the bytes of the answers are compared")
 			for _, b := range []byte(a.Content) {
 				a.Tokens = append(a.Tokens, int(b))
 			}
@@ -223,15 +209,15 @@ func (w *work) drive(ctx context.Context) {
 	w.rec.SHA = hex.EncodeToString(hash.Sum(nil))
 	w.rec.PP, w.rec.TG = perSecond(promptN, promptMS/1000), perSecond(predictedN, predictedMS/1000)
 	if s.First > 0 && (w.rec.PP == nil || w.rec.TG == nil) {
-		w.note(fmt.Sprintf("its times give no speed: %d tokens of prompts in %g ms, %d of answers in %g ms", promptN, promptMS, predictedN, predictedMS))
+		w.Note(fmt.Sprintf("its times give no speed: %d tokens of prompts in %g ms, %d of answers in %g ms", promptN, promptMS, predictedN, predictedMS))
 	}
 	if s.Requests+s.Prefills.Count == 0 {
 		return
 	}
-	w.rec.from = w.requests.Load()
-	began, before := time.Now(), w.tokens.Load()
+	w.rec.from = w.Requests.Load()
+	began, before := time.Now(), w.Tokens.Load()
 	w.load(ctx)
-	w.rec.LoadTPS = perSecond(int(w.tokens.Load()-before), time.Since(began).Seconds())
+	w.rec.LoadTPS = perSecond(int(w.Tokens.Load()-before), time.Since(began).Seconds())
 }
 
 func perSecond(n int, secs float64) *float64 {
@@ -320,7 +306,7 @@ func (w *work) ask(ctx context.Context, req map[string]any) (answer, error) {
 	if err == nil && status == http.StatusInternalServerError && strings.Contains(string(body), "UTF-8") && req["grammar"] == nil {
 		// A model of random weights answers bytes that are no text, which some tags
 		// cannot put into JSON. Letters they can.
-		w.note("this server answers 500 for text that is no UTF-8: such a request was sent again with a grammar of letters")
+		w.Note("this server answers 500 for text that is no UTF-8: such a request was sent again with a grammar of letters")
 		req["grammar"] = "root ::= [a-z ]+"
 		return w.ask(ctx, req)
 	}
@@ -333,8 +319,8 @@ func (w *work) ask(ctx context.Context, req map[string]any) (answer, error) {
 	if err := json.Unmarshal(body, &a); err != nil {
 		return a, errors.New("POST /completion gave what is no answer: " + llamaserver.Quote(body))
 	}
-	w.tokens.Add(int64(a.Timings.PromptN + a.Timings.PredictedN))
-	w.requests.Add(1)
+	w.Tokens.Add(int64(a.Timings.PromptN + a.Timings.PredictedN))
+	w.Requests.Add(1)
 	return a, nil
 }
 

@@ -16,7 +16,7 @@ func TestReadPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{pipe, "/dev/zero"} {
-		if _, err := ReadFile(name); err == nil || !strings.Contains(err.Error(), name+": it is no regular file") {
+		if _, err := ReadFile(name); err == nil || !strings.Contains(err.Error(), name+": it is not a regular file") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -4,19 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	kept "github.com/llpatch/llpatch/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write the expected output into testdata")
 
 // tiny is a model with everything in it: GQA, two layers, rows of two blocks.
 var tiny = Model{Layers: 2, Embd: 64, Heads: 4, KVHeads: 2, FF: 128, Context: 512, Type: F16, Seed: 7}
@@ -63,19 +59,7 @@ func TestGolden(t *testing.T) {
 		}
 		fmt.Fprintf(&got, "%s: %d bytes, %d tensors, sha256 %s\n", name, info.Bytes, info.Tensors, info.SHA256)
 	}
-	const file = "testdata/models.golden"
-	if *update {
-		if err := os.WriteFile(file, []byte(got.String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(string(want), got.String()); d != "" {
-		t.Errorf("the models are other ones (-want +got):\n%s", d)
-	}
+	kept.Check(t, "testdata/models.golden", got.String())
 }
 
 // possible sets the field of an Impossible to a value that it calls possible.

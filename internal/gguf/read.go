@@ -6,10 +6,11 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/llpatch/llpatch/internal/regular"
 )
 
 // Tensor is one entry of a file's tensor table.
@@ -56,20 +57,13 @@ func ReadFile(path string) (Header, error) {
 }
 
 func readOne(path string) (Header, error) {
-	// Opening a pipe waits for somebody to write to it.
-	st, err := os.Stat(path)
-	if err != nil {
-		return Header{}, fmt.Errorf("read model: %w", err)
-	}
-	if !st.Mode().IsRegular() {
-		return Header{}, fmt.Errorf("read model %s: it is no regular file", path)
-	}
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return Header{}, fmt.Errorf("read model: %w", err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	if st, err = f.Stat(); err != nil {
+	st, err := f.Stat()
+	if err != nil {
 		return Header{}, fmt.Errorf("read model: %w", err)
 	}
 	h, err := ReadHeader(f, st.Size())

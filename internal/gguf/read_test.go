@@ -321,7 +321,7 @@ func TestReadIsBounded(t *testing.T) {
 	if err := h.place(100); err != nil || h.Missing != 0 {
 		t.Errorf("a vocabulary: %v, missing %d", err, h.Missing)
 	}
-	if _, err := ReadFile(t.TempDir()); err == nil || !strings.Contains(err.Error(), "no regular file") {
+	if _, err := ReadFile(t.TempDir()); err == nil || !strings.Contains(err.Error(), "not a regular file") {
 		t.Errorf("a folder: %v", err)
 	}
 	if _, err := ReadFile(filepath.Join(t.TempDir(), "no.gguf")); !errors.Is(err, os.ErrNotExist) {

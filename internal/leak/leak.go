@@ -159,7 +159,7 @@ func (o Options) defaults() Options {
 func watched(ctx context.Context, o Options, res *Result) (*work, error) {
 	w := &work{o: o}
 	s, err := memory.Start(ctx, memory.Options{
-		Name: filepath.Base(o.Argv[0]), Every: o.Every, Probe: o.Probe, Source: o.Source, Host: o.Host, Progress: w.progress,
+		Name: filepath.Base(o.Argv[0]), Every: o.Every, Probe: o.Probe, Source: o.Source, Host: o.Host, Progress: w.Progress,
 		Look: w.looked, Log: o.Log,
 	})
 	if err != nil {
@@ -190,7 +190,7 @@ func watched(ctx context.Context, o Options, res *Result) (*work, error) {
 	if err != nil {
 		return nil, err
 	}
-	res.Workload, res.Requests, res.Tokens = w.kind, w.requests.Load(), w.tokens.Load()
+	res.Workload, res.Requests, res.Tokens = w.kind, w.Requests.Load(), w.Tokens.Load()
 	res.cut = w.cut
 	res.ended(p, w)
 	p.shutDown(ctx, &res.Notes)
@@ -199,7 +199,7 @@ func watched(ctx context.Context, o Options, res *Result) (*work, error) {
 	}
 	res.ExitCode = p.exitCode()
 	series := stop()
-	res.Notes = append(res.Notes, w.takeNotes()...)
+	res.Notes = append(res.Notes, w.Notes()...)
 	if len(series.Points) < 3 {
 		return nil, &NotRun{Why: fmt.Sprintf("%s %s after %v, before its memory could be followed; %s", o.Argv[0], p.how(), time.Since(p.began).Round(time.Millisecond), res.longer(o)), Tail: p.Tail(), Log: res.Log}
 	}
@@ -254,7 +254,7 @@ func (p *program) drive(ctx context.Context, w *work) (from, to time.Duration, e
 	}
 	from = time.Since(p.began)
 	if kind == "none" && serves {
-		w.note("a server without a workload does nothing: --workload prefill or requests makes it work")
+		w.Note("a server without a workload does nothing: --workload prefill or requests makes it work")
 	}
 	limit, cancel := context.WithTimeout(ctx, w.o.For)
 	defer cancel()
@@ -278,7 +278,7 @@ func (p *program) drive(ctx context.Context, w *work) (from, to time.Duration, e
 		return 0, 0, ctx.Err()
 	}
 	if limit.Err() != nil {
-		w.note(fmt.Sprintf("it was stopped after %v (--for)", w.o.For))
+		w.Note(fmt.Sprintf("it was stopped after %v (--for)", w.o.For))
 		w.cut = true
 		err = nil
 	}

@@ -60,7 +60,7 @@ func (r *Result) ended(p *program, w *work) {
 	r.End = p.how()
 	if w.srv != nil {
 		r.Notes = append(r.Notes, fmt.Sprintf("the server %s during the workload, after %d tokens and %d requests: %s",
-			r.End, w.tokens.Load(), w.requests.Load(), strings.Join(p.Tail()[max(0, len(p.Tail())-3):], " / ")))
+			r.End, w.Tokens.Load(), w.Requests.Load(), strings.Join(p.Tail()[max(0, len(p.Tail())-3):], " / ")))
 	}
 }
 

@@ -46,7 +46,7 @@ func (w *work) status(elapsed time.Duration) string {
 		}
 	}
 	if n := w.total.Load(); n > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %d requests", w.requests.Load(), n))
+		parts = append(parts, fmt.Sprintf("%d of %d requests", w.Requests.Load(), n))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -61,7 +61,7 @@ func TestStatusVRAM(t *testing.T) {
 	rss, vram := int64(3<<30), int64(5<<20)
 	w.latest.Store(&memory.Point{RSS: &rss, VRAM: &vram})
 	w.total.Store(96)
-	w.requests.Store(7)
+	w.Requests.Store(7)
 	if got, want := w.status(75*time.Second), "1m15s, RSS 3.00 GiB, VRAM 5.00 MiB, 7 of 96 requests"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

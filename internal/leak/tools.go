@@ -168,11 +168,11 @@ func under(ctx context.Context, o Options, t installed, plain *work) (Finding, e
 	if _, _, err := p.drive(ctx, w); err != nil {
 		return Finding{}, fmt.Errorf("under %s: %w", t.name, err)
 	}
-	if w.srv != nil && (gone(p.Process) || w.requests.Load() == 0) {
-		why := fmt.Sprintf("under %s the server %s after %d requests: that tells nothing of a leak", t.name, p.how(), w.requests.Load())
+	if w.srv != nil && (gone(p.Process) || w.Requests.Load() == 0) {
+		why := fmt.Sprintf("under %s the server %s after %d requests: that tells nothing of a leak", t.name, p.how(), w.Requests.Load())
 		return Finding{}, &NotRun{Why: why, Tail: p.Tail(), Log: logFile}
 	}
-	notes := w.takeNotes()
+	notes := w.Notes()
 	finished := p.finishUnder(ctx, &notes)
 	if ctx.Err() != nil {
 		return Finding{}, ctx.Err()
@@ -189,7 +189,7 @@ func under(ctx context.Context, o Options, t installed, plain *work) (Finding, e
 	if err != nil {
 		return Finding{}, &NotRun{Why: fmt.Sprintf("%s: %v", t.name, err), Tail: p.Tail(), Log: logFile}
 	}
-	f.Tool, f.Program, f.Requests = t.name, t.path, w.requests.Load()
+	f.Tool, f.Program, f.Requests = t.name, t.path, w.Requests.Load()
 	f.Files = append(f.Files, logFile)
 	f.Notes = append(f.Notes, notes...)
 	return f, nil

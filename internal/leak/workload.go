@@ -20,36 +20,14 @@ import (
 
 // work is a workload and how far it has come.
 type work struct {
-	o        Options
-	kind     string
-	srv      *server // nil: the program is no server
-	tokens   atomic.Int64
-	requests atomic.Int64
-	target   int          // tokens of a prefill
-	cut      bool         // --for ended it
-	total    atomic.Int64 // requests that are to be made; 0: not known, or none
-	latest   atomic.Pointer[memory.Point]
-
-	mu    sync.Mutex
-	notes []string
-}
-
-func (w *work) progress() memory.Progress {
-	return memory.Progress{Tokens: w.tokens.Load(), Requests: w.requests.Load()}
-}
-
-func (w *work) note(s string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !slices.Contains(w.notes, s) {
-		w.notes = append(w.notes, s)
-	}
-}
-
-func (w *work) takeNotes() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.notes
+	memory.Tally
+	o      Options
+	kind   string
+	srv    *server      // nil: the program is no server
+	target int          // tokens of a prefill
+	cut    bool         // --for ended it
+	total  atomic.Int64 // requests that are to be made; 0: not known, or none
+	latest atomic.Pointer[memory.Point]
 }
 
 // run does the work until it is done or ctx ends.
@@ -146,7 +124,7 @@ func (w *work) command(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("the workload failed at run %d: %w (it printed %s)", i+1, err, llamaserver.Quote(out))
 		}
-		w.requests.Add(1)
+		w.Requests.Add(1)
 	}
 	return nil
 }
@@ -174,7 +152,7 @@ func (w *work) complete(ctx context.Context, prompt []int, predict int, oneSlot 
 	var counted int64
 	count := func(n int64) {
 		if n > counted {
-			w.tokens.Add(n - counted)
+			w.Tokens.Add(n - counted)
 			counted = n
 		}
 	}
@@ -191,7 +169,7 @@ func (w *work) complete(ctx context.Context, prompt []int, predict int, oneSlot 
 	if !finished {
 		return errors.New("POST /completion: the answer ended in the middle")
 	}
-	w.requests.Add(1)
+	w.Requests.Add(1)
 	return nil
 }
 

@@ -32,7 +32,7 @@ func (c commits) git(args ...string) string {
 	c.t.Helper()
 	cmd := exec.CommandContext(c.t.Context(), "git", args...)
 	cmd.Dir = c.dir
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
+	cmd.Env = append(gitEnv(c.t, c.dir),
 		"GIT_AUTHOR_NAME=Jörg O. Müller, Jr", "GIT_AUTHOR_EMAIL=j@example.org", "GIT_AUTHOR_DATE=2026-03-17T02:01:52+05:30",
 		"GIT_COMMITTER_NAME=C", "GIT_COMMITTER_EMAIL=c@example.org", "GIT_COMMITTER_DATE=2026-03-18T00:00:00Z")
 	out, err := cmd.CombinedOutput()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/llpatch/llpatch/internal/golden"
 	"github.com/llpatch/llpatch/internal/source"
 )
 
@@ -170,7 +171,7 @@ func TestThreeWay(t *testing.T) {
 			if m == nil {
 				t.Fatal(err)
 			}
-			if got := describeMerge(m, err); *update {
+			if got := describeMerge(m, err); golden.Update() {
 				ar.Files = slices.DeleteFunc(ar.Files, func(f txtar.File) bool { return f.Name == "result" })
 				ar.Files = append(ar.Files, txtar.File{Name: "result", Data: []byte(got)})
 				if err := os.WriteFile(file, txtar.Format(ar), 0o644); err != nil {

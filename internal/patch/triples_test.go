@@ -3,16 +3,14 @@ package patch
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/llpatch/llpatch/internal/golden"
 	"github.com/llpatch/llpatch/internal/source"
 )
-
-var update = flag.Bool("update", false, "write the golden error texts of testdata/triples")
 
 // TestTriples applies NAME.patch to NAME.src, as f.txt, and expects NAME.out, or
 // the error of NAME.err. Git must agree, save where a line of notGit says why not.
@@ -53,7 +51,7 @@ func TestTriples(t *testing.T) {
 				t.Errorf("got %q\nwant %q", got, want)
 			}
 			if !fits {
-				golden(t, stem+".err", errText)
+				golden.Check(t, stem+".err", errText+"\n")
 			}
 			gitOut, gitFits := gitTriple(t, src, diff)
 			agree := gitFits == fits && (!fits || bytes.Equal(gitOut, got))
@@ -88,22 +86,6 @@ func tryTriple(t *testing.T, name string, src, diff []byte) ([]byte, string) {
 		t.Fatal(err)
 	}
 	return f.Data, ""
-}
-
-func golden(t *testing.T, path, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(path, []byte(got+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got+"\n" != string(want) {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
 }
 
 // gitTriple runs git apply on the same input.

@@ -2,7 +2,6 @@ package release_test
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,15 +9,13 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/llpatch/llpatch"
+	"github.com/llpatch/llpatch/internal/golden"
 	"github.com/llpatch/llpatch/internal/release"
 	"github.com/llpatch/llpatch/internal/spec"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 // overlay lays txtar files over each other. A file named "edit" changes files
 // that are there: a line is a name and two quoted texts, the old and the new,
@@ -111,20 +108,7 @@ func TestLint(t *testing.T) {
 			if r.Text() != "" || len(r.Findings) == 0 || r.Findings[0].Msg != se.Msg || r.Findings[0].File != se.File {
 				t.Errorf("findings %+v, text %q, error %v", r.Findings, r.Text(), err)
 			}
-			golden := strings.TrimSuffix(name, ".txtar") + ".golden"
-			got := err.Error() + "\n"
-			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("%s (go test ./internal/release -run TestLint -update writes it anew):\n%s", golden, diff)
-			}
+			golden.Check(t, strings.TrimSuffix(name, ".txtar")+".golden", err.Error()+"\n")
 		})
 	}
 }

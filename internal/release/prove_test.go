@@ -1,12 +1,9 @@
 package release_test
 
 import (
-	"os"
-	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/llpatch/llpatch/internal/golden"
 	"github.com/llpatch/llpatch/internal/release"
 	"github.com/llpatch/llpatch/internal/smoke"
 )
@@ -26,19 +23,7 @@ func TestProofsText(t *testing.T) {
 		},
 		Without: map[string]string{"z-fix": "build", "a-fix": "parallel"},
 	}
-	golden := filepath.Join("testdata", "proofs.md")
-	if *update {
-		if err := os.WriteFile(golden, []byte(p.Text()), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), p.Text()); diff != "" {
-		t.Errorf("-want +got:\n%s", diff)
-	}
+	golden.Check(t, "testdata/proofs.md", p.Text())
 	if got := new(release.Proofs).Text(); got != "" {
 		t.Errorf("no proofs: %q", got)
 	}

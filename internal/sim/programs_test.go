@@ -3,7 +3,6 @@ package sim
 import (
 	"bytes"
 	"context"
-	"flag"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,10 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/llpatch/llpatch/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write the expected outputs anew")
 
 // headers returns the folder of NVIDIA's headers.
 func headers(t *testing.T) string {
@@ -148,8 +145,8 @@ func TestPrograms(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got, events, s := runProgram(t, compile(t, src), programEnv(t, src))
-			golden(t, "testdata/programs/"+name+".txt", got)
-			golden(t, "testdata/programs/"+name+".faults", faults(events))
+			kept(t, "testdata/programs/"+name+".txt", got)
+			kept(t, "testdata/programs/"+name+".faults", faults(events))
 			if n := uint64(strings.Count(faults(events), "\n")); n != s.Faults {
 				t.Errorf("%d faults in the trace, %d in the state", n, s.Faults)
 			}
@@ -178,24 +175,17 @@ func faults(events []Event) string {
 	return b.String()
 }
 
-// golden compares with a kept file; one that would be empty is not kept.
-func golden(t *testing.T, file, got string) {
+// kept compares with a kept file; one that would be empty is not kept.
+func kept(t *testing.T, file, got string) {
 	t.Helper()
-	if *update {
-		if got == "" {
-			_ = os.Remove(file)
-			return
-		}
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+	if got != "" {
+		golden.Check(t, file, got)
 		return
 	}
-	want, err := os.ReadFile(file)
-	if err != nil && (got != "" || !os.IsNotExist(err)) {
-		t.Fatal(err)
+	if golden.Update() {
+		_ = os.Remove(file)
 	}
-	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf("%s (-want +got):\n%s", file, d)
+	if _, err := os.Stat(file); err == nil {
+		t.Errorf("%s: nothing came of it", file)
 	}
 }

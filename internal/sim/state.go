@@ -6,8 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"time"
+
+	"github.com/llpatch/llpatch/internal/regular"
 )
 
 // State is what a simulated device has counted so far. Its order is that of
@@ -57,13 +58,10 @@ var ErrNoState = errors.New("no state of a simulated device")
 // those that it left. The error wraps fs.ErrNotExist where the device was not started,
 // and ErrNoState where the file holds none.
 func ReadState(path string) (State, error) {
-	// Opening a pipe waits for somebody to write to it.
-	if fi, err := os.Stat(path); err != nil {
-		return State{}, err
-	} else if !fi.Mode().IsRegular() {
-		return State{}, fmt.Errorf("state %s: %w: it is not a regular file", path, ErrNoState)
+	f, err := regular.Open(path)
+	if errors.Is(err, regular.ErrNot) {
+		err = fmt.Errorf("%w: %w", ErrNoState, err)
 	}
-	f, err := os.Open(path)
 	if err != nil {
 		return State{}, err
 	}

@@ -1,42 +1,20 @@
 package smoke
 
 import (
+	"bytes"
 	"encoding/xml"
 	"errors"
-	"flag"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/net/html"
 
 	"github.com/llpatch/llpatch/internal/gguf"
+	"github.com/llpatch/llpatch/internal/golden"
 	"github.com/llpatch/llpatch/internal/memory"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// golden compares with testdata, or writes it under -update.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatalf("%v (write it with: go test ./internal/smoke -update)", err)
-	}
-	if d := cmp.Diff(string(want), got); d != "" {
-		t.Errorf("%s (-want +got; go test ./internal/smoke -update):\n%s", name, d)
-	}
-}
 
 // mixed has every verdict, and texts that would break a table.
 func mixed() *Report {
@@ -115,13 +93,13 @@ func TestReportGolden(t *testing.T) {
 	if !errors.As(err, &failed) {
 		t.Fatalf("verdict %s, %v", r.Verdict, err)
 	}
-	golden(t, "failed.txt", err.Error()+"\n")
+	golden.Check(t, "testdata/failed.txt", err.Error()+"\n")
 	b, err := r.JSON()
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "report.json", string(b))
-	golden(t, "report.md", r.Markdown())
+	golden.Check(t, "testdata/report.json", b)
+	golden.Check(t, "testdata/report.md", r.Markdown())
 	goldenFiles(t, r)
 
 	r.Checks = r.Checks[:2]
@@ -130,7 +108,7 @@ func TestReportGolden(t *testing.T) {
 	if err := r.judge(nil); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "passed.md", r.Markdown())
+	golden.Check(t, "testdata/passed.md", r.Markdown())
 }
 
 // goldenFiles compares the page and the JUnit file.
@@ -140,8 +118,8 @@ func goldenFiles(t *testing.T, r *Report) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "report.html", string(files["smoke.html"]))
-	golden(t, "report.junit.xml", string(files["smoke.junit.xml"]))
+	golden.Check(t, "testdata/report.html", files["smoke.html"])
+	golden.Check(t, "testdata/report.junit.xml", files["smoke.junit.xml"])
 }
 
 func TestJudge(t *testing.T) {
@@ -188,7 +166,7 @@ func TestReportEscapes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	doc, err := html.Parse(strings.NewReader(string(files["smoke.html"])))
+	doc, err := html.Parse(bytes.NewReader(files["smoke.html"]))
 	if err != nil {
 		t.Fatal(err)
 	}

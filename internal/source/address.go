@@ -48,16 +48,3 @@ func plain(err error) error {
 	}
 	return err
 }
-
-// openRegular opens a file to read. Of a pipe or a device it is an error, since
-// opening one waits for somebody at its other end, and cannot be cancelled.
-func openRegular(path string) (*os.File, error) {
-	fi, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !fi.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", path)
-	}
-	return os.Open(path)
-}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"github.com/llpatch/llpatch/internal/regular"
 	"github.com/llpatch/llpatch/internal/tag"
 )
 
@@ -40,7 +41,7 @@ type tarFile struct {
 //
 // limit bounds the number of entries; maxUnpacked bounds the bytes of all.
 func scanTar(ctx context.Context, in io.Reader, limit int, visit func(tarFile, io.Reader) error) error {
-	r := tar.NewReader(&cancelReader{ctx, in})
+	r := tar.NewReader(regular.Until(ctx, in))
 	top := ""
 	total := int64(0)
 	for n := 0; ; n++ {
@@ -142,7 +143,7 @@ type tarGz struct {
 }
 
 func openTarGz(name string) (*tarGz, error) {
-	file, err := openRegular(name)
+	file, err := regular.Open(name)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"github.com/llpatch/llpatch/internal/regular"
 	"github.com/llpatch/llpatch/internal/tag"
 )
 
@@ -148,7 +149,7 @@ func (f *fetcher) fromBundle(ctx context.Context, path string, t tag.Tag, w want
 		return nil, errNoBuild(t, "a bundle")
 	}
 	return f.intoCache(ctx, t, w, func(ctx context.Context, s *scratch) (found, error) {
-		file, err := openRegular(path)
+		file, err := regular.Open(path)
 		if err != nil {
 			return found{}, err
 		}

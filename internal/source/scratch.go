@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-git/go-git/v5/storage/filesystem"
 
+	"github.com/llpatch/llpatch/internal/regular"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
 )
@@ -56,7 +57,7 @@ func (s *scratch) addPack(ctx context.Context, r io.Reader) error {
 		return err
 	}
 	defer func() { _ = file.Close() }() // after Sync there is nothing left to fail
-	if err := copyTo(file, &cancelReader{ctx, io.LimitReader(r, maxDownload)}); err != nil {
+	if err := copyTo(file, regular.Until(ctx, io.LimitReader(r, maxDownload))); err != nil {
 		return err
 	}
 	return s.indexed(ctx, file)
@@ -85,19 +86,6 @@ func (s *scratch) indexed(ctx context.Context, file *os.File) error {
 	return cacheError(errors.Join(
 		os.Rename(idx.Name(), filepath.Join(s.packDir(), name+".idx")),
 		os.Rename(file.Name(), filepath.Join(s.packDir(), name+".pack"))))
-}
-
-// cancelReader ends with the context's error once that is over.
-type cancelReader struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (c *cancelReader) Read(p []byte) (int, error) {
-	if err := c.ctx.Err(); err != nil {
-		return 0, err
-	}
-	return c.r.Read(p)
 }
 
 // errNoFile says that a tree is empty: nothing can be built from it.

@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/llpatch/llpatch/internal/regular"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
 )
@@ -179,7 +180,7 @@ func sniffAddress(s string) (string, error) {
 
 // sniffFile says what a file holds: "bundle", "npm" or "archive".
 func sniffFile(path string) (string, error) {
-	file, err := openRegular(path)
+	file, err := regular.Open(path)
 	if err != nil {
 		return "", err
 	}

@@ -2,10 +2,8 @@ package spec_test
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,10 +13,9 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/llpatch/llpatch"
+	"github.com/llpatch/llpatch/internal/golden"
 	"github.com/llpatch/llpatch/internal/spec"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 func files(t *testing.T, archives ...string) fstest.MapFS {
 	t.Helper()
@@ -44,23 +41,6 @@ func good(t *testing.T) *spec.Repo {
 	return r
 }
 
-// golden compares got with a file, or writes the file with -update.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (go test ./internal/spec -update writes it anew):\n%s", name, diff)
-	}
-}
-
 // TestErrors lays each testdata/errors/*.txtar over the good declarations: a
 // file named "remove" lists files to leave out, and beside it stands the
 // error's whole text.
@@ -83,7 +63,7 @@ func TestErrors(t *testing.T) {
 			if !errors.As(err, &se) {
 				t.Fatalf("error %v is not a *spec.Error", err)
 			}
-			golden(t, strings.TrimSuffix(name, ".txtar")+".golden", err.Error()+"\n")
+			golden.Check(t, strings.TrimSuffix(name, ".txtar")+".golden", err.Error()+"\n")
 		})
 	}
 }
@@ -110,7 +90,7 @@ func TestChoose(t *testing.T) {
 			}
 		}
 	}
-	golden(t, "testdata/choose.golden", b.String())
+	golden.Check(t, "testdata/choose.golden", b.String())
 
 	rec := r.Recipes["everything"]
 	if _, err := r.Choose(rec, "b10", 10); err == nil || !strings.Contains(err.Error(), "for build numbers >= 50") {
@@ -138,7 +118,7 @@ func TestChooseNearest(t *testing.T) {
 			fmt.Fprintf(&b, "  out %s: %s\n", o.Fix, o.Reason)
 		}
 	}
-	golden(t, "testdata/choose-nearest.golden", b.String())
+	golden.Check(t, "testdata/choose-nearest.golden", b.String())
 }
 
 func TestOptions(t *testing.T) {

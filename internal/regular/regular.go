@@ -1,0 +1,72 @@
+// Package regular reads files of others: one that is no regular file is refused and not
+// waited for, and a read of a large one ends with its context.
+package regular
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// ErrNot is wrapped by the error for what is there and is no regular file.
+var ErrNot = errors.New("it is not a regular file")
+
+// Open opens a regular file to read. Opening a pipe would wait for somebody to write to
+// it, and no context ends that: O_NONBLOCK does not wait, and what was opened is then
+// looked at, so that nobody can exchange it in between. The error is a *fs.PathError.
+func Open(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if errors.Is(err, syscall.ENXIO) { // a socket
+		err = &fs.PathError{Op: "open", Path: name, Err: ErrNot}
+	}
+	if err != nil {
+		return nil, err
+	}
+	st, err := f.Stat()
+	if err == nil && !st.Mode().IsRegular() {
+		err = &fs.PathError{Op: "open", Path: name, Err: ErrNot}
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
+// ReadFile is os.ReadFile for a regular file.
+func ReadFile(name string) ([]byte, error) {
+	f, err := Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	return io.ReadAll(f)
+}
+
+// Until returns a reader of r that gives the context's error once ctx has ended.
+func Until(ctx context.Context, r io.Reader) io.Reader { return until{ctx: ctx, r: r} }
+
+// UntilAt is Until for an io.ReaderAt.
+func UntilAt(ctx context.Context, r io.ReaderAt) io.ReaderAt { return until{ctx: ctx, at: r} }
+
+type until struct {
+	ctx context.Context
+	r   io.Reader
+	at  io.ReaderAt
+}
+
+func (u until) Read(p []byte) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.r.Read(p)
+}
+
+func (u until) ReadAt(p []byte, off int64) (int, error) {
+	if err := u.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return u.at.ReadAt(p, off)
+}
