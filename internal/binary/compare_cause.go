@@ -8,6 +8,7 @@ import (
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -74,18 +75,48 @@ func texts(b []byte) string {
 }
 
 // stamps are what compilers write that differs from build to build although the source
-// does not. Each is replaced by as many zeros; what is then equal differed in it alone.
+// does not. Each is blanked; what is then equal differed in it alone.
 var stamps = []struct {
-	re   *regexp.Regexp
-	what string
+	re    *regexp.Regexp
+	what  string
+	blank func(re *regexp.Regexp, b []byte) []byte
 }{
-	// Measured with nvcc 11.8: docs/adr/0007.
-	{regexp.MustCompile(`_INTERNAL_[0-9a-f]{8}_`), "nvcc's hash of the source's path, in the names of what is local to a file"},
-	{regexp.MustCompile(`_GLOBAL__N__[0-9a-f]{8}_`), "nvcc's hash of the source's path, in the names of what is local to a file"},
-	{regexp.MustCompile(`tmpxft_[0-9a-f]{8}_[0-9a-f]{8}`), "the number of nvcc's process, in names of its temporary files"},
+	// Measured with nvcc 11.8 and 13.5: docs/adr/0010.
+	{moduleRE, "nvcc's hash of the source's path, in the names of what is local to a file", zeroed},
+	{moduleRE, "the number of nvcc's process, in the names of what is local to a file", withoutProcess},
+	{regexp.MustCompile(`tmpxft_[0-9a-f]{8}_[0-9a-f]{8}`), "the number of nvcc's process, in names of its temporary files", zeroed},
 	// C11, 6.10.8.1: __DATE__ and __TIME__.
-	{regexp.MustCompile(`(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ 123][0-9] [12][0-9]{3}`), "the date of the build (__DATE__)"},
-	{regexp.MustCompile(`[0-2][0-9]:[0-5][0-9]:[0-6][0-9]`), "the time of the build (__TIME__)"},
+	{regexp.MustCompile(`(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ 123][0-9] [12][0-9]{3}`), "the date of the build (__DATE__)", zeroed},
+	{regexp.MustCompile(`[0-2][0-9]:[0-5][0-9]:[0-6][0-9]`), "the time of the build (__TIME__)", zeroed},
+}
+
+// moduleRE is how nvcc begins the names of what is local to a file: a mark and the hash
+// of the path. The file's name and another hash follow, and where the file has no
+// function that others can call, the number of the process.
+var moduleRE = regexp.MustCompile(`(?:_INTERNAL_|_GLOBAL__N__)[0-9a-f]{8}_`)
+
+var processRE = regexp.MustCompile(`_[0-9a-f]{8}_[0-9]+$`)
+
+// withoutProcess cuts the second hash and the number off each name; how long it is stands
+// before it, as in every mangled name, and is cut as well.
+func withoutProcess(re *regexp.Regexp, b []byte) []byte {
+	var out []byte
+	done := 0
+	for _, m := range re.FindAllIndex(b, -1) {
+		digits := m[0]
+		for digits > done && m[0]-digits < 3 && b[digits-1] >= '0' && b[digits-1] <= '9' {
+			digits--
+		}
+		n, err := strconv.Atoi(string(b[digits:m[0]]))
+		if err != nil || n > len(b)-m[0] || m[0] < done {
+			continue
+		}
+		if at := processRE.FindIndex(b[m[0] : m[0]+n]); at != nil {
+			out = append(append(out, b[done:digits]...), b[m[0]:m[0]+at[0]]...)
+			done = m[0] + n
+		}
+	}
+	return append(out, b[done:]...)
 }
 
 // explanation gathers the causes of differences.
@@ -107,7 +138,7 @@ func (e *explanation) explain(a, b []byte) int64 {
 		if left == 0 {
 			return 0
 		}
-		za, zb := zeroed(s.re, a), zeroed(s.re, b)
+		za, zb := s.blank(s.re, a), s.blank(s.re, b)
 		if n, _ := differing(za, zb); n < left {
 			e.add(s.what)
 			a, b, left = za, zb, n

@@ -118,6 +118,12 @@ func TestCompareDeviceCode(t *testing.T) {
 	if diff := cmp.Diff(map[string]string{".nv_fatbin": hash}, sections(t, in("path-one.fatbin"), in("path-two.fatbin"))); diff != "" {
 		t.Error(diff)
 	}
+	// One source in one folder, compiled twice: it has no function that others can call.
+	const process = "the number of nvcc's process, in the names of what is local to a file; 2 of 2 pieces of device code differ"
+	one, two = filepath.Join("testdata", "fatbin", "process-one.fatbin"), filepath.Join("testdata", "fatbin", "process-two.fatbin")
+	if diff := cmp.Diff(map[string]string{"(device code)": process}, sections(t, one, two)); diff != "" {
+		t.Error(diff)
+	}
 	// Other code is not taken for another name.
 	got := sections(t, in("cuda-11.8-lz4.fatbin"), in("cuda-11.8-none.fatbin"))
 	if len(got[".nv_fatbin"]) == 0 || strings.Contains(got[".nv_fatbin"], "nvcc's hash") {

@@ -51,6 +51,12 @@ ninja: build stopped: subcommand failed.`, KindCompiler, "common/arg.cpp", 14, "
 		"killed, gcc 7": {
 			"FAILED: a.o\ng++ -c\ng++: internal compiler error: Killed (program cc1plus)\nPlease submit a full bug report", KindMemory, "a.o", 0, "g++: internal compiler error: Killed (program cc1plus)",
 		},
+		"full disk, nvcc's host compiler": {
+			"FAILED: a.cu.o\nnvcc -c\n<built-in>: fatal error: when writing output to a.cu.o.cpp1.ii: No space left on device\ncompilation terminated.\n", KindDisk, "a.cu.o", 0, "<built-in>: fatal error: when writing output to a.cu.o.cpp1.ii: No space left on device",
+		},
+		"full disk, cudafe++": {
+			"FAILED: a.cu.o\nnvcc -c\n/usr/include/c++/11/type_traits(1555): catastrophic error: error while writing generated C++ file: No space left on device\n\n1 catastrophic error detected in the compilation of \"/src/a.cu\".\nCompilation terminated.\n", KindDisk, "a.cu.o", 0, "/usr/include/c++/11/type_traits(1555): catastrophic error: error while writing generated C++ file: No space left on device",
+		},
 		"killed, nvcc's child": {
 			"FAILED: a.cu.o\nnvcc -c\nnvcc error   : 'cicc' died due to signal 9 (Kill signal)\n", KindMemory, "a.cu.o", 0, "nvcc error : 'cicc' died due to signal 9 (Kill signal)",
 		},

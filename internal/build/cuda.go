@@ -54,6 +54,11 @@ func (o options) cuda(in Input) error {
 		// Else each object file has the number of a process in its symbols.
 		flags = append(flags, "--objdir-as-tempdir")
 	}
+	if in.Facts.CUDA.Seed {
+		// Else the number of a process is in names, and decides about registers. One seed
+		// for all files will do: the names have a hash of the file's path as well.
+		flags = append(flags, "--frandom-seed=llpatch")
+	}
 	for _, f := range prefixMaps(in.Source, in.Dir) {
 		flags = append(flags, "-Xcompiler="+f)
 	}

@@ -29,11 +29,12 @@ type ToolFact struct {
 
 // CUDAFact is the toolkit of the nvcc that was found, tried with the recipe's archs.
 type CUDAFact struct {
-	Version string   `json:"version"` // of the compiler and the headers: 11.8
-	Root    string   `json:"root"`    // the folder that holds its include
-	Libs    []string `json:"libs"`    // folders of its libraries, the stubs' last
-	Archs   []string `json:"archs"`   // what it makes machine code for: sm_86
-	ObjTemp bool     `json:"objtemp"` // nvcc has --objdir-as-tempdir
+	Version string   `json:"version"`        // of the compiler and the headers: 11.8
+	Root    string   `json:"root"`           // the folder that holds its include
+	Libs    []string `json:"libs"`           // folders of its libraries, the stubs' last
+	Archs   []string `json:"archs"`          // what it makes machine code for: sm_86
+	ObjTemp bool     `json:"objtemp"`        // nvcc has --objdir-as-tempdir
+	Seed    bool     `json:"seed,omitempty"` // nvcc has --frandom-seed
 }
 
 // MissingTools says which programs a toolchain needs and this machine lacks.

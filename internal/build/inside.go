@@ -204,7 +204,7 @@ func cacheFolders(vars map[string]string) []string {
 }
 
 // Where a plan's source and build folder are in a build root, wherever they lie
-// outside: nvcc puts a hash of the source's path into what it makes, and compiler caches
+// outside (ADR 10): nvcc puts a hash of the source's path into what it makes, and compiler caches
 // look at paths too.
 const (
 	InsideSource = "/llpatch/src"

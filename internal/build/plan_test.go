@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/golden"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -370,44 +368,6 @@ func TestEveryRecipePlans(t *testing.T) {
 		dev := slices.ContainsFunc(p.Options, func(o Option) bool { return o.Name == "LLAMA_BUILD_IS_DEV" })
 		if dev != (name == "v0.5.0") {
 			t.Errorf("%s: LLAMA_BUILD_IS_DEV is passed: %v", name, dev)
-		}
-	}
-}
-
-// In a build root the folders have a fixed path, so that nothing of what is made hangs
-// on where they lie; the digest is that of a build without a root.
-func TestPlanInside(t *testing.T) {
-	plain := smallInput(t, t.TempDir())
-	plain.Facts.Tools = maps.Clone(plain.Facts.Tools)
-	want := mustPlan(t, plain).Digest
-	var argv []string
-	for range 2 {
-		in := plain
-		dir := t.TempDir()
-		in.Source, in.Dir = filepath.Join(dir, "src"), filepath.Join(dir, "build")
-		in.Facts.Root = &RootFact{Name: "kit", Digest: "0123456789ab", Dir: "/cache/env/kit-0123456789ab"}
-		in.Touched = map[string][]string{"ggml/src/a.cu": {"a-fix"}}
-		p := mustPlan(t, in)
-		if p.Digest != want {
-			t.Errorf("digest %s, without a root %s", p.Digest, want)
-		}
-		all := slices.Concat(p.Steps[0].Argv, p.Steps[1].Argv, []string{p.Steps[0].Dir, p.Steps[1].Dir})
-		if text := strings.Join(all, " "); strings.Contains(text, dir) || !strings.Contains(text, "-S /llpatch/src -B /llpatch/build") {
-			t.Errorf("%s", text)
-		}
-		if argv != nil && !slices.Equal(argv, all) {
-			t.Errorf("another folder has other commands:\n%q\n%q", argv, all)
-		}
-		argv = all
-		if got := p.Folders(); got[0] != (env.Folder{Outside: in.Source, Inside: "/llpatch/src"}) || got[1] != (env.Folder{Outside: in.Dir, Inside: "/llpatch/build"}) {
-			t.Errorf("folders %v", got)
-		}
-		// What compilers say is of the paths inside.
-		for _, file := range []string{"/llpatch/src/ggml/src/a.cu", "../src/ggml/src/a.cu", filepath.Join(in.Source, "ggml/src/a.cu")} {
-			f := p.failed(Compile, cause{kind: KindCompiler, file: file, line: 3})
-			if f.File != "ggml/src/a.cu" || !slices.Equal(f.Fixes, []string{"a-fix"}) {
-				t.Errorf("%s became %s, of %v", file, f.File, f.Fixes)
-			}
 		}
 	}
 }

@@ -72,6 +72,7 @@ func probeCUDA(ctx context.Context, f Facts, tc spec.Toolchain, rec spec.Recipe)
 			err = herr
 		}
 		c.ObjTemp = herr == nil && strings.Contains(help, "--objdir-as-tempdir")
+		c.Seed = herr == nil && strings.Contains(help, "--frandom-seed")
 	}
 	if err == nil {
 		err = p.archs(ctx, &c)
