@@ -89,7 +89,7 @@ target, builds it, proves on the real programs that it works, and bundles it.
 	f.BoolVar(&a.json, "json", false, "write the result as JSON")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "tell more of what is done")
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return &usageError{err: err, help: c.CommandPath() + " --help"}
+		return &usageError{err: plainFlag(err), help: c.CommandPath() + " --help"}
 	})
 	root.AddCommand(
 		a.targetsCmd(), a.explainCmd(), a.fetchCmd(), a.applyCmd(), a.planCmd(),

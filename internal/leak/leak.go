@@ -214,12 +214,13 @@ func watched(ctx context.Context, o Options, res *Result) (*work, error) {
 // program is a running program and what is known of its server.
 type program struct {
 	*run.Process
-	argv  []string
-	o     Options
-	log   string
-	began time.Time
-	srv   *server      // nil where it is none
-	below atomic.Int64 // the program's own process below the tool that runs it; 0: there is none
+	argv    []string
+	o       Options
+	log     string
+	began   time.Time
+	srv     *server       // nil where it is none
+	below   atomic.Int64  // the program's own process below the tool that runs it; 0: there is none
+	started chan struct{} // closed when below is known, or is not to be found; nil: there is no tool above
 }
 
 // patience is the time that a server gets for each SIGTERM: an idle one needs 3 to 8 ms,
@@ -251,6 +252,13 @@ func (p *program) drive(ctx context.Context, w *work) (from, to time.Duration, e
 			return 0, 0, err
 		}
 		w.srv = p.srv
+	}
+	if p.started != nil { // a tool takes its time on a busy machine, which is not --for's
+		select {
+		case <-p.started:
+		case <-p.Done():
+		case <-ctx.Done():
+		}
 	}
 	from = time.Since(p.began)
 	if kind == "none" && serves {

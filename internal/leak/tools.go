@@ -46,6 +46,7 @@ type tool struct {
 	name     string   // of --with
 	programs []string // the first that is there is taken
 	pkg      string   // where to get it
+	becomes  bool     // it turns into the program, and is no process above it
 	argv     func(program, dir string) []string
 	read     func(ctx context.Context, o Options, dir string, log []byte) (Finding, error)
 }
@@ -70,7 +71,7 @@ var allTools = map[string]tool{
 		read: func(_ context.Context, _ Options, _ string, log []byte) (Finding, error) { return parseSanitizer(log) },
 	},
 	"valgrind": {
-		name: "valgrind", programs: []string{"valgrind"}, pkg: "valgrind",
+		name: "valgrind", programs: []string{"valgrind"}, pkg: "valgrind", becomes: true,
 		argv: func(program, dir string) []string {
 			return []string{
 				program, "--tool=memcheck", "--leak-check=full", "--show-leak-kinds=definite,indirect,possible",
@@ -159,9 +160,10 @@ func under(ctx context.Context, o Options, t installed, plain *work) (Finding, e
 	if err != nil {
 		return Finding{}, &NotRun{Why: err.Error()}
 	}
-	seen, see := context.WithCancel(ctx)
-	defer see()
-	go p.seek(seen)
+	if !t.becomes {
+		p.started = make(chan struct{})
+		go p.seek(ctx)
+	}
 	defer p.Stop(context.WithoutCancel(ctx)) //nolint:errcheck // only for the ways out in between
 	w := &work{o: o}
 	defer w.tell(p.began, "under "+t.name+": ")()
@@ -231,6 +233,7 @@ const seekFor = time.Minute
 // seek finds the program below the tool while it still is what argv says: it may
 // become another by exec.
 func (p *program) seek(ctx context.Context) {
+	defer close(p.started)
 	for end := time.Now().Add(seekFor); time.Now().Before(end); {
 		if pid, ok := p.find(); ok {
 			p.below.Store(int64(pid))

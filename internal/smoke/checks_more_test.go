@@ -1,7 +1,9 @@
 package smoke
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -282,4 +284,20 @@ func TestStockBesidePatched(t *testing.T) {
 			t.Errorf("note %q", n)
 		}
 	})
+}
+
+// A server that the check itself kills did not have to be killed.
+func TestRestartKillsOnPurpose(t *testing.T) {
+	t.Parallel()
+	for mode, warned := range map[string]bool{"": false, "ignores sigterm": true} {
+		var log bytes.Buffer
+		o := options(t, mode, restart)
+		o.Log = slog.New(slog.NewTextHandler(&log, nil))
+		if _, err := Run(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(log.String(), "had to be killed") != warned {
+			t.Errorf("mode %q: %s", mode, &log)
+		}
+	}
 }
