@@ -37,6 +37,9 @@ func (a *app) smokeCmd() *cobra.Command {
 		default:
 			return &usageError{err: fmt.Errorf("--device %s is not known; there are %s, %s and %s", device, spec.Host, spec.Sim, spec.Card)}
 		}
+		if err := c.CanSmoke(ctx); err != nil { // before what takes long
+			return err
+		}
 		b, err := c.Build(ctx)
 		if err != nil {
 			return err

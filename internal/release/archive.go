@@ -20,7 +20,13 @@ import (
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/spec"
 )
+
+// archiveWriters pack a folder, by the form of the archive; they return its SHA-256.
+var archiveWriters = map[string]func(ctx context.Context, file, dir string, when time.Time) (string, error){
+	spec.TarGz: writeTarGz, spec.Zip: writeZip,
+}
 
 // writeTarGz packs the folder dir as one tar.gz: entries sorted, the given
 // time, owner 0, and only the modes 0644 and 0755, so that the same files give

@@ -63,7 +63,8 @@ func (c *Chain) Bundle(ctx context.Context, b *Built) (*BundleRecord, error) {
 		return nil, err
 	}
 	key := sha256.Sum256(infoText)
-	name := c.bundleName(b) + ".tar.gz"
+	format := cmp.Or(c.Recipe.Bundle.Format, spec.TarGz)
+	name := c.bundleName(b) + "." + format
 	done := BundleRecord{}
 	if readJSON(c.own("bundle.json"), &done) && done.Key == hex.EncodeToString(key[:]) && done.Archive == c.own(name) {
 		if sum, err := build.SumFile(done.Archive); err == nil && sum == done.SHA256 {
@@ -74,7 +75,7 @@ func (c *Chain) Bundle(ctx context.Context, b *Built) (*BundleRecord, error) {
 		return nil, err
 	}
 	archive := c.own(name)
-	sum, err := writeTarGz(ctx, archive, top, c.Tree.Pin.Time)
+	sum, err := archiveWriters[format](ctx, archive, top, c.Tree.Pin.Time)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +96,7 @@ func (c *Chain) writeSums(sum, archive string) error {
 }
 
 // stageDir is the folder whose content, under its own name, becomes the
-// archive. Upstream's archives have llama-<tag>/ at their top.
+// archive. Upstream's archives have llama-<tag>/ at their top, but not its zips.
 func (c *Chain) stageDir() string {
 	return c.own(filepath.Join("stage", bundleTop(c.Tree.Tag.Short(), c.Recipe)))
 }
