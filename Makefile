@@ -27,12 +27,12 @@ build: ## build bin/llpatch
 
 .PHONY: test
 test: ## every test but the full release, with the race detector
-	sh scripts/setup build test
+	sh scripts/setup build test win7
 	go test -race -timeout 20m ./...
 
 .PHONY: real
-real: ## a full release of b8390 from its npm package, compiled and run for real
-	sh scripts/setup build test
+real: ## full releases of b8390 from its npm package, compiled and run for real: for Linux, and for Windows 7 through wine
+	sh scripts/setup build test win7
 	go test -tags real -timeout 40m -count 1 -run TestReal -v ./internal/cli
 
 .PHONY: syntax

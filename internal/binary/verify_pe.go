@@ -34,7 +34,7 @@ func (l *Lacking) Error() string {
 		names = append(names[:maxNamed], fmt.Sprintf("%d more", n))
 	}
 	if len(names) > 0 {
-		parts = append(parts, fmt.Sprintf("on %s %d functions and %d DLLs are missing: %s", systemName(w.OS), functions, dlls, strings.Join(names, ", ")))
+		parts = append(parts, fmt.Sprintf("on %s %d functions and %d DLLs are missing: %s", SystemName(w.OS), functions, dlls, strings.Join(names, ", ")))
 	}
 	for _, f := range w.Files {
 		for _, fault := range f.Faults {
@@ -52,8 +52,8 @@ func (l *Lacking) Hint() string {
 	return ""
 }
 
-// systemName is what a system is called in messages.
-func systemName(os string) string {
+// SystemName is what a system, spec.Win7 or spec.Win7VxKex, is called in messages.
+func SystemName(os string) string {
 	if os == spec.Win7VxKex {
 		return "Windows 7 SP1 with VxKex NEXT"
 	}
@@ -71,15 +71,15 @@ func (w *Windows7) Fault(i Import) string {
 	}
 	switch {
 	case i.Standing == ByVxKex:
-		return fmt.Sprintf("%s, which %s does not have; VxKex NEXT has it in %s", what, systemName(w.OS), i.By)
+		return fmt.Sprintf("%s, which %s does not have; VxKex NEXT has it in %s", what, SystemName(w.OS), i.By)
 	case i.Function == "" && i.Why != "":
 		return fmt.Sprintf("%s, which is not there: %s", what, i.Why)
 	case i.Function == "":
-		return fmt.Sprintf("%s, which is neither beside it nor part of %s", what, systemName(w.OS))
+		return fmt.Sprintf("%s, which is neither beside it nor part of %s", what, SystemName(w.OS))
 	case i.Why != "":
 		return fmt.Sprintf("%s, which is missing: %s", what, i.Why)
 	}
-	return fmt.Sprintf("%s, which %s does not have", what, systemName(w.OS))
+	return fmt.Sprintf("%s, which %s does not have", what, SystemName(w.OS))
 }
 
 // verifyPE checks the Windows files of a bundle against a recipe's [verify.pe].

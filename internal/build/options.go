@@ -16,7 +16,7 @@ type options map[string]Option
 // sets one would lose silently, so it is refused.
 var own = []string{
 	"CMAKE_BUILD_TYPE", "CMAKE_C_COMPILER", "CMAKE_CXX_COMPILER", "CMAKE_C_FLAGS", "CMAKE_CXX_FLAGS",
-	"CMAKE_C_COMPILER_LAUNCHER", "CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_INSTALL_RPATH", "CMAKE_BUILD_WITH_INSTALL_RPATH", "CMAKE_LIBRARY_OUTPUT_DIRECTORY",
+	"CMAKE_RC_COMPILER", "CMAKE_C_COMPILER_LAUNCHER", "CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_INSTALL_RPATH", "CMAKE_BUILD_WITH_INSTALL_RPATH", "CMAKE_LIBRARY_OUTPUT_DIRECTORY",
 	"CMAKE_CUDA_COMPILER", "CMAKE_CUDA_HOST_COMPILER", "CMAKE_CUDA_FLAGS", "CMAKE_CUDA_COMPILER_LAUNCHER", "CUDAToolkit_ROOT",
 	"CMAKE_EXE_LINKER_FLAGS", "CMAKE_SHARED_LINKER_FLAGS", "CMAKE_MODULE_LINKER_FLAGS",
 	"LLAMA_BUILD_NUMBER", "LLAMA_BUILD_COMMIT",
@@ -158,6 +158,9 @@ func (o options) standing(in Input, versionCommit string) {
 	o.set("CMAKE_C_COMPILER", in.Facts.Tools["cc"].Path, "toolchain "+in.Toolchain.Name)
 	if cxx, ok := in.Facts.Tools["cxx"]; ok {
 		o.set("CMAKE_CXX_COMPILER", cxx.Path, "toolchain "+in.Toolchain.Name)
+	}
+	if rc, ok := in.Facts.Tools["rc"]; ok {
+		o.set("CMAKE_RC_COMPILER", rc.Path, "toolchain "+in.Toolchain.Name)
 	}
 	// Else the build folder ends up in what links to a library of it. Not
 	// CMAKE_BUILD_RPATH_USE_ORIGIN: that writes "$ORIGIN:", and the empty entry

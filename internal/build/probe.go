@@ -97,10 +97,22 @@ func look(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) (Facts, error
 	return f, nil
 }
 
-// roles are a toolchain's programs in the order in which they are looked for:
-// nvcc first, because it says which host compilers will do.
+// FindTool looks on this machine for one program of a toolchain, whatever it is for.
+// The error is a *MissingTools where it is not there, or none of its versions will do.
+func FindTool(ctx context.Context, tc spec.Toolchain, role string) (ToolFact, error) {
+	t := tc.Programs[role]
+	fact, why, err := findTool(ctx, t, "", os.Getenv("PATH"))
+	if err == nil && why != "" {
+		err = &MissingTools{Toolchain: tc.Name, Tools: []MissingTool{{Role: role, Names: t.Names, Debian: t.Debian, Why: why, Hint: t.Hint}}}
+	}
+	return fact, err
+}
+
+// roles are the programs that a toolchain builds with, in the order in which they
+// are looked for: nvcc first, because it says which host compilers will do.
 func roles(tc spec.Toolchain) []string {
 	all := slices.Sorted(maps.Keys(tc.Programs))
+	all = slices.DeleteFunc(all, func(role string) bool { return tc.Programs[role].For == spec.ForSmoke })
 	if i := slices.Index(all, "nvcc"); i > 0 {
 		all = slices.Insert(slices.Delete(all, i, i+1), 0, "nvcc")
 	}
@@ -217,6 +229,8 @@ var (
 	// A package's own version stands in parentheses before the program's.
 	bracketRE = regexp.MustCompile(`\([^)]*\)`)
 	versionRE = regexp.MustCompile(`\b([0-9]+(?:\.[0-9]+){1,3})`)
+	// Debian's MinGW GCC: "x86_64-w64-mingw32-g++-posix (GCC) 12-posix".
+	mingwRE   = regexp.MustCompile(`\b([0-9]+(?:\.[0-9]+)*)-(?:posix|win32)\b`)
 	toolkitRE = regexp.MustCompile(`(?m)^Cuda compilation tools, release [0-9.]+, V([0-9]+(?:\.[0-9]+){1,3})`)
 )
 
@@ -228,8 +242,10 @@ func versionOf(out string) (banner, v string) {
 	if m := toolkitRE.FindStringSubmatch(out); m != nil {
 		return strings.TrimSpace(m[0]), m[1]
 	}
-	if m := versionRE.FindStringSubmatch(bracketRE.ReplaceAllString(banner, "")); m != nil {
-		v = m[1]
+	for _, re := range []*regexp.Regexp{versionRE, mingwRE} {
+		if m := re.FindStringSubmatch(bracketRE.ReplaceAllString(banner, "")); m != nil {
+			return banner, m[1]
+		}
 	}
 	return banner, v
 }

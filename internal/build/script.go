@@ -92,7 +92,7 @@ func hereDoc(p ScriptPatch, i int) (hereText, error) {
 func (d *scriptData) steps() {
 	p := d.Plan
 	vars := []variable{{"SRC", p.Source}, {"BUILD", p.Dir}}
-	for _, t := range []struct{ name, role string }{{"CMAKE", "cmake"}, {"NINJA", "ninja"}, {"CC", "cc"}, {"CXX", "cxx"}, {"NVCC", "nvcc"}} {
+	for _, t := range []struct{ name, role string }{{"CMAKE", "cmake"}, {"NINJA", "ninja"}, {"CC", "cc"}, {"CXX", "cxx"}, {"RC", "rc"}, {"NVCC", "nvcc"}} {
 		if path := p.Tools[t.role].Path; path != "" {
 			vars = append(vars, variable{t.name, path})
 			d.Tools = append(d.Tools, variableDefault{t.name, run.Quote(path)})

@@ -146,7 +146,7 @@ func classify(err error) (code int, hint string) {
 	if _, ok := is[*build.Failed](err); ok {
 		return exitBuild, ""
 	}
-	if m, ok := is[*build.MissingTools](err); ok {
+	if m, ok := is[*build.MissingTools](err); ok && !holds[*smoke.NotRun](err) { // wine is missing then
 		hint := ""
 		if slices.ContainsFunc(m.Tools, func(t build.MissingTool) bool { return t.Role == "nvcc" }) {
 			hint = "llpatch env create cuda-11.8 makes a root that has it, and --env cuda-11.8 builds in that"

@@ -30,6 +30,9 @@ func (a *app) smokeCmd() *cobra.Command {
 		case spec.Sim:
 			return a.prove(ctx, c, release.Simulation{Headers: headers, Clang: clang, More: more})
 		}
+		if err := c.CanSmoke(ctx); err != nil { // before what takes long
+			return err
+		}
 		b, err := c.Build(ctx)
 		if err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/memory"
 	"github.com/llpatch/llpatch/internal/sim"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -27,7 +28,9 @@ func (r *Report) proofs(ctx context.Context, o Options, rec spec.Recipe, driver 
 			host++
 		}
 	}
-	r.ok("proof", "%s on this machine's processor.", count(host, "check runs", "checks run"))
+	if err := r.hostChecks(ctx, o, rec, host); err != nil {
+		return err
+	}
 	if fixes := o.simulated(rec); onSim > 0 || len(fixes) > 0 {
 		what := "What is proven on the simulated device (" + strings.Join(fixes, ", ") + ")"
 		if err := r.simulated(ctx, o, what); err != nil {
@@ -55,9 +58,33 @@ func (r *Report) proofs(ctx context.Context, o Options, rec spec.Recipe, driver 
 	return nil
 }
 
+// hostChecks says how the checks that need no card are run.
+func (r *Report) hostChecks(ctx context.Context, o Options, rec spec.Recipe, n int) error {
+	checks := count(n, "check runs", "checks run")
+	if rec.Wine == "" {
+		r.ok("proof", "%s on this machine's processor.", checks)
+		return nil
+	}
+	wine, err := build.FindTool(ctx, o.Repo.Toolchains[rec.Toolchain], spec.WineRole)
+	var missing *build.MissingTools
+	switch {
+	case errors.As(err, &missing):
+		t := missing.Tools[0]
+		r.lacks("proof", "on Debian and Ubuntu: apt-get install "+t.Debian, "%s through wine, which is missing: %s: %s; without it the target can be built, but not released.", checks, strings.Join(t.Names, " or "), t.Why)
+	case err != nil:
+		return err
+	default:
+		r.ok("proof", "%s on this machine's processor, through %s as %s, which is no Windows: %s.", checks, wine.Banner, rec.Wine, wine.Path)
+	}
+	return nil
+}
+
 // simulated are the fixes of a target that have a proof on the simulated device.
 func (o Options) simulated(rec spec.Recipe) []string {
 	var ids []string
+	if rec.Wine != "" {
+		return nil // the device is a library for this machine's own programs
+	}
 	for _, f := range o.Repo.Fixes {
 		mine := rec.Fixes.All || slices.Contains(rec.Fixes.IDs, f.ID)
 		if mine && rec.Upstream == spec.LlamaCpp && f.Proof != "build" {

@@ -20,10 +20,13 @@ import (
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/spec"
 )
 
-// archiveSuffix ends the name of every archive.
-const archiveSuffix = ".tar.gz"
+// archiveWriters pack a folder, by the form of the archive; they return its SHA-256.
+var archiveWriters = map[string]func(ctx context.Context, file, dir string, when time.Time) (string, error){
+	spec.TarGz: writeTarGz, spec.Zip: writeZip,
+}
 
 // writeTarGz packs what the folder dir holds as one tar.gz, in a folder called as the
 // archive is: entries sorted, the given time, owner 0, and only the modes 0644 and 0755, so that the same files give
@@ -45,7 +48,7 @@ func writeTarGz(ctx context.Context, file, dir string, when time.Time) (sum stri
 		return "", err
 	}
 	tw := tar.NewWriter(gz)
-	top := strings.TrimSuffix(filepath.Base(file), archiveSuffix)
+	top := strings.TrimSuffix(filepath.Base(file), "."+spec.TarGz)
 	// WalkDir goes in lexical order.
 	err = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {

@@ -62,7 +62,8 @@ func (c *Chain) Bundle(ctx context.Context, b *Built) (*BundleRecord, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := c.bundleName(b) + archiveSuffix
+	format := cmp.Or(c.Recipe.Bundle.Format, spec.TarGz)
+	name := c.bundleName(b) + "." + format
 	key := sha256.Sum256(fmt.Appendf(nil, "%s\n%s", name, infoText))
 	done := BundleRecord{}
 	if readJSON(c.own("bundle.json"), &done) && done.Key == hex.EncodeToString(key[:]) && done.Archive == c.own(name) {
@@ -74,7 +75,7 @@ func (c *Chain) Bundle(ctx context.Context, b *Built) (*BundleRecord, error) {
 		return nil, err
 	}
 	archive := c.own(name)
-	sum, err := writeTarGz(ctx, archive, top, c.Tree.Pin.Time)
+	sum, err := archiveWriters[format](ctx, archive, top, c.Tree.Pin.Time)
 	if err != nil {
 		return nil, err
 	}
@@ -94,9 +95,10 @@ func (c *Chain) writeSums(sum, archive string) error {
 	return atomicfile.WriteFile(c.own("SHA256SUMS"), fmt.Appendf(nil, "%s  %s\n", sum, archive), 0o644)
 }
 
-// stageDir is the folder whose content becomes the archive. There it lies in a folder
-// called as the archive is, so that bundles of several targets and levels, and
-// upstream's own llama-<tag>/, can be unpacked side by side (docs/adr/0014).
+// stageDir is the folder whose content becomes the archive. In a tar.gz it lies in a
+// folder called as the archive is, so that bundles of several targets and levels, and
+// upstream's own llama-<tag>/, can be unpacked side by side (docs/adr/0014); a zip has
+// no folder, as upstream's have none: Windows makes one.
 func (c *Chain) stageDir() string {
 	return c.own(filepath.Join("stage", bundleTop(c.Tree.Tag.Short(), c.Recipe)))
 }

@@ -107,6 +107,10 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 	if err != nil {
 		return nil, nil, err
 	}
+	wine, err := c.wine(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
 	var compared map[string]string
 	if stock != "" {
 		if compared, err = inventory(stock); err != nil {
@@ -116,7 +120,7 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 	if err := c.FindCard(ctx); err != nil {
 		return nil, nil, err
 	}
-	key, err := digest(have, checks, c.Version, compared, same, c.Place, c.card.on)
+	key, err := digest(have, checks, c.Version, compared, same, c.Place, c.card.on, wine)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -127,7 +131,7 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 	o := smoke.Options{
 		Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Commit: c.Tree.Pin.Commit, Tree: c.Patched.Tree.ID(), Series: c.fixes(),
 		Bin: bin, Stock: stock, Same: same, Work: c.own("smoke"), Checks: checks, HostEnv: libs.host,
-		Device: c.Place.Device, SimEnv: c.Place.SimEnv, NoCard: c.card.none,
+		Wine: wine, Device: c.Place.Device, SimEnv: c.Place.SimEnv, NoCard: c.card.none,
 		Want: want,
 		Log:  c.Log, Progress: c.Progress, Hold: c.hold(),
 	}
@@ -168,6 +172,9 @@ func (c *Chain) checks(b *Built) []spec.Check {
 
 // Release runs the whole chain.
 func (c *Chain) Release(ctx context.Context) (*BundleRecord, error) {
+	if err := c.CanSmoke(ctx); err != nil { // before what takes long
+		return nil, err
+	}
 	b, err := c.Build(ctx)
 	if err != nil {
 		return nil, err

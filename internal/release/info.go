@@ -39,6 +39,7 @@ type BuildInfo struct {
 	Tools     map[string]string `json:"tools"`
 	Glibc     string            `json:"glibc,omitempty"` // lowest version that runs it
 	Libstdcpp string            `json:"glibcxx,omitempty"`
+	Windows   string            `json:"windows,omitempty"` // what it was checked to run on: spec.Win7 or spec.Win7VxKex
 	Needs     []string          `json:"needs"`             // libraries of the user's system
 	DropIn    string            `json:"drop_in,omitempty"` // the one library that the bundle holds, for the official package of the tag
 	CUDA      *binary.Verdict   `json:"cuda,omitempty"`    // on which cards and with which driver it runs
@@ -91,11 +92,16 @@ func bundlePage(i BuildInfo) []byte {
 	if i.DropIn != "" {
 		fmt.Fprintf(&b, "This is %s alone. Put it beside the programs of the official package of the same tag, which load it when they start; their `--version` stays as it is.\n\n", i.DropIn)
 	} else {
-		fmt.Fprintf(&b, "Start it where it lies: `./llama-server -m model.gguf`. `--version` prints %s.\n\n", i.Version)
+		start := "./llama-server"
+		if i.Windows != "" {
+			start = "llama-server.exe"
+		}
+		fmt.Fprintf(&b, "Start it where it lies: `%s -m model.gguf`. `--version` prints %s.\n\n", start, i.Version)
 	}
 	if i.Glibc != "" {
 		fmt.Fprintf(&b, "It needs a Linux with glibc %s or newer and these libraries of the system:\n%s.\n", i.Glibc, strings.Join(i.Needs, ", "))
 	}
+	b.WriteString(i.windows())
 	b.WriteString(i.cards())
 	for _, o := range i.LeftOut {
 		fmt.Fprintf(&b, "\nLeft out: %s.\n", strings.TrimRight(o, "."))
@@ -106,6 +112,18 @@ func bundlePage(i BuildInfo) []byte {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", c.Name, c.Place, c.Verdict)
 	}
 	return b.Bytes()
+}
+
+// windows says which Windows it is for, and where its checks ran.
+func (i BuildInfo) windows() string {
+	if i.Windows == "" {
+		return ""
+	}
+	text := fmt.Sprintf("\nIt is for 64-bit %s: every function that it takes from %s is there.\n", binary.SystemName(i.Windows), strings.Join(i.Needs, ", "))
+	if slices.ContainsFunc(i.Checks, func(c CheckInfo) bool { return c.Place == "wine" }) {
+		text += "The checks below ran it through wine, which only stands for Windows: on Windows itself it was not tried.\n"
+	}
+	return text
 }
 
 // cards says on which cards the device code runs, and with which driver.
@@ -144,6 +162,7 @@ func notesPage(i BuildInfo, r BundleRecord) []byte {
 	if i.Glibc != "" {
 		fmt.Fprintf(&b, "\nIt needs a Linux with glibc %s or newer and these libraries of the system: %s.\n", i.Glibc, strings.Join(i.Needs, ", "))
 	}
+	b.WriteString(i.windows())
 	b.WriteString(i.cards())
 	b.WriteString(i.toolkit())
 	if n := len(r.Parts); n > 0 {
@@ -209,6 +228,9 @@ func (c *Chain) info(b *Built, files []*binary.File, report *smoke.Report) (Buil
 		default:
 			i.Options[o.Name] = neutral.Replace(o.Value)
 		}
+	}
+	if pe := c.Recipe.Verify.PE; pe != nil {
+		i.Windows = pe.OS
 	}
 	if len(c.Recipe.Bundle.Carry) > 0 {
 		i.Runtime = c.Recipe.Bundle.Runtime

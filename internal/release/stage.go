@@ -1,6 +1,7 @@
 package release
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -18,10 +19,15 @@ import (
 
 // closure returns the files of the folder bin that belong into a bundle: the
 // programs, the files of made that the recipe's globs name, and every library
-// of the folder that one of them needs, with the links that lead to it.
+// of the folder that one of them needs, with the links that lead to it. Windows
+// finds its libraries in upper and lower case alike, and its programs end in .exe.
 // Whatever else an earlier build left there stays out.
 func closure(bin string, made, programs, globs []string) ([]string, error) {
 	var names []string
+	anyCase := map[string]string{}
+	for _, name := range made {
+		anyCase[strings.ToLower(name)] = name
+	}
 	take := func(name string) error {
 		for range 10 {
 			if slices.Contains(names, name) {
@@ -47,6 +53,9 @@ func closure(bin string, made, programs, globs []string) ([]string, error) {
 		return fmt.Errorf("%s: too many links", filepath.Join(bin, name))
 	}
 	for _, p := range programs {
+		if exe := p + ".exe"; slices.Contains(made, exe) {
+			p = exe
+		}
 		if err := take(p); err != nil {
 			return nil, fmt.Errorf("program %s was not built: %w", p, err)
 		}
@@ -79,6 +88,9 @@ func closure(bin string, made, programs, globs []string) ([]string, error) {
 			return nil, err
 		}
 		for _, lib := range f.Needed {
+			if f.PE != nil {
+				lib = cmp.Or(anyCase[strings.ToLower(lib)], lib)
+			}
 			if _, err := os.Lstat(filepath.Join(bin, lib)); err != nil {
 				continue // from the system; verify decides whether it may be
 			}

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/smoke"
+	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -26,7 +28,8 @@ func (c *Chain) stock(ctx context.Context, b *Built, checks []spec.Check) (dir, 
 		return "", "the series is empty", nil
 	}
 	options := build.RunOptions{Log: c.file("logs/stock.log"), Logger: c.Log, Progress: c.Progress, Hold: c.hold(), Inside: c.root}
-	touched := slices.Sorted(maps.Keys(c.touched()))
+	compared, needs := c.compared()
+	touched := slices.Sorted(maps.Keys(compared))
 	read, err := build.Reads(ctx, b.Plan, options, touched)
 	if err != nil {
 		return "", "", fmt.Errorf("stock build: %w", err)
@@ -38,7 +41,11 @@ func (c *Chain) stock(ctx context.Context, b *Built, checks []spec.Check) (dir, 
 		}
 	}
 	if len(read) == 0 {
-		return "", "this target compiles no file that the series touches", nil
+		same := "this target compiles no file that the series touches"
+		if len(needs) > 0 {
+			same += " but those of " + strings.Join(needs, ", ") + ", which a build for this system needs"
+		}
+		return "", same, nil
 	}
 	if c.idle(b.Plan, checks, read) {
 		return "", "but for libggml-cuda.so, which does nothing on a machine without NVIDIA's driver", nil
@@ -51,8 +58,12 @@ func (c *Chain) stock(ctx context.Context, b *Built, checks []spec.Check) (dir, 
 	if err != nil {
 		return "", "", err
 	}
-	in.Tree, in.Touched, in.Series = c.Tree.ID(), nil, nil
-	if in.NoVersion, err = noVersion(c.Recipe.Upstream, c.Tree); err != nil {
+	tree, err := c.unpatched(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	in.Tree, in.Touched, in.Series = tree.ID(), nil, nil
+	if in.NoVersion, err = noVersion(c.Recipe.Upstream, tree); err != nil {
 		return "", "", fmt.Errorf("stock build: %w", err)
 	}
 	plan, err := build.NewPlan(in)
@@ -68,15 +79,55 @@ func (c *Chain) stock(ctx context.Context, b *Built, checks []spec.Check) (dir, 
 	return filepath.Join(art.Dir, "bin"), "", nil
 }
 
-// stockTree writes the tree without the series into a folder of its own, whose
-// src it is, and returns the folder.
+// compared are the paths that the series changes, without those of the fixes that
+// are for the target's system alone: a build for that system needs those, so what is
+// compared with has them too. Their ids are the second result.
+func (c *Chain) compared() (paths map[string][]string, needs []string) {
+	for _, f := range c.Repo.Fixes {
+		if len(f.OS) > 0 && slices.Contains(c.fixes(), f.ID) {
+			needs = append(needs, f.ID)
+		}
+	}
+	paths = c.touched()
+	maps.DeleteFunc(paths, func(_ string, by []string) bool {
+		return !slices.ContainsFunc(by, func(id string) bool { return !slices.Contains(needs, id) })
+	})
+	return paths, needs
+}
+
+// unpatched is the tree without the series, but with what a build for the target's
+// system needs.
+func (c *Chain) unpatched(ctx context.Context) (*source.Tree, error) {
+	_, needs := c.compared()
+	if len(needs) == 0 {
+		return c.Tree, nil
+	}
+	only := *c.Series
+	only.In = slices.DeleteFunc(slices.Clone(only.In), func(in spec.Chosen) bool { return !slices.Contains(needs, in.Fix) })
+	patches, err := c.patches(ctx, &only)
+	if err != nil {
+		return nil, fmt.Errorf("stock tree: %w", err)
+	}
+	res, err := patch.Apply(c.Tree, patches)
+	if err != nil {
+		return nil, fmt.Errorf("stock tree: %w", err)
+	}
+	return res.Tree, nil
+}
+
+// stockTree writes the unpatched tree into a folder of its own, whose src it is, and
+// returns the folder.
 func (c *Chain) stockTree(ctx context.Context) (string, error) {
 	dir, err := c.absolute()
 	if err != nil {
 		return "", err
 	}
 	dir = filepath.Join(dir, "stock")
-	if _, err := c.Tree.CheckoutOwn(ctx, filepath.Join(dir, "src"), c.excluded()); err != nil {
+	tree, err := c.unpatched(ctx)
+	if err != nil {
+		return "", err
+	}
+	if _, err := tree.CheckoutOwn(ctx, filepath.Join(dir, "src"), c.excluded()); err != nil {
 		return "", fmt.Errorf("stock tree: %w", err)
 	}
 	return dir, nil

@@ -172,8 +172,12 @@ func variantsCheck(a *args) step {
 		var lib string
 		for _, m := range loadedBackend.FindAllSubmatch(log, -1) {
 			if string(m[1]) == backend {
-				lib = string(m[2])
+				lib = unixPath(string(m[2]))
 			}
+		}
+		if lib == "" && srv.s.wine != nil {
+			// Of those that it tries, the program keeps the one that it loads last.
+			lib = lastLoaded(string(log), "ggml-"+strings.ToLower(backend))
 		}
 		if lib == "" {
 			// Somewhere up to b9842 the server's log ceased to name them.

@@ -85,7 +85,7 @@ func (s *session) outputWithin(ctx context.Context, within time.Duration, name s
 	}
 	o := &output{log: filepath.Join(s.o.Work, s.side.name+"-"+name+".log")}
 	err = run.Run(ctx, run.Cmd{
-		Argv: append([]string{path}, argv...), Env: s.env(), Dir: s.o.Work, Log: o.log,
+		Argv: s.argv(path, argv...), Env: s.env(), Dir: s.o.Work, Log: o.log,
 		Stdout: &o.stdout, Stderr: &o.stderr, Timeout: within, Grace: killGrace, Hold: s.o.Hold,
 	})
 	switch {

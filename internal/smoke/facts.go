@@ -107,6 +107,7 @@ func (r *Report) facts() []fact {
 	all := []fact{{"machine", machine}, {"card", card}}
 	for _, f := range []fact{
 		{"driver", r.Driver},
+		{"run by", r.Wine},
 		{"tag", r.Tag},
 		{"target", r.Target},
 		{"commit", r.Commit},

@@ -15,6 +15,7 @@ import (
 // The places that a check can run in, as a report names them.
 const (
 	placeHost = "host"
+	placeWine = "wine" // the host too, by way of Options.Wine
 	placeSim  = "simulated device"
 	placeCard = "card"
 )
@@ -38,7 +39,10 @@ func (o *Options) placeOf(c spec.Check) string {
 	case spec.Card:
 		return placeCard
 	}
-	return o.Place
+	if o.Wine != nil {
+		return placeWine
+	}
+	return placeHost
 }
 
 // canRun says whether a check's place is to be had, and what the verdict is

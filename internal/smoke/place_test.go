@@ -28,7 +28,6 @@ func TestPlaces(t *testing.T) {
 		whole   Verdict
 	}{
 		"host":        {nil, []spec.Check{version, on("host", version)}, []string{"host", "host"}, []Verdict{Passed, Passed}, Passed},
-		"wine":        {func(o *Options) { o.Place = "wine" }, []spec.Check{version}, []string{"wine"}, []Verdict{Passed}, Passed},
 		"no card":     {nil, []spec.Check{version, on("card", version)}, []string{"host", "card"}, []Verdict{Passed, Absent}, Passed},
 		"only a card": {nil, []spec.Check{on("card", version)}, []string{"card"}, []Verdict{Absent}, NotJudged},
 		"a card":      {func(o *Options) { o.Card = "RTX 3060" }, []spec.Check{version, on("card", version)}, []string{"host", "card"}, []Verdict{Passed, Passed}, Passed},

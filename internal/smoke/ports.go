@@ -94,7 +94,11 @@ func (srv *server) strangers() string {
 	}
 	ours := map[string]bool{}
 	if !srv.ended() {
-		for _, pid := range memory.Descendants(srv.proc.Pid()) {
+		pids := memory.Descendants(srv.proc.Pid())
+		if srv.s.wine != nil {
+			pids = append(pids, srv.s.wine.pids()...)
+		}
+		for _, pid := range pids {
 			for _, inode := range sockets(pid) {
 				ours[inode] = true
 			}

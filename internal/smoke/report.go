@@ -36,6 +36,7 @@ type Report struct {
 	Place        string      `json:"place"`            // of the checks that name none: host, simulated device, wine, card
 	Card         string      `json:"card,omitempty"`
 	Driver       string      `json:"driver,omitempty"` // the card's
+	Wine         string      `json:"wine,omitempty"`   // that ran the programs, and as which Windows
 	Verdict      Verdict     `json:"verdict"`
 	Want         Version     `json:"want"`
 	Machine      Machine     `json:"machine"`

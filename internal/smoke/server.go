@@ -100,7 +100,7 @@ func (s *session) start(ctx context.Context, c config, key string) (*server, err
 			return nil, errors.New(why)
 		}
 	}
-	argv := []string{path, "--host", "127.0.0.1", "-m", c.model}
+	argv := s.argv(path, "--host", "127.0.0.1", "-m", c.model)
 	opts, err := s.serverArgs(ctx)
 	if err != nil {
 		return nil, err
@@ -304,7 +304,7 @@ func (srv *server) stop(ctx context.Context, patience time.Duration) ending {
 	if patience > 0 && !srv.ended() {
 		end.terms++
 		// A server that is gone already is what is wanted.
-		_ = srv.proc.Signal(syscall.SIGTERM)
+		_ = srv.proc.Signal(srv.s.politely())
 		select {
 		case <-srv.proc.Done():
 		case <-time.After(patience):
@@ -319,7 +319,8 @@ func (srv *server) stop(ctx context.Context, patience time.Duration) ending {
 	end.took = time.Since(began)
 	end.how = srv.end()
 	var e *run.Error
-	end.killed = running && errors.As(srv.proc.Wait(), &e) && e.Signal == syscall.SIGKILL.String()
+	// SIGTERM that a program has no handler for, as under wine, kills it too.
+	end.killed = running && errors.As(srv.proc.Wait(), &e) && (e.Signal == syscall.SIGKILL.String() || srv.s.wine != nil && e.Signal != "")
 	if err != nil {
 		end.how = err.Error()
 	}

@@ -23,6 +23,7 @@ type session struct {
 	current spec.Check
 	side    side                  // whose programs run
 	server  *server               // nil: none is running
+	wine    *wine                 // nil: programs run without it
 	device  *device               // the current check's own, simulated; nil: it has none
 	helps   map[string]string     // path of a program -> its --help
 	models  map[gguf.Model]string // -> its file
@@ -80,7 +81,7 @@ func (s *session) stock() side   { return side{"stock", s.o.Stock} }
 
 // program returns the path of a program of the build.
 func (s *session) program(name string) (string, error) {
-	if runtime.GOOS == "windows" {
+	if runtime.GOOS == "windows" || s.o.Wine != nil {
 		name += ".exe"
 	}
 	path := filepath.Join(s.side.bin, name)
@@ -127,6 +128,9 @@ func (s *session) env() []string {
 		"HOME=" + s.o.Work,
 		"LANG=C",
 		"LLAMA_CACHE=" + filepath.Join(s.o.Work, "cache"),
+	}
+	if s.wine != nil {
+		env = append(env, s.wine.env()...)
 	}
 	env = append(env, s.o.Env...)
 	switch s.o.deviceOf(s.current) {

@@ -80,7 +80,7 @@ type Options struct {
 	Commit string   // upstream's
 	Tree   string   // of the patched source
 	Series []string // ids of the fixes
-	Place  string   // of checks on the host: host (also where it is empty) or wine
+	Wine   *Wine    // runs the programs of checks on the host; nil: they run by themselves
 
 	Hold []*os.File // locks that last until the last program is gone
 
@@ -184,15 +184,18 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	o.Answer = orDefault(o.Answer, DefaultAnswer)
 	o.Sample = orDefault(o.Sample, memory.DefaultEvery)
 	start := time.Now()
-	if o.Place == "" {
-		o.Place = placeHost
-	}
 	r := &Report{
 		Tag: o.Tag, Target: o.Target, Commit: o.Commit, Tree: o.Tree, Series: o.Series, Want: o.Want,
 		Place: o.placeOf(spec.Check{}), Card: o.Card, Driver: o.Driver, Machine: thisMachine(), Started: start.UTC().Truncate(time.Second),
 	}
 	s, err := newSession(o, r)
-	if err != nil {
+	if err == nil && o.Wine != nil {
+		if err = s.startWine(ctx); err == nil {
+			defer s.wine.stop(context.WithoutCancel(ctx))
+			r.Wine = s.wine.banner
+		}
+	}
+	if err != nil && (s == nil || ctx.Err() == nil) {
 		for _, c := range o.Checks {
 			r.Checks = append(r.Checks, Result{Name: c.Name, Place: o.placeOf(c), Verdict: NotJudged, Detail: err.Error()})
 		}

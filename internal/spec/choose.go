@@ -115,6 +115,8 @@ func choose(f Fix, rec Recipe, name string, n int, in map[string]bool, nearest b
 		return Chosen{}, fmt.Sprintf("recipes/%s.toml does not name it", rec.Name)
 	case !rec.Fixes.All && !compiled:
 		return Chosen{}, fmt.Sprintf("it is for %s, and the target has %s", strings.Join(f.Backends, ", "), strings.Join(rec.Backends, ", "))
+	case len(f.OS) > 0 && !slices.Contains(f.OS, rec.OS):
+		return Chosen{}, fmt.Sprintf("it is for %s, and the target for %s", strings.Join(f.OS, ", "), rec.OS)
 	case f.FixedIn > 0 && n >= f.FixedIn:
 		return Chosen{}, fmt.Sprintf("upstream cured the defect in build %d; %s is build %d", f.FixedIn, name, n)
 	case !fits:

@@ -86,6 +86,11 @@ func (l *loader) fix(id, name string) (Fix, bool) {
 	for _, b := range fix.Backends {
 		f.oneOf("backends", b, backends...)
 	}
+	for _, name := range fix.OS {
+		if !wordRE.MatchString(name) {
+			f.fail("os", "os %q is not what a recipe's os can be", name)
+		}
+	}
 	for _, r := range fix.Requires {
 		switch at := slices.Index(l.ids, r); {
 		case at < 0:

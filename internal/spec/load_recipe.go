@@ -67,6 +67,12 @@ func (l *loader) recipe(name string) (Recipe, bool) {
 	f.globs("bundle.files", rec.Bundle.Files)
 	f.globs("bundle.licenses", rec.Bundle.Licenses)
 	f.carry(rec.Bundle)
+	if rec.Bundle.Format != "" {
+		f.oneOf("bundle.format", rec.Bundle.Format, TarGz, Zip)
+	}
+	if rec.Wine != "" {
+		f.oneOf("wine", rec.Wine, Win7)
+	}
 	if rec.DiskMiB < 0 {
 		f.fail("disk-mib", "disk-mib is %d; it must be the room in MiB that a release takes", rec.DiskMiB)
 	}
@@ -220,6 +226,9 @@ func (l *loader) toolchain(name string) (Toolchain, bool) {
 	for role, t := range tc.Programs {
 		if len(t.Names) == 0 {
 			f.fail("program."+role, "program %q has no names", role)
+		}
+		if t.For != "" {
+			f.oneOf("program."+role+".for", t.For, ForSmoke)
 		}
 		if t.Min != "" && !versionRE.MatchString(t.Min) {
 			f.fail("program."+role+".min", "min %q is not a version", t.Min)

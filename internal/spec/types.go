@@ -23,6 +23,7 @@ type Fix struct {
 	Status   string    `toml:"status" json:"status"` // ours, submitted or upstream
 	Requires []string  `toml:"requires" json:"requires,omitempty"`
 	Backends []string  `toml:"backends" json:"backends,omitempty"` // empty: any backend
+	OS       []string  `toml:"os" json:"os,omitempty"`             // as in a recipe's os: chosen for no other; empty: any
 	Proof    string    `toml:"proof" json:"proof"`                 // a smoke check, or "build"
 	Upstream string    `toml:"upstream" json:"upstream"`           // of its variants that name none; empty in the file: llama.cpp
 	FixedIn  int       `toml:"fixed-in" json:"fixed_in,omitempty"` // build number of Upstream, 0: not fixed there
@@ -61,6 +62,7 @@ type Recipe struct {
 	Optional   []Optional `toml:"optional" json:"optional,omitempty"`
 	Verify     Verify     `toml:"verify" json:"verify"`
 	Smoke      []Check    `toml:"smoke" json:"smoke"`
+	Wine       string     `toml:"wine" json:"wine,omitempty"` // the version of Windows as which wine runs the checks; empty: this machine runs them itself
 	Bundle     Bundle     `toml:"bundle" json:"bundle"`
 	DiskMiB    int64      `toml:"disk-mib" json:"disk_mib,omitempty"` // room that a release takes below dist; 0: not known
 }
@@ -142,11 +144,19 @@ const (
 
 // Bundle says what goes into the archive.
 type Bundle struct {
+	Format   string   `toml:"format" json:"format,omitempty"`   // TarGz (also where it is empty) or Zip
 	Files    []string `toml:"files" json:"files"`               // globs below the build folder
 	Licenses []string `toml:"licenses" json:"licenses"`         // globs below the source tree
 	Runtime  string   `toml:"runtime" json:"runtime,omitempty"` // Thin (also where it is empty) or Full, unless --bundle says otherwise
 	Carry    []string `toml:"carry" json:"carry,omitempty"`     // libraries of the toolkit that a full bundle holds, with * and ?
 }
+
+// Forms of the archive that a bundle is, as upstream has them: a tar.gz with one
+// folder at its top, and for Windows a zip without.
+const (
+	TarGz = "tar.gz"
+	Zip   = "zip"
+)
 
 // What a bundle holds of the toolkit that it was built with.
 const (
@@ -180,7 +190,14 @@ type Tool struct {
 	Dirs   []string `toml:"dirs" json:"dirs,omitempty"`     // with * and ?, newest first; a leading $NAME is the environment's
 	Debian string   `toml:"debian" json:"debian,omitempty"` // the package that brings it
 	Hint   string   `toml:"hint" json:"hint,omitempty"`     // other ways to get it
+	For    string   `toml:"for" json:"for,omitempty"`       // ForSmoke: a build can do without; empty: it cannot
 }
+
+// ForSmoke is a program that only smoke checks run.
+const ForSmoke = "smoke"
+
+// WineRole is the role of the program that runs a recipe's checks where it says wine.
+const WineRole = "wine"
 
 // Source is one transport that recipes/sources.toml lists.
 type Source struct {
