@@ -1,5 +1,5 @@
 // Package binary reads from a built file what it really holds and what it
-// needs: machine, libraries, symbol versions, search paths, NVIDIA device code, and
+// needs: machine, libraries, symbol versions, search paths, NVIDIA and AMD device code, and
 // of Windows files each imported function and whether Windows 7 has it.
 package binary
 
@@ -23,7 +23,7 @@ import (
 // File is what a program, shared library or object file says of itself.
 type File struct {
 	Name       string              `json:"name"`
-	Machine    string              `json:"machine"`               // such as EM_X86_64; fatbin for NVIDIA device code alone
+	Machine    string              `json:"machine"`               // such as EM_X86_64; fatbin and offload bundle for device code alone
 	SOName     string              `json:"soname,omitempty"`      // the name others need it by
 	Interp     string              `json:"interpreter,omitempty"` // the loader that a program asks for
 	Needed     []string            `json:"needed,omitempty"`      // DT_NEEDED, in order
@@ -33,6 +33,7 @@ type File struct {
 	BuildID    string              `json:"build_id,omitempty"`    // hex
 	Exports    int                 `json:"exports,omitempty"`     // how many symbols others can use
 	CUDA       *CUDA               `json:"cuda,omitempty"`        // NVIDIA device code and runtime, nil where there is none
+	HIP        *HIP                `json:"hip,omitempty"`         // AMD device code and runtime, nil where there is none
 	PE         *PE                 `json:"pe,omitempty"`          // nil for what is no Windows file
 
 	exports []string
@@ -58,8 +59,8 @@ func (out *File) ExportNames() []string { return out.exports }
 // ErrNotELF is returned for a file that is neither an ELF nor a PE file.
 var ErrNotELF = errors.New("not an ELF file")
 
-// Inspect reads an ELF file, a PE file, or a fatbin as nvcc -fatbin writes it. Errors
-// name the file; a file of another format gives ErrNotELF, a broken one says what is
+// Inspect reads an ELF file, a PE file, a fatbin as nvcc -fatbin writes it, or an
+// offload bundle of clang's. Errors name the file; a file of another format gives ErrNotELF, a broken one says what is
 // wrong.
 func Inspect(path string) (*File, error) { return InspectContext(context.Background(), path) }
 
@@ -107,7 +108,7 @@ func Read(r io.ReaderAt, size int64) (out *File, err error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	out = &File{Machine: f.Machine.String(), Versions: map[string]string{}}
+	out = &File{Machine: elfMachine(f.Machine), Versions: map[string]string{}}
 	if f.SectionByType(elf.SHT_DYNAMIC) != nil {
 		if err := out.dynamic(f); err != nil {
 			return nil, err
@@ -117,7 +118,16 @@ func Read(r io.ReaderAt, size int64) (out *File, err error) {
 	out.Interp = interpreter(f)
 	out.kind(f, size)
 	out.CUDA = readCUDA(f, out)
+	out.HIP = readHIP(f, out, r, size)
 	return out, nil
+}
+
+// elfMachine names an ELF machine; debug/elf has none for AMD's cards.
+func elfMachine(m elf.Machine) string {
+	if m == emAMDGPU {
+		return "EM_AMDGPU"
+	}
+	return m.String()
 }
 
 func (out *File) dynamic(f *elf.File) error {

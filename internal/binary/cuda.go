@@ -274,9 +274,12 @@ func holds(r io.Reader, text string) bool {
 	}
 }
 
-// readDevice reads a file that is device code alone: a fatbin, or a cubin.
+// readDevice reads a file that is device code alone: a fatbin, or an offload bundle.
 func readDevice(r io.ReaderAt, size int64) (*File, error) {
 	var magic [4]byte
+	if _, err := r.ReadAt(magic[:], 0); err == nil && (string(magic[:]) == bundleMagic[:4] || string(magic[:]) == packedMagic) {
+		return readGPUBundle(r, size), nil
+	}
 	if _, err := r.ReadAt(magic[:], 0); err != nil || binary.LittleEndian.Uint32(magic[:]) != fatbinMagic {
 		return nil, ErrNotELF
 	}

@@ -61,6 +61,9 @@ func Verify(dir string, files []string, v spec.Verify) ([]*File, error) {
 	if v.CUDA != nil {
 		errs = append(errs, verifyCUDA(found, *v.CUDA)...)
 	}
+	if v.HIP != nil {
+		errs = append(errs, verifyHIP(found, *v.HIP)...)
+	}
 	return found, errors.Join(errs...)
 }
 

@@ -68,6 +68,7 @@ func (a *app) envCreateCmd() *cobra.Command {
 	f.BoolVar(&update, "update-lock", false, "first write packages.lock anew, with what the mirror has now")
 	f.StringVar(&o.Mirror, "mirror", "", "take packages from this folder of a Debian mirror: a URL below which dists/ and pool/ lie (default: the one that this machine's apt uses)")
 	f.StringVar(&o.Keyring, "keyring", "", "with --update-lock, a file with the keys that sign the mirror's lists (default: Debian's)")
+	f.BoolVar(&o.Past, "past", false, "with --update-lock, take lists whose time is over, as those of a snapshot of the mirror are; their signatures are checked all the same")
 	return c
 }
 

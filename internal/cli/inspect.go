@@ -44,6 +44,7 @@ type inspected struct {
 	*binary.File
 	Exported []string        `json:"exported,omitempty"`
 	Verdict  *binary.Verdict `json:"verdict,omitempty"`
+	GPUs     []binary.GPU    `json:"gpus,omitempty"`            // AMD processors that run it
 	Backends []string        `json:"backends_beside,omitempty"` // ggml's backend libraries in the same folder
 	RunsOn   []string        `json:"runs_on,omitempty"`         // in words, a line each
 }
@@ -108,7 +109,7 @@ func inspectFile(ctx context.Context, name string, exports bool) (inspected, err
 	if err != nil { // it is not there, or not what can be inspected
 		return inspected{}, &usageError{err: err, help: bundleHelp(name)}
 	}
-	i := inspected{File: f, Verdict: binary.Judge(f)}
+	i := inspected{File: f, Verdict: binary.Judge(f), GPUs: binary.GPUs(f)}
 	if exports {
 		i.Exported = f.ExportNames()
 	}
@@ -166,6 +167,7 @@ func (i inspected) text(b *strings.Builder) {
 		i.windows(line)
 		return
 	}
+	i.hip(line)
 	i.cuda(line)
 }
 
@@ -216,6 +218,8 @@ func (i inspected) runsOn() []string {
 	c, v := i.CUDA, i.Verdict
 	switch {
 	case v != nil:
+	case i.HIP != nil:
+		return i.onAMD()
 	case c != nil && c.Fatbins > 0:
 		return []string{"no card: its device code holds no kernel"}
 	case c != nil && !strings.HasPrefix(i.SOName, "libcudart."):

@@ -45,6 +45,7 @@ func TestScript(t *testing.T) {
 			}
 			e.Setenv("FATBINS", fatbins)
 			e.Setenv("PE", filepath.Join(filepath.Dir(fatbins), "pe"))
+			e.Setenv("BUNDLES", filepath.Join(filepath.Dir(fatbins), "hip"))
 			a, err := txtar.ParseFile("testdata/base.txtar")
 			if err != nil {
 				return err

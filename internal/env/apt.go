@@ -33,9 +33,9 @@ const debianKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 const hostPath = "/usr/sbin:/usr/bin:/sbin:/bin"
 
 // host runs one of the system's programs and returns its standard output.
-func host(ctx context.Context, log string, env []string, argv ...string) ([]byte, error) {
+func host(ctx context.Context, env []string, argv ...string) ([]byte, error) {
 	return run.Output(ctx, run.Cmd{
-		Argv: argv, Env: append([]string{"PATH=" + hostPath, "LC_ALL=C"}, env...), Log: log, Timeout: 30 * time.Minute,
+		Argv: argv, Env: append([]string{"PATH=" + hostPath, "LC_ALL=C"}, env...), Timeout: 30 * time.Minute,
 	})
 }
 
@@ -55,7 +55,7 @@ func aptMirror(ctx context.Context) (string, error) {
 	if _, err := need("apt-get", "which knows this machine's Debian mirror", how); err != nil {
 		return "", err
 	}
-	out, err := host(ctx, "", nil, "apt-get", "indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(CREATED_BY)|$(REPO_URI)")
+	out, err := host(ctx, nil, "apt-get", "indextargets", "--format", "$(ORIGIN)|$(LABEL)|$(CREATED_BY)|$(REPO_URI)")
 	if err != nil {
 		return "", fmt.Errorf("this machine's Debian mirror: %w", err)
 	}
@@ -75,7 +75,7 @@ func aptAcquire(ctx context.Context) (map[string]string, error) {
 	if _, err := run.LookPath("apt-config", hostPath); err != nil {
 		return set, nil
 	}
-	out, err := host(ctx, "", nil, "apt-config", "dump", "--format", "%F %v%n")
+	out, err := host(ctx, nil, "apt-config", "dump", "--format", "%F %v%n")
 	if err != nil {
 		return nil, fmt.Errorf("apt's configuration: %w", err)
 	}
@@ -110,11 +110,10 @@ func aptProxy(set map[string]string) func(*http.Request) (*url.URL, error) {
 // changes the packages of this machine.
 type private struct {
 	dir string
-	log string
 }
 
 // newPrivate writes its configuration below dir, which must be empty.
-func newPrivate(ctx context.Context, d Decl, dir, mirror, keyring, log string) (*private, error) {
+func newPrivate(ctx context.Context, d Decl, dir, mirror string, o Options) (*private, error) {
 	for _, sub := range []string{
 		"etc/apt/apt.conf.d", "etc/apt/preferences.d", "etc/apt/sources.list.d", "etc/apt/trusted.gpg.d",
 		"var/lib/apt/lists/partial", "var/cache/apt/archives/partial", "var/lib/dpkg",
@@ -136,6 +135,9 @@ func newPrivate(ctx context.Context, d Decl, dir, mirror, keyring, log string) (
 	for _, k := range slices.Sorted(maps.Keys(acquire)) {
 		conf = append(conf, k, acquire[k])
 	}
+	if o.Past {
+		conf = append(conf, "Acquire::Check-Valid-Until", "false")
+	}
 	var text strings.Builder
 	for i := 0; i < len(conf); i += 2 {
 		if strings.ContainsAny(conf[i+1], "\"\n") {
@@ -143,22 +145,25 @@ func newPrivate(ctx context.Context, d Decl, dir, mirror, keyring, log string) (
 		}
 		fmt.Fprintf(&text, "%s %q;\n", conf[i], conf[i+1])
 	}
-	list := fmt.Sprintf("deb [signed-by=%s] %s %s %s\n", keyring, mirror, d.Suite, strings.Join(d.Components, " "))
+	list := fmt.Sprintf("deb [signed-by=%s] %s %s %s\n", o.Keyring, mirror, d.Suite, strings.Join(d.Components, " "))
 	for name, content := range map[string]string{"apt.conf": text.String(), "etc/apt/sources.list": list, "var/lib/dpkg/status": ""} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
 			return nil, err
 		}
 	}
-	return &private{dir: dir, log: log}, nil
+	return &private{dir: dir}, nil
 }
 
 func (p *private) run(ctx context.Context, argv ...string) ([]byte, error) {
-	return host(ctx, p.log, []string{"APT_CONFIG=" + filepath.Join(p.dir, "apt.conf")}, argv...)
+	return host(ctx, []string{"APT_CONFIG=" + filepath.Join(p.dir, "apt.conf")}, argv...)
 }
 
 // resolve asks apt for everything that the declaration means, now.
 func (p *private) resolve(ctx context.Context, d Decl) (*Lock, error) {
 	if _, err := p.run(ctx, "apt-get", "update", "-q", "-o", "APT::Update::Error-Mode=any"); err != nil {
+		if strings.Contains(err.Error(), "is expired") {
+			err = fmt.Errorf("%w\n--past takes lists whose time is over, as those of a snapshot are", err)
+		}
 		return nil, fmt.Errorf("the package lists of %s: %w", d.Suite, err)
 	}
 	// Essential ones are what every package may rely on without saying so.

@@ -16,6 +16,7 @@ type Options struct {
 	Cache    string // llpatch's cache folder: roots lie in its folder env
 	Mirror   string // folder of a Debian mirror; empty: the one that this machine's apt uses
 	Keyring  string // keys that Update trusts; empty: Debian's own
+	Past     bool   // Update takes lists whose time is over, as those of a snapshot are; their signatures are checked all the same
 	Log      *slog.Logger
 	Progress func(what string, done, total int64) // may be nil
 	Stall    time.Duration                        // how long a mirror may send nothing; zero: a minute
@@ -65,12 +66,12 @@ func Update(ctx context.Context, d Decl, o Options) (*Lock, error) {
 		return nil, err
 	}
 	o.Progress("package lists of "+d.Suite, 0, 0)
-	lock, err := resolve(ctx, d, dir, mirror, o.Keyring)
+	lock, err := resolve(ctx, d, dir, mirror, o)
 	return lock, errors.Join(err, os.RemoveAll(dir))
 }
 
-func resolve(ctx context.Context, d Decl, dir, mirror, keyring string) (*Lock, error) {
-	apt, err := newPrivate(ctx, d, dir, mirror, keyring, "")
+func resolve(ctx context.Context, d Decl, dir, mirror string, o Options) (*Lock, error) {
+	apt, err := newPrivate(ctx, d, dir, mirror, o)
 	if err != nil {
 		return nil, err
 	}

@@ -77,6 +77,28 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
+// Lists whose time is over, as those of a snapshot are, count only on request, and
+// their signatures all the same.
+func TestUpdatePast(t *testing.T) {
+	m := newMirror(t)
+	m.past = true
+	m.index()
+	d := decl()
+	_, err := Update(t.Context(), d, Options{Mirror: m.url, Keyring: m.keys})
+	wantErr(t, err, "package lists of tiny", "expired", "--past")
+	lock, err := Update(t.Context(), d, Options{Mirror: m.url, Keyring: m.keys, Past: true})
+	must(t, err)
+	if len(lock.Packages) != 4 {
+		t.Errorf("%d packages", len(lock.Packages))
+	}
+	stranger, err := openpgp.NewEntity("others", "", "others@example.org", nil)
+	must(t, err)
+	strange := filepath.Join(t.TempDir(), "keys.gpg")
+	writeKeys(t, stranger, strange)
+	_, err = Update(t.Context(), d, Options{Mirror: m.url, Keyring: strange, Past: true})
+	wantErr(t, err, "package lists of tiny")
+}
+
 func TestCreate(t *testing.T) {
 	m := newMirror(t)
 	d, o := m.locked(), m.options()

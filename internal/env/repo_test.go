@@ -102,6 +102,7 @@ type mirror struct {
 	key  *openpgp.Entity
 	url  string
 	keys string // file
+	past bool   // the time of its lists is over
 
 	mu       sync.Mutex
 	requests []string                                                       // paths of .deb files
@@ -263,6 +264,9 @@ func (m *mirror) index() {
 	must(m.t, os.WriteFile(filepath.Join(dist, "Packages"), []byte(list.String()), 0o644))
 	release := fmt.Sprintf("Origin: tests\nLabel: tests\nSuite: tiny\nCodename: tiny\nDate: %s\nArchitectures: amd64\nComponents: main\nSHA256:\n %s %d main/binary-amd64/Packages\n",
 		time.Now().UTC().Format(time.RFC1123), sha([]byte(list.String())), list.Len())
+	if m.past {
+		release = strings.Replace(release, "Architectures", "Valid-Until: "+time.Now().Add(-time.Hour).UTC().Format(time.RFC1123)+"\nArchitectures", 1)
+	}
 	var signed bytes.Buffer
 	w, err := clearsign.Encode(&signed, m.key.PrivateKey, nil)
 	must(m.t, err)

@@ -73,6 +73,7 @@ func (l *loader) recipe(name string) (Recipe, bool) {
 	if rec.Wine != "" {
 		f.oneOf("wine", rec.Wine, Win7)
 	}
+	f.script(rec.Bundle.Check)
 	if rec.DiskMiB < 0 {
 		f.fail("disk-mib", "disk-mib is %d; it must be the room in MiB that a release takes", rec.DiskMiB)
 	}
@@ -121,6 +122,18 @@ func (f *file) carry(b Bundle) {
 	}
 	if b.Runtime == Full && len(b.Carry) == 0 {
 		f.fail("bundle.runtime", "bundle.runtime is full and bundle.carry names no library, such as libcudart.so.*")
+	}
+}
+
+// script checks that a recipe's check script is there.
+func (f *file) script(name string) {
+	if name == "" {
+		return
+	}
+	if !programRE.MatchString(name) || path.Ext(name) != ".sh" {
+		f.fail("bundle.check", "check %q is not the plain name of a .sh file", name)
+	} else if _, err := fs.Stat(f.l.fsys, path.Join("recipes", name)); err != nil {
+		f.fail("bundle.check", "check script recipes/%s: %s", name, cause(err))
 	}
 }
 

@@ -25,6 +25,7 @@ func (f *file) verify(rec *Recipe) {
 		f.fail("verify.glibc-max", "glibc-max %q is not a version, such as 2.31", v.GlibcMax)
 	}
 	f.names("verify.needed", v.Needed)
+	f.hip(rec)
 	if v.PE != nil {
 		f.pe(*v.PE)
 	}

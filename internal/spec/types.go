@@ -101,6 +101,7 @@ type Verify struct {
 	GlibcMax string   `toml:"glibc-max" json:"glibc_max"` // highest GLIBC_ symbol version, empty: no limit
 	Needed   []string `toml:"needed" json:"needed"`       // libraries from outside the bundle that may be needed, with * and ?
 	CUDA     *CUDA    `toml:"cuda" json:"cuda,omitempty"` // nil: nothing is asked
+	HIP      *HIP     `toml:"hip" json:"hip,omitempty"`   // nil: nothing is asked
 	PE       *PE      `toml:"pe" json:"pe,omitempty"`     // nil: Windows files are not looked at
 }
 
@@ -149,6 +150,8 @@ type Bundle struct {
 	Licenses []string `toml:"licenses" json:"licenses"`         // globs below the source tree
 	Runtime  string   `toml:"runtime" json:"runtime,omitempty"` // Thin (also where it is empty) or Full, unless --bundle says otherwise
 	Carry    []string `toml:"carry" json:"carry,omitempty"`     // libraries of the toolkit that a full bundle holds, with * and ?
+	Check    string   `toml:"check" json:"check,omitempty"`     // script in recipes/ that becomes the bundle's check.sh; empty: none
+	Notes    []string `toml:"notes" json:"notes,omitempty"`     // what the bundle's README says besides, a paragraph each
 }
 
 // Forms of the archive that a bundle is, as upstream has them: a tar.gz with one
