@@ -190,6 +190,9 @@ func (b *builder) configure(ctx context.Context, want, have state) ([]string, er
 	if err := p.checkTargets(targets); err != nil {
 		return nil, b.withLog(err)
 	}
+	if err := p.checkGFX(); err != nil {
+		return nil, b.withLog(err)
+	}
 	// What an earlier plan made and this one does not would pass for an output.
 	if _, err := b.ninja(ctx, "-t", "cleandead"); err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ type Facts struct {
 	Tools     map[string]ToolFact `json:"tools"`      // by role, as in a toolchain's programs
 	Headers   map[string]bool     `json:"headers"`    // those of the recipe's optional features, found or not
 	CUDA      CUDAFact            `json:"cuda,omitzero"`
+	HIP       HIPFact             `json:"hip,omitzero"`
 	Launcher  string              `json:"launcher"`       // absolute path of ccache or sccache, or empty
 	Root      *RootFact           `json:"root,omitempty"` // nil: the machine itself
 	Env       map[string]string   `json:"env"`            // HOME and what the toolchain inherits, where set
@@ -35,6 +36,17 @@ type CUDAFact struct {
 	Archs   []string `json:"archs"`          // what it makes machine code for: sm_86
 	ObjTemp bool     `json:"objtemp"`        // nvcc has --objdir-as-tempdir
 	Seed    bool     `json:"seed,omitempty"` // nvcc has --frandom-seed
+}
+
+// HIPFact is the ROCm of the hipcc that was found, tried with the recipe's targets.
+type HIPFact struct {
+	Version   string   `json:"version"`          // of HIP, as hipcc and the headers say: 6.4
+	Root      string   `json:"root"`             // ROCM_PATH: /usr, /opt/rocm
+	Clang     string   `json:"clang"`            // the clang++ that compiles HIP
+	Compiler  string   `json:"compiler"`         // its version: 21.1.8
+	DeviceLib string   `json:"device_lib"`       // the folder of the device library's bitcode
+	Libs      []string `json:"libs"`             // folders of libamdhip64, libhipblas and librocblas
+	System    string   `json:"system,omitempty"` // whose system it is, as ID of os-release has it: debian
 }
 
 // MissingTools says which programs a toolchain needs and this machine lacks.

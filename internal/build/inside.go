@@ -32,10 +32,11 @@ type question struct {
 	Backends  []string       `json:"backends"`
 	Headers   []string       `json:"headers"`
 	CUDA      *spec.CUDA     `json:"cuda"`
+	HIP       *spec.HIP      `json:"hip"`
 }
 
 func ask(tc spec.Toolchain, rec spec.Recipe) question {
-	q := question{Toolchain: tc, Name: rec.Name, Backends: rec.Backends, CUDA: rec.Verify.CUDA}
+	q := question{Toolchain: tc, Name: rec.Name, Backends: rec.Backends, CUDA: rec.Verify.CUDA, HIP: rec.Verify.HIP}
 	for _, o := range rec.Optional {
 		q.Headers = append(q.Headers, o.Header)
 	}
@@ -43,7 +44,7 @@ func ask(tc spec.Toolchain, rec spec.Recipe) question {
 }
 
 func (q question) recipe() spec.Recipe {
-	rec := spec.Recipe{Name: q.Name, Backends: q.Backends, Verify: spec.Verify{CUDA: q.CUDA}}
+	rec := spec.Recipe{Name: q.Name, Backends: q.Backends, Verify: spec.Verify{CUDA: q.CUDA, HIP: q.HIP}}
 	for _, h := range q.Headers {
 		rec.Optional = append(rec.Optional, spec.Optional{Header: h})
 	}
@@ -131,8 +132,10 @@ func ProbeInside(ctx context.Context, e *env.Env, tc spec.Toolchain, rec spec.Re
 	f := a.Facts
 	f.Cores, f.MemoryMiB = runtime.GOMAXPROCS(0), freeMemory("/")>>20
 	f.Root = &RootFact{Name: e.Name, Digest: e.Digest, Dir: filepath.Dir(e.Root)}
-	for i := range f.CUDA.Libs {
-		f.CUDA.Libs[i] = filepath.Join(e.Root, f.CUDA.Libs[i])
+	for _, libs := range [][]string{f.CUDA.Libs, f.HIP.Libs} {
+		for i := range libs {
+			libs[i] = filepath.Join(e.Root, libs[i])
+		}
 	}
 	// sccache's server would be out of reach, as every network is.
 	if filepath.Base(f.Launcher) != "ccache" || !canCache(f.Env) {

@@ -18,6 +18,7 @@ var own = []string{
 	"CMAKE_BUILD_TYPE", "CMAKE_C_COMPILER", "CMAKE_CXX_COMPILER", "CMAKE_C_FLAGS", "CMAKE_CXX_FLAGS",
 	"CMAKE_RC_COMPILER", "CMAKE_C_COMPILER_LAUNCHER", "CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_INSTALL_RPATH", "CMAKE_BUILD_WITH_INSTALL_RPATH", "CMAKE_LIBRARY_OUTPUT_DIRECTORY",
 	"CMAKE_CUDA_COMPILER", "CMAKE_CUDA_HOST_COMPILER", "CMAKE_CUDA_FLAGS", "CMAKE_CUDA_COMPILER_LAUNCHER", "CUDAToolkit_ROOT",
+	"CMAKE_HIP_COMPILER", "CMAKE_HIP_FLAGS", "CMAKE_HIP_COMPILER_LAUNCHER",
 	"CMAKE_EXE_LINKER_FLAGS", "CMAKE_SHARED_LINKER_FLAGS", "CMAKE_MODULE_LINKER_FLAGS",
 	"LLAMA_BUILD_NUMBER", "LLAMA_BUILD_COMMIT",
 }
@@ -61,6 +62,9 @@ func (o options) collect(in Input, versionCommit string, off *[]string) error {
 	}
 	o.optional(in, off)
 	if err := o.cuda(in); err != nil {
+		return err
+	}
+	if err := o.hip(in); err != nil {
 		return err
 	}
 	if err := o.missing(in, off); err != nil {

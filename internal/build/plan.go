@@ -59,6 +59,7 @@ type Plan struct {
 	Inherited     []string            `json:"inherited"` // names in the steps' environment that are this machine's
 	Tools         map[string]ToolFact `json:"tools"`     // beside the digest, not in it
 	CUDA          CUDAFact            `json:"cuda,omitzero"`
+	HIP           HIPFact             `json:"hip,omitzero"`
 	Root          *RootFact           `json:"root,omitempty"` // the build root that the steps run in, where it is not this machine itself; likewise
 	Digest        string              `json:"digest"`         // sha256 of what decides the binaries, whatever the machine's paths
 }
@@ -108,7 +109,7 @@ func newPlan(in Input) (Plan, error) {
 	p := Plan{
 		Upstream: cmp.Or(in.Recipe.Upstream, spec.LlamaCpp), Tag: in.Tag, Target: in.Recipe.Name, Build: in.Build, Tree: in.Tree, Series: in.Series, Touched: in.Touched,
 		VersionCommit: versionCommit(in), Source: in.Source, Dir: in.Dir,
-		Programs: in.Recipe.Programs, Backends: in.Recipe.Backends, Tools: in.Facts.Tools, CUDA: in.Facts.CUDA, Root: in.Facts.Root,
+		Programs: in.Recipe.Programs, Backends: in.Recipe.Backends, Tools: in.Facts.Tools, CUDA: in.Facts.CUDA, HIP: in.Facts.HIP, Root: in.Facts.Root,
 	}
 	if len(in.Only) > 0 {
 		p.Programs = in.Only
@@ -191,6 +192,11 @@ func planEnv(f Facts, tc spec.Toolchain, epoch int64) []string {
 		// from the PATH where no one says another.
 		env["CC"], env["CXX"] = f.Tools["cc"].Path, f.Tools["cxx"].Path
 	}
+	if f.HIP.Root != "" {
+		// Upstream's CMake takes /opt/rocm where nobody says another; and a clang that is
+		// told looks for the device library nowhere but there.
+		env["ROCM_PATH"], env["HIP_DEVICE_LIB_PATH"], env["HIP_PLATFORM"] = f.HIP.Root, f.HIP.DeviceLib, "amd"
+	}
 	for k, v := range f.Env {
 		env[k] = v
 	}
@@ -214,7 +220,7 @@ func toolPath(f Facts) string {
 			dirs = append(dirs, dir)
 		}
 	}
-	for _, role := range []string{"cmake", "ninja", "cc", "cxx", "nvcc"} {
+	for _, role := range []string{"cmake", "ninja", "cc", "cxx", "nvcc", "hipcc"} {
 		if t, ok := f.Tools[role]; ok {
 			add(filepath.Dir(t.Path))
 		}
@@ -237,6 +243,9 @@ func canonical(in Input) Input {
 	}
 	if in.Facts.CUDA.Root != "" {
 		c.Facts.CUDA = CUDAFact{Root: "/tools/cuda"}
+	}
+	if in.Facts.HIP.Root != "" {
+		c.Facts.HIP = HIPFact{Root: "/tools/rocm", Clang: "/tools/hipclang", DeviceLib: "/tools/devicelib"}
 	}
 	// The patched tree has an identity of its own; in the plan it stands only
 	// for a commit that is not known.

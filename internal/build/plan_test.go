@@ -66,6 +66,10 @@ func inputFor(t *testing.T, target, name string) Input {
 		in.Facts.Tools["nvcc"] = ToolFact{"/usr/local/cuda-11.8/bin/nvcc", "11.8.89", "Cuda compilation tools, release 11.8, V11.8.89"}
 		in.Facts.CUDA = CUDAFact{Version: "11.8", Root: "/usr/local/cuda-11.8", Libs: []string{"/usr/local/cuda-11.8/lib64"}, Archs: []string{"sm_75", "sm_86"}, ObjTemp: true}
 	}
+	if _, ok := in.Toolchain.Programs["hipcc"]; ok {
+		in.Facts.Tools["hipcc"] = ToolFact{"/usr/bin/hipcc", "6.4.43484", "HIP version: 6.4.43484-9999"}
+		in.Facts.HIP = HIPFact{Version: "6.4", Root: "/usr", Clang: "/usr/lib/llvm-21/bin/clang++", Compiler: "21.1.8", DeviceLib: "/usr/lib/llvm-21/lib/clang/21/amdgcn/bitcode", Libs: []string{"/usr/lib/x86_64-linux-gnu"}, System: "debian"}
+	}
 	return in
 }
 

@@ -21,7 +21,7 @@ import (
 // Probe looks at this machine: the toolchain's programs on the PATH and their
 // versions, the headers of the recipe's optional features, processors and
 // memory. The error is a *MissingTools that lists every program that is missing
-// or too old, a *BadToolkit where nvcc is there and will not do, or a *Fault where
+// or too old, a *BadToolkit where nvcc or hipcc is there and will not do, or a *Fault where
 // the toolchain is for another kind of machine.
 func Probe(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) (Facts, error) {
 	f, err := look(ctx, tc, rec)
@@ -72,6 +72,12 @@ func look(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) (Facts, error
 	if _, ok := f.Tools["nvcc"]; ok {
 		var err error
 		if f.CUDA, err = probeCUDA(ctx, f, tc, rec); err != nil {
+			return f, err
+		}
+	}
+	if _, ok := f.Tools["hipcc"]; ok {
+		var err error
+		if f.HIP, err = probeHIP(ctx, f, tc, rec); err != nil {
 			return f, err
 		}
 	}

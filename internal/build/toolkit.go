@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// BadToolkit is a CUDA toolkit, or its place on this machine, that cannot build
-// what is asked.
+// BadToolkit is a CUDA toolkit or a ROCm, or its place on this machine, that cannot
+// build what is asked.
 type BadToolkit struct {
+	Name    string // of the compiler: nvcc (also where it is empty) or hipcc
 	Nvcc    string // its path
 	Version string // as it says; may be empty
 	Why     string
@@ -18,9 +19,9 @@ type BadToolkit struct {
 	Tail    []string // what it printed last, where that tells
 }
 
-// Error names nvcc and the fault, then what nvcc printed.
+// Error names the compiler and the fault, then what that printed.
 func (e *BadToolkit) Error() string {
-	s := fmt.Sprintf("nvcc %s (%s): %s", e.Version, e.Nvcc, e.Why)
+	s := fmt.Sprintf("%s %s (%s): %s", cmp.Or(e.Name, "nvcc"), e.Version, e.Nvcc, e.Why)
 	for _, l := range e.Tail {
 		s += "\n  " + l
 	}

@@ -148,8 +148,10 @@ func classify(err error) (code int, hint string) {
 	}
 	if m, ok := is[*build.MissingTools](err); ok && !holds[*smoke.NotRun](err) { // wine is missing then
 		hint := ""
-		if slices.ContainsFunc(m.Tools, func(t build.MissingTool) bool { return t.Role == "nvcc" }) {
-			hint = "llpatch env create cuda-11.8 makes a root that has it, and --env cuda-11.8 builds in that"
+		for role, env := range map[string]string{"nvcc": "cuda-11.8", "hipcc": "rocm"} {
+			if slices.ContainsFunc(m.Tools, func(t build.MissingTool) bool { return t.Role == role }) {
+				hint = fmt.Sprintf("llpatch env create %s makes a root that has it, and --env %s builds in that", env, env)
+			}
 		}
 		return exitBuild, hint
 	}

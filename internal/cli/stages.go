@@ -123,7 +123,7 @@ func checkOut(dir string) error {
 // tunedChainCmd is chainCmd for a command with options of its own.
 func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do func(context.Context, *release.Chain) error) *cobra.Command {
 	builds := slices.Contains(building, use)
-	var archs string
+	var archs, gfx string
 	var backendOnly bool
 	var buildenv string
 	c := &cobra.Command{
@@ -138,7 +138,7 @@ func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do f
 					return err
 				}
 			}
-			o.Archs, o.BackendOnly, o.Builds = archs, backendOnly, builds
+			o.Archs, o.GFX, o.BackendOnly, o.Builds = archs, gfx, backendOnly, builds
 			if buildenv != "" {
 				d, err := a.envDecl(o.Repo, o.Cache, buildenv)
 				if err != nil {
@@ -164,6 +164,7 @@ func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do f
 	a.sourceFlags(c)
 	if builds {
 		c.Flags().StringVar(&archs, "cuda-archs", "", "make device code for these instead of the recipe's: 86 or 120a for machine code and PTX, 86-real, 86-virtual; several joined by commas")
+		c.Flags().StringVar(&gfx, "gfx", "", "make device code for these AMD cards instead of the recipe's: gfx1201, gfx12-generic; several joined by commas")
 		c.Flags().StringVar(&buildenv, "env", "", "build inside the root of this buildenv, which llpatch env create NAME makes, with its compilers")
 		c.Flags().BoolVar(&backendOnly, "backend-only", false, "make nothing but the target's backend library, for the official package of the same tag")
 	}

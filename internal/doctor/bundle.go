@@ -219,21 +219,22 @@ func remedy(lib, machine string, env []string) string {
 
 // cards compares device code with the cards of this machine.
 func (r *Report) cards(ctx context.Context, h *held, env []string) error {
-	amd := false
 	type judged struct {
 		name string
 		*binary.Verdict
 	}
 	var device []judged
+	amd := false
 	for _, f := range h.own() {
-		base := path.Base(f.Name)
-		amd = amd || strings.HasPrefix(base, "libggml-hip")
-		if v := binary.Judge(f); v != nil && !release.CanCarry(base) {
+		if v := binary.Judge(f); v != nil && !release.CanCarry(path.Base(f.Name)) {
 			device = append(device, judged{f.Name, v})
 		}
-	}
-	if amd {
-		r.unknown("card", "", "It holds code for AMD cards; for which is not read yet.")
+		if gpus := binary.GPUs(f); len(gpus) > 0 {
+			amd = true
+			if err := r.onAMD(ctx, f.Name, gpus, env); err != nil {
+				return err
+			}
+		}
 	}
 	if len(device) == 0 {
 		if !amd {
@@ -252,6 +253,33 @@ func (r *Report) cards(ctx context.Context, h *held, env []string) error {
 	for _, c := range cards {
 		for _, d := range device {
 			r.onCard(c, d.name, d.Verdict)
+		}
+	}
+	return nil
+}
+
+// onAMD says on which of this machine's AMD cards a file's code objects run.
+func (r *Report) onAMD(ctx context.Context, file string, gpus []binary.GPU, env []string) error {
+	cards, err := memory.ChooseCards(ctx, env, "")
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err != nil {
+		r.lacks("card", "load the kernel's amdgpu driver where there is a card", "It is for AMD cards and would use the processor alone: %s.", oneLine(err))
+		return nil
+	}
+	for _, c := range cards.List {
+		name := fmt.Sprintf("card %d, %s", c.Index, c.Name)
+		i := slices.IndexFunc(gpus, func(g binary.GPU) bool { return g.GFX == c.GFX })
+		switch {
+		case c.GFX == "":
+			r.unknown("card", "", "%s: whether %s runs on it is not known, because its driver does not tell the processor.", name, file)
+		case i < 0:
+			r.lacks("card", "take a build for it", "%s holds nothing for %s, which is %s.", file, name, c.GFX)
+		case gpus[i].Missing > 0:
+			r.lacks("card", "", "%s runs on %s, which is %s, only in part: %d of its %d bundles hold nothing for it.", file, name, c.GFX, gpus[i].Missing, gpus[i].Bundles)
+		default:
+			r.ok("card", "%s runs on %s, which is %s, by %s.", file, name, c.GFX, strings.Join(gpus[i].By, " "))
 		}
 	}
 	return nil

@@ -42,7 +42,7 @@ func (r *Report) proofs(ctx context.Context, o Options, rec spec.Recipe, driver 
 		return nil
 	}
 	if slices.Contains(rec.Backends, "hip") {
-		return r.amd(ctx, o, onCard)
+		return r.amd(ctx, o, rec, onCard)
 	}
 	cards, err := memory.NvidiaCards(ctx, o.Place.Env)
 	if ctx.Err() != nil {
@@ -116,7 +116,8 @@ func (r *Report) simulated(ctx context.Context, o Options, what string) error {
 	return nil
 }
 
-func (r *Report) amd(ctx context.Context, o Options, checks int) error {
+// amd compares AMD's cards of this machine with what the result will be.
+func (r *Report) amd(ctx context.Context, o Options, rec spec.Recipe, checks int) error {
 	cards, err := memory.ChooseCards(ctx, o.Place.Env, "")
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -125,7 +126,17 @@ func (r *Report) amd(ctx context.Context, o Options, checks int) error {
 		r.noCard(checks, err)
 		return nil
 	}
-	r.unknown("card", "", "%s is here; whether the result will run on it is not known.", cards)
+	for _, c := range cards.List {
+		name := fmt.Sprintf("Card %d, %s, %s", c.Index, c.Name, c.Driver)
+		switch want := rec.Verify.HIP; {
+		case want == nil || c.GFX == "":
+			r.unknown("card", "", "%s: whether the result will run on it is not known.", name)
+		case binary.ServesGFX(want.Archs, c.GFX) == "":
+			r.without("card", "--gfx "+c.GFX+" builds for it", "%s, is %s: the recipe builds for %s alone.", name, c.GFX, strings.Join(want.Archs, " "))
+		default:
+			r.ok("card", "%s, is %s and runs the result, by %s.", name, c.GFX, binary.ServesGFX(want.Archs, c.GFX))
+		}
+	}
 	return nil
 }
 

@@ -283,7 +283,10 @@ func (r *Report) sources(ctx context.Context, o Options, rec spec.Recipe, t *tag
 func (r *Report) driver(facts build.Facts, rec spec.Recipe) *binary.Driver {
 	switch {
 	case slices.Contains(rec.Backends, "hip"):
-		r.unknown("driver", "", "Which AMD driver the result will need is not known.")
+		if v := facts.HIP.Version; v != "" {
+			r.ok("tool", "ROCm is %s with HIP %s, its clang %s %s, its device library %s.", facts.HIP.Root, v, facts.HIP.Clang, facts.HIP.Compiler, facts.HIP.DeviceLib)
+		}
+		r.unknown("driver", "", "Which AMD driver the result will need is not known: any amdgpu that shows the card in /dev/kfd and that the user's ROCm takes.")
 	case slices.Contains(rec.Backends, "cuda"):
 		v := facts.CUDA.Version
 		if v == "" {

@@ -20,6 +20,7 @@ type Card struct {
 	ID     string // NVIDIA's UUID, or the card's name below /sys/class/drm
 	Name   string
 	Driver string // its version
+	GFX    string // AMD's processor, such as gfx1201; empty: not known, or NVIDIA's
 }
 
 // Cards are the cards that programs are to run on, and how they are watched.
@@ -196,14 +197,18 @@ func amdCards(sys string) ([]Card, error) {
 		driver = "amdgpu of Linux " + word("/proc/sys/kernel/osrelease")
 	}
 	place := map[string]int{} // render node -> place in the topology
+	gfx := map[int]string{}   // place in the topology -> processor
 	for n := range 1 << 10 {
 		b, err := os.ReadFile(filepath.Join(sys, "class/kfd/kfd/topology/nodes", strconv.Itoa(n), "properties"))
 		if err != nil {
 			break
 		}
 		for line := range strings.Lines(string(b)) {
-			if v, ok := strings.CutPrefix(strings.TrimSpace(line), "drm_render_minor "); ok && v != "0" {
+			switch key, v, _ := strings.Cut(strings.TrimSpace(line), " "); {
+			case key == "drm_render_minor" && v != "0":
 				place["renderD"+v] = n
+			case key == "gfx_target_version":
+				gfx[n] = gfxName(v)
 			}
 		}
 	}
@@ -220,7 +225,7 @@ func amdCards(sys string) ([]Card, error) {
 		nodes, err := filepath.Glob(filepath.Join(dir, "drm/renderD*"))
 		for _, n := range nodes {
 			if at, known := place[filepath.Base(n)]; known {
-				c.at = at
+				c.at, c.GFX = at, gfx[at]
 			}
 		}
 		if err != nil {
@@ -238,6 +243,16 @@ func amdCards(sys string) ([]Card, error) {
 		return nil, errors.New("no amdgpu card")
 	}
 	return list, nil
+}
+
+// gfxName turns what the compute driver says of a card into the name of its processor:
+// 120001 is gfx1201, and 90010 gfx90a.
+func gfxName(version string) string {
+	n, err := strconv.Atoi(version)
+	if err != nil || n <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("gfx%d%x%x", n/10000, n/100%100, n%100)
 }
 
 // word returns what a small file holds, or "".

@@ -128,8 +128,8 @@ func TestChooseAMD(t *testing.T) {
 		"class/drm/card2/device/product_name":           "AMD Instinct MI210\n",
 		"class/drm/card2/device/drm/renderD130/dev":     "226:130\n",
 		"class/kfd/kfd/topology/nodes/0/properties":     "cpu_cores_count 16\ndrm_render_minor 0\n",
-		"class/kfd/kfd/topology/nodes/1/properties":     "simd_count 416\ndrm_render_minor 130\n",
-		"class/kfd/kfd/topology/nodes/2/properties":     "simd_count 192\ndrm_render_minor 129\n",
+		"class/kfd/kfd/topology/nodes/1/properties":     "simd_count 416\ngfx_target_version 90010\ndrm_render_minor 130\n",
+		"class/kfd/kfd/topology/nodes/2/properties":     "simd_count 192\ngfx_target_version 120001\ndrm_render_minor 129\n",
 		"module/amdgpu/version":                         "6.7.0\n",
 		"class/drm/card1-HDMI-A-1/status":               "connected\n",
 		"class/drm/card2/device/drm/card2/power/status": "on\n",
@@ -158,6 +158,11 @@ func TestChooseAMD(t *testing.T) {
 		c, err := chooseCards(t.Context(), slices.Concat(env, tc.env), tc.pick, sys)
 		if err != nil {
 			t.Fatal(err)
+		}
+		for _, card := range c.List {
+			if card.GFX != map[string]string{"AMD Instinct MI210": "gfx90a", "AMD 0x744c": "gfx1201"}[card.Name] {
+				t.Errorf("%+v", card)
+			}
 		}
 		if c.String() != tc.want || !slices.Equal(c.Env, []string{"HIP_VISIBLE_DEVICES=" + tc.visible}) || c.List[0].Driver != "6.7.0" || c.Source != "amdgpu" {
 			t.Errorf("%v %q: %+v", tc.env, tc.pick, c)

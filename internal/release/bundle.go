@@ -63,7 +63,7 @@ func (c *Chain) Bundle(ctx context.Context, b *Built) (*BundleRecord, error) {
 		return nil, err
 	}
 	format := cmp.Or(c.Recipe.Bundle.Format, spec.TarGz)
-	name := c.bundleName(b) + "." + format
+	name := c.bundleName(b, info.Glibc) + "." + format
 	key := sha256.Sum256(fmt.Appendf(nil, "%s\n%s", name, infoText))
 	done := BundleRecord{}
 	if readJSON(c.own("bundle.json"), &done) && done.Key == hex.EncodeToString(key[:]) && done.Archive == c.own(name) {
@@ -104,10 +104,10 @@ func (c *Chain) stageDir() string {
 }
 
 // extras are the files of a bundle that are no programs; fill writes them anew each time.
-var extras = []string{"BUILD_INFO.json", "README.md", "PATCHES", "LICENSES", "SHA256SUMS"}
+var extras = []string{"BUILD_INFO.json", "README.md", "PATCHES", "LICENSES", "SHA256SUMS", checkScript}
 
 // fill adds to the staged programs what explains them: BUILD_INFO.json,
-// README.md, PATCHES/, LICENSES/ and SHA256SUMS.
+// README.md, PATCHES/, LICENSES/, SHA256SUMS, and check.sh where the recipe has one.
 func (c *Chain) fill(top string, info BuildInfo, text []byte) error {
 	for _, name := range extras {
 		if err := os.RemoveAll(filepath.Join(top, name)); err != nil {
@@ -146,6 +146,15 @@ func (c *Chain) fill(top string, info BuildInfo, text []byte) error {
 	}
 	if err := write("README.md", bundlePage(info)); err != nil {
 		return err
+	}
+	if c.Recipe.Bundle.Check != "" {
+		script, err := c.checkScript(info)
+		if err != nil {
+			return err
+		}
+		if err := write(checkScript, script); err != nil {
+			return err
+		}
 	}
 	sums, err := checksums(top)
 	if err != nil {

@@ -41,6 +41,7 @@ type Options struct {
 	Place    Place                                // where smoke checks run
 
 	Archs       string    // CUDA archs instead of the recipe's, as spec.Recipe.SetArchs takes them; empty: the recipe's
+	GFX         string    // AMD targets instead of the recipe's, as spec.Recipe.SetGFX takes them; empty: the recipe's
 	Env         *env.Decl // the buildenv to build in; nil: this machine itself
 	EnvRuntime  *env.Decl // the one with the libraries that a full bundle carries; nil: Env names none
 	Builds      bool      // a plan or a build follows: the tools are looked at before anything is fetched
@@ -78,6 +79,11 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (_ *Chain, e
 	if o.Archs != "" {
 		if err := rec.SetArchs(o.Archs); err != nil {
 			return nil, &BadOption{"--cuda-archs", err}
+		}
+	}
+	if o.GFX != "" {
+		if err := rec.SetGFX(o.GFX); err != nil {
+			return nil, &BadOption{"--gfx", err}
 		}
 	}
 	drop, err := o.dropIn(rec)

@@ -99,11 +99,23 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 			return nil, nil, err
 		}
 	}
+	if b.Plan.Root != nil {
+		here, err := hostGlibc(ctx, c.Recipe.Verify.Machine)
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := canStart(binary.Floor(files, "GLIBC"), here); err != nil {
+			return nil, nil, c.notRun(err)
+		}
+	}
 	stock, same, err := c.stock(ctx, b, checks)
 	if err != nil {
 		return nil, nil, err
 	}
 	libs, err := cudaLibs(c.own("libs"), files, b.Plan.CUDA)
+	if err == nil && b.Plan.HIP.Version != "" {
+		libs, err = hipLibs(c.own("libs"), files, b.Plan.HIP)
+	}
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,6 +1,7 @@
 package release
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,11 +61,22 @@ func (c *Chain) own(name string) string {
 }
 
 // bundleName is BundleName with the version of CUDA that it is for, and with the
-// word backend where the archive holds nothing but that.
-func (c *Chain) bundleName(b *Built) string {
+// word backend where the archive holds nothing but that. That of a HIP build says whose
+// system it was built on, for which cards, and which glibc it needs.
+func (c *Chain) bundleName(b *Built, glibc string) string {
 	rec := c.Recipe
 	if v := b.Plan.CUDA.Version; v != "" && rec.Backend == "cuda" {
 		rec.Backend += "-" + v
+	}
+	if h := b.Plan.HIP; h.Version != "" {
+		rec.OS = cmp.Or(h.System, rec.OS)
+		rec.Backend += "-" + h.Version
+		for _, target := range rec.Verify.HIP.Archs {
+			rec.Backend += "-" + strings.NewReplacer(":", "-", "+", "on", "xnack-", "xnackoff", "sramecc-", "srameccoff").Replace(target)
+		}
+		if glibc != "" {
+			rec.Backend += "-glibc" + glibc
+		}
 	}
 	name := BundleName(c.Tree.Tag.Short(), b.Level, rec)
 	if c.drop != "" {

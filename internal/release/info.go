@@ -43,6 +43,8 @@ type BuildInfo struct {
 	Needs     []string          `json:"needs"`             // libraries of the user's system
 	DropIn    string            `json:"drop_in,omitempty"` // the one library that the bundle holds, for the official package of the tag
 	CUDA      *binary.Verdict   `json:"cuda,omitempty"`    // on which cards and with which driver it runs
+	AMD       []binary.GPU      `json:"amd,omitempty"`     // on which of AMD's cards it runs
+	Notes     []string          `json:"notes,omitempty"`   // the recipe's
 	Checks    []CheckInfo       `json:"checks"`
 	Files     []*binary.File    `json:"files"`
 	Sums      map[string]string `json:"sha256"`
@@ -126,7 +128,8 @@ func (i BuildInfo) windows() string {
 	return text
 }
 
-// cards says on which cards the device code runs, and with which driver.
+// cards says on which cards the device code runs, with which driver, and what the
+// recipe says besides.
 func (i BuildInfo) cards() string {
 	var b strings.Builder
 	if v := i.CUDA; v != nil {
@@ -139,6 +142,15 @@ func (i BuildInfo) cards() string {
 				fmt.Fprintf(&b, "\nNVIDIA's driver must be %s or newer, for %s.\n", d.Version, d.Why)
 			}
 		}
+	}
+	for n, g := range i.AMD {
+		if n == 0 {
+			b.WriteString("\nCards, and no others:\n\n")
+		}
+		fmt.Fprintf(&b, "- %s\n", g)
+	}
+	for _, note := range i.Notes {
+		fmt.Fprintf(&b, "\n%s\n", note)
 	}
 	return b.String()
 }
@@ -212,6 +224,18 @@ func (c *Chain) info(b *Built, files []*binary.File, report *smoke.Report) (Buil
 				i.CUDA = v
 			}
 		}
+	}
+	if c.Recipe.Verify.HIP != nil {
+		for _, f := range files {
+			whole, err := binary.Inspect(filepath.Join(c.stageDir(), f.Name)) // as above
+			if err != nil {
+				return i, err
+			}
+			i.AMD = append(i.AMD, binary.GPUs(whole)...)
+		}
+	}
+	for _, note := range c.Recipe.Bundle.Notes {
+		i.Notes = append(i.Notes, strings.TrimSpace(note))
 	}
 	i.DropIn = c.drop
 	// Folders and programs of this machine decide nothing, and would make two

@@ -1,0 +1,170 @@
+package release
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// machine is an invented machine for a bundle's check script.
+type machine struct {
+	files map[string]string // below the root; "-" is a folder
+	tools map[string]string // programs on the PATH
+	env   []string
+}
+
+const (
+	// As rocminfo of ROCm 6.4 prints agents: the processor, a card, and what is in the processor.
+	rocminfo = "#!/bin/sh\ncat <<E\n*******\nAgent 1\n  Name:                    AMD Ryzen 9 9950X\n  Marketing Name:          AMD Ryzen 9 9950X\nAgent 2\n  Name:                    gfx1201\n  Marketing Name:          AMD Radeon RX 9070 XT\n    Name:                    amdgcn-amd-amdhsa--gfx1201\nIGPU\nE\n"
+	amdSMI   = "#!/bin/sh\ntest \"$1 $2\" = 'metric --mem-usage' || exit 1\ncat <<E\nGPU: 0\n    MEM_USAGE:\n        TOTAL_VRAM: 16304 MB\n        USED_VRAM: USED MB\n        FREE_VRAM: 1 MB\nE\n"
+)
+
+// able is a machine on which everything is right.
+func able() machine {
+	return machine{
+		files: map[string]string{
+			"dev/kfd": "", "sys/module/amdgpu/version": "6.12.12\n",
+			"opt/rocm/lib/libamdhip64.so.6": "", "opt/rocm/lib/libhipblas.so.2": "", "opt/rocm/lib/librocblas.so.4": "",
+			"opt/rocm/lib/rocblas/library/TensileLibrary_gfx1201.dat": "",
+		},
+		tools: map[string]string{"rocminfo": strings.Replace(rocminfo, "IGPU\n", "", 1), "amd-smi": strings.Replace(amdSMI, "USED MB", "300 MB", 1)},
+	}
+}
+
+func (m machine) check(t *testing.T, script string) (out string, code int) {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range m.files {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bin := t.TempDir()
+	for name, text := range m.tools {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.Command("sh", script)
+	cmd.Env = append([]string{"PATH=" + bin + ":/usr/bin:/bin", "CHECK_ROOT=" + root}, m.env...)
+	text, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return string(text), cmd.ProcessState.ExitCode()
+}
+
+// The advice is one sentence, the last line; exit code 0 means that it can run.
+func TestCheckScript(t *testing.T) {
+	own, err := filepath.Abs("../../recipes/check-rocm.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with := func(old, repl string) string {
+		name := filepath.Join(t.TempDir(), "check.sh")
+		if !strings.Contains(string(text), old) {
+			t.Fatalf("the script has no %q", old)
+		}
+		if err := os.WriteFile(name, []byte(strings.Replace(string(text), old, repl, 1)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	const igpu = "Agent 3\n  Name:                    gfx1036\n"
+	for name, c := range map[string]struct {
+		change func(m *machine)
+		script string
+		code   int
+		facts  []string
+		advice string
+	}{
+		"all is right": {nil, own, 0, []string{"cards:         gfx1201", "iGPU visible:   none", "free VRAM:     16004 of 16304 MiB", "driver:        amdgpu 6.12.12", "rocBLAS has:   kernels for gfx1201"}, "It can run here: ./llama-server -m MODEL.gguf -ngl 99"},
+		"an iGPU":      {func(m *machine) { m.tools["rocminfo"] = strings.Replace(rocminfo, "IGPU\n", igpu, 1) }, own, 0, []string{"cards:         gfx1201 gfx1036", "iGPU visible:   gfx1036"}, "export HIP_VISIBLE_DEVICES=0"},
+		"an iGPU first": {func(m *machine) {
+			m.tools["rocminfo"] = strings.Replace(strings.Replace(rocminfo, "Agent 2\n", igpu+"Agent 2\n", 1), "IGPU\n", "", 1)
+		}, own, 0, nil, "export HIP_VISIBLE_DEVICES=1"},
+		"an iGPU that is hidden": {func(m *machine) {
+			m.tools["rocminfo"], m.env = strings.Replace(rocminfo, "IGPU\n", igpu, 1), []string{"HIP_VISIBLE_DEVICES=0"}
+		}, own, 0, nil, "It can run here"},
+		"no driver": {func(m *machine) { delete(m.files, "dev/kfd") }, own, 1, []string{"driver:        none"}, "There is no /dev/kfd"},
+		"another card": {func(m *machine) {
+			m.tools["rocminfo"] = strings.ReplaceAll(able().tools["rocminfo"], "gfx1201", "gfx1100")
+		}, own, 1, nil, "hold nothing for your gfx1100"},
+		"a generic target": {func(m *machine) {
+			m.tools["rocminfo"] = strings.ReplaceAll(able().tools["rocminfo"], "gfx1201", "gfx1200")
+		}, with(`gfx="gfx1201"`, `gfx="gfx1100 gfx12-generic"`), 0, nil, "no kernels for gfx1200"},
+		"only an iGPU": {func(m *machine) {
+			m.tools["rocminfo"] = strings.ReplaceAll(able().tools["rocminfo"], "gfx1201", "gfx1151")
+		}, with(`gfx="gfx1201"`, `gfx="gfx1151"`), 0, nil, "no kernels for gfx1151"},
+		"no rocminfo": {func(m *machine) {
+			delete(m.tools, "rocminfo")
+			m.files["sys/class/kfd/kfd/topology/nodes/0/properties"] = "cpu_cores_count 16\ngfx_target_version 0\n"
+			m.files["sys/class/kfd/kfd/topology/nodes/1/properties"] = "gfx_target_version 120001\n"
+			m.files["sys/class/kfd/kfd/topology/nodes/2/properties"] = "gfx_target_version 90012\n"
+		}, own, 0, []string{"cards:         gfx1201 gfx90c"}, "export HIP_VISIBLE_DEVICES=0"},
+		"no amd-smi": {func(m *machine) {
+			delete(m.tools, "amd-smi")
+			m.files["sys/class/drm/card1/device/mem_info_vram_total"], m.files["sys/class/drm/card1/device/mem_info_vram_used"] = "17095983104\n", "15000000000\n"
+		}, own, 0, []string{"free VRAM:     1998 of 16304 MiB"}, "other programs hold most of the card's memory"},
+		"a full card":            {func(m *machine) { m.tools["amd-smi"] = strings.Replace(amdSMI, "USED MB", "16000 MB", 1) }, own, 0, []string{"free VRAM:     304 of 16304 MiB"}, "other programs hold most of the card's memory"},
+		"no card":                {func(m *machine) { m.tools["rocminfo"] = "#!/bin/sh\nexit 1\n" }, own, 1, nil, "shows no card"},
+		"no library":             {func(m *machine) { delete(m.files, "opt/rocm/lib/librocblas.so.4") }, own, 1, nil, "librocblas.so.4 is not installed"},
+		"Debian's rocBLAS":       {func(m *machine) { delete(m.files, "opt/rocm/lib/rocblas/library/TensileLibrary_gfx1201.dat") }, own, 0, nil, "rocBLAS here has no kernels for gfx1201"},
+		"an old glibc":           {nil, with(`glibc=""`, `glibc="99.1"`), 1, nil, "and the programs need 99.1 or newer"},
+		"a glibc that is enough": {nil, with(`glibc=""`, `glibc="2.4"`), 0, nil, "It can run here"},
+	} {
+		m := able()
+		if c.change != nil {
+			c.change(&m)
+		}
+		out, code := m.check(t, c.script)
+		lines := strings.Split(strings.TrimRight(out, "\n"), "\n")
+		if code != c.code || !strings.Contains(lines[len(lines)-1], c.advice) || lines[max(len(lines)-2, 0)] != "" {
+			t.Errorf("%s: exit code %d, want %d with %q:\n%s", name, code, c.code, c.advice, out)
+		}
+		for _, fact := range c.facts {
+			if !strings.Contains(out, fact+"\n") {
+				t.Errorf("%s: no %q:\n%s", name, fact, out)
+			}
+		}
+	}
+}
+
+// What a bundle's script says of the bundle is what is in it.
+func TestCheckScriptOfBundle(t *testing.T) {
+	repo, err := spec.Load(os.DirFS("../.."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rec, err := repo.Recipe("rocm-gfx1201")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rec.SetGFX("gfx1201,gfx12-generic"); err != nil {
+		t.Fatal(err)
+	}
+	c := &Chain{Options: Options{Repo: repo}, Recipe: rec}
+	got, err := c.checkScript(BuildInfo{Glibc: "2.38", Needs: []string{"libamdhip64.so.7", "libc.so.6", "libhipblas.so.3", "librocblas.so.5"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"\ngfx=\"gfx1201 gfx12-generic\"\n", "\nlibs=\"libamdhip64.so.7 libhipblas.so.3 librocblas.so.5\"\n", "\nglibc=\"2.38\"\n"} {
+		if strings.Count(string(got), want) != 1 {
+			t.Errorf("no %q", want)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package release
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/build"
+)
+
+// hipLibs is cudaLibs for HIP: whatever the files need that the system does not have is
+// taken from the ROCm that built them. dir is made anew.
+func hipLibs(dir string, needs []*binary.File, hip build.HIPFact) (loaded, error) {
+	var l loaded
+	if hip.Version == "" {
+		return l, nil
+	}
+	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
+		return l, err
+	}
+	names := binary.Outside(needs)
+	for i := 0; i < len(names); i++ { // grows: hipBLAS needs rocBLAS, and that the HIP runtime
+		if find(systemLibs, names[i]) != "" {
+			continue
+		}
+		file := find(hip.Libs, names[i])
+		if file == "" {
+			l.how = append(l.how, names[i]+" is neither on this machine nor in the ROCm that built it")
+			continue
+		}
+		f, err := binary.Inspect(file)
+		if err != nil {
+			return l, err
+		}
+		for _, n := range f.Needed {
+			if !slices.Contains(names, n) {
+				names = append(names, n)
+			}
+		}
+		if err := os.Symlink(file, filepath.Join(dir, names[i])); err != nil && !errors.Is(err, fs.ErrExist) {
+			return l, err
+		}
+	}
+	l.host = []string{"LD_LIBRARY_PATH=" + dir}
+	l.card = l.host
+	return l, nil
+}
+
+// canStart says why programs built with a newer C library cannot be run here to check
+// them; nil: they can, as far as this tells.
+func canStart(floor, here string) error {
+	if floor == "" || here == "" || !binary.Less(here, floor) {
+		return nil
+	}
+	return fmt.Errorf("the programs need glibc %s and this machine has %s, so that no check can run here: run llpatch on a newer system, or smoke the bundle there", floor, here)
+}
+
+// hostGlibc is the version of this machine's own C library for a machine's programs,
+// empty where it is not known.
+func hostGlibc(ctx context.Context, machine string) (string, error) {
+	libs, err := binary.SystemLibraries(ctx, nil)
+	if err != nil {
+		return "", err
+	}
+	path := libs.Find("libc.so.6", machine)
+	if path == "" {
+		return "", nil
+	}
+	has, err := binary.Defined(path)
+	return has["GLIBC"], err
+}
