@@ -17,7 +17,7 @@ import (
 
 func (a *app) smokeCmd() *cobra.Command {
 	device, card := spec.Host, ""
-	var headers, clang string
+	var headers, hip, clang string
 	more := false
 	tune := func(o *release.Options) { o.Place.Pick = card }
 	c := a.tunedChainCmd("smoke", "Build a target and run its checks, or its fixes' proofs on the simulated device", tune, func(ctx context.Context, c *release.Chain) error {
@@ -27,8 +27,12 @@ func (a *app) smokeCmd() *cobra.Command {
 			if err := c.FindCard(ctx); err != nil { // before what takes long
 				return err
 			}
-		case spec.Sim:
-			return a.prove(ctx, c, release.Simulation{Headers: headers, Clang: clang, More: more})
+		case spec.Sim, simHIP:
+			s := release.Simulation{Headers: headers, Clang: clang, More: more}
+			if device == simHIP {
+				s.HIP = cmp.Or(hip, os.Getenv("HIP_HEADERS"))
+			}
+			return a.prove(ctx, c, s)
 		}
 		if err := c.CanSmoke(ctx); err != nil { // before what takes long
 			return err
@@ -44,16 +48,21 @@ func (a *app) smokeCmd() *cobra.Command {
 		return err
 	})
 	c.PreRunE = func(c *cobra.Command, _ []string) error {
+		simulated := device == spec.Sim || device == simHIP
 		err := func() error {
 			switch {
-			case !slices.Contains([]string{spec.Host, spec.Sim, spec.Card}, device):
-				return fmt.Errorf("--device %s is not known; there are %s, %s and %s", device, spec.Host, spec.Sim, spec.Card)
-			case more && device != spec.Sim:
+			case !slices.Contains([]string{spec.Host, spec.Sim, simHIP, spec.Card}, device):
+				return fmt.Errorf("--device %s is not known; there are %s, %s, %s and %s", device, spec.Host, spec.Sim, simHIP, spec.Card)
+			case more && !simulated:
 				return errors.New("--more is for the proofs: give --device sim too")
-			case device == spec.Sim && card != "":
+			case simulated && card != "":
 				return errors.New("--card is for the checks on a card, and the proofs run on the simulated device")
-			case device == spec.Sim && cmp.Or(headers, os.Getenv("CUDA_HEADERS")) == "":
-				return errors.New("--device sim needs NVIDIA's CUDA headers: name their folder with --cuda-headers; scripts/cuda-headers DIR fetches them")
+			case simulated && cmp.Or(headers, os.Getenv("CUDA_HEADERS")) == "":
+				return fmt.Errorf("--device %s needs NVIDIA's CUDA headers: name their folder with --cuda-headers; scripts/cuda-headers DIR fetches them", device)
+			case device == simHIP && cmp.Or(hip, os.Getenv("HIP_HEADERS")) == "":
+				return errors.New("--device sim-hip needs AMD's HIP headers as well: name their folder with --hip-headers; scripts/hip-headers DIR fetches them")
+			case device != simHIP && hip != "":
+				return errors.New("--hip-headers is for --device sim-hip")
 			}
 			return nil
 		}()
@@ -73,21 +82,34 @@ tree and from the patched one, for a simulated CUDA device, and each fix of the
 series has to show its proof: the stock build has the fault that the fix is for,
 and the patched one has not. That tells of memory and graphs, and nothing of
 values or speed. --more shows the growth of the pool under other settings as well:
--ub 64, three slots, half of the layers on the processor, a mixture of experts.`
+-ub 64, three slots, half of the layers on the processor, a mixture of experts.
+
+With --device sim-hip it is a simulated HIP device, a gfx1201 with 16 GiB, and the
+same host code as ggml-hip compiles it; AMD's headers are wanted beside NVIDIA's.`
 	c.Example = "  llpatch smoke b8833 linux-cpu\n  llpatch smoke b8390 linux-cpu --device sim --cuda-headers DIR"
-	c.Flags().StringVar(&device, "device", device, "where the checks run: host, card, or sim for the proofs on the simulated device")
+	c.Flags().StringVar(&device, "device", device, "where the checks run: host, card, or sim and sim-hip for the proofs on the simulated device")
 	c.Flags().StringVar(&card, "card", "", "the cards for checks on one: numbers as nvidia-smi (for AMD: HIP) counts them, or ids, with commas between them")
 	c.Flags().StringVar(&headers, "cuda-headers", "", "NVIDIA's headers for --device sim, as scripts/cuda-headers makes them (default $CUDA_HEADERS)")
+	c.Flags().StringVar(&hip, "hip-headers", "", "AMD's headers for --device sim-hip, as scripts/hip-headers makes them (default $HIP_HEADERS)")
 	c.Flags().BoolVar(&more, "more", false, "with --device sim: the proofs also under other settings")
 	c.Flags().StringVar(&clang, "clang", "", "clang++ for --device sim (default: the newest on the PATH)")
 	return c
 }
 
+// simHIP is the simulated device under HIP, as --device has it.
+const simHIP = "sim-hip"
+
 // prove runs the proofs and prints one line for each.
 func (a *app) prove(ctx context.Context, c *release.Chain, s release.Simulation) error {
+	s.Headers = cmp.Or(s.Headers, os.Getenv("CUDA_HEADERS"))
 	var err error
-	if s.Headers, err = filepath.Abs(cmp.Or(s.Headers, os.Getenv("CUDA_HEADERS"))); err != nil {
-		return err
+	for _, dir := range []*string{&s.Headers, &s.HIP} {
+		if *dir == "" {
+			continue
+		}
+		if *dir, err = filepath.Abs(*dir); err != nil {
+			return err
+		}
 	}
 	if err := c.CanProve(ctx, s); err != nil { // before what takes long
 		if holds[*release.NoFolder](err) {

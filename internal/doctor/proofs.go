@@ -95,7 +95,7 @@ func (o Options) simulated(rec spec.Recipe) []string {
 }
 
 func (r *Report) simulated(ctx context.Context, o Options, what string) error {
-	lacks := sim.Lacks(ctx, o.CUDAHeaders, o.Clang)
+	lacks := sim.Lacks(ctx, o.CUDAHeaders, "", o.Clang)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

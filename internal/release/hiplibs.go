@@ -71,6 +71,9 @@ func hostGlibc(ctx context.Context, machine string) (string, error) {
 	if path == "" {
 		return "", nil
 	}
-	has, err := binary.Defined(path)
-	return has["GLIBC"], err
+	f, err := binary.ReadLibrary(path)
+	if err != nil {
+		return "", err
+	}
+	return f.Highest()["GLIBC"], nil
 }

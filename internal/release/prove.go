@@ -23,8 +23,33 @@ import (
 // Simulation says how the simulated device's libraries are made.
 type Simulation struct {
 	Headers string // folder with NVIDIA's headers, as scripts/cuda-headers makes it
+	HIP     string // folder with AMD's headers, as scripts/hip-headers makes it: the device is HIP's; empty: CUDA's
 	Clang   string // clang++; empty: the newest on the PATH
 	More    bool   // the proofs also under other settings (smoke.MoreProofChecks)
+}
+
+// place is the device in words.
+func (s Simulation) place() string {
+	if s.HIP != "" {
+		return "simulated HIP device"
+	}
+	return "simulated device"
+}
+
+// folder is where the device and what runs on it lie, below the chain's folder.
+func (s Simulation) folder() string {
+	if s.HIP != "" {
+		return "sim-hip"
+	}
+	return "sim"
+}
+
+// record is the name of the files that keep what came of it.
+func (s Simulation) record() string {
+	if s.HIP != "" {
+		return "proofs-hip"
+	}
+	return "proofs"
 }
 
 // Proofs are what the proofs of one target's fixes came to.
@@ -43,11 +68,17 @@ type Proofs struct {
 // the same programs.
 const simulated = "ggml/src/ggml-cuda/"
 
-// NoFolder says that there is no such folder of CUDA headers.
-type NoFolder struct{ Path string }
+// NoFolder says that there is no such folder of CUDA or HIP headers.
+type NoFolder struct {
+	Path string
+	HIP  bool
+}
 
 // Error names the folder and what makes it.
 func (e *NoFolder) Error() string {
+	if e.HIP {
+		return fmt.Sprintf("there is no folder %s with AMD's HIP headers; scripts/hip-headers %s fetches them", e.Path, e.Path)
+	}
 	return fmt.Sprintf("there is no folder %s with NVIDIA's CUDA headers; scripts/cuda-headers %s fetches them", e.Path, e.Path)
 }
 
@@ -60,9 +91,12 @@ func (c *Chain) CanProve(ctx context.Context, s Simulation) error {
 		return err
 	}
 	if st, err := os.Stat(s.Headers); err != nil || !st.IsDir() {
-		return &NoFolder{s.Headers}
+		return &NoFolder{Path: s.Headers}
 	}
-	lacks := sim.Lacks(ctx, s.Headers, s.Clang)
+	if st, err := os.Stat(s.HIP); s.HIP != "" && (err != nil || !st.IsDir()) {
+		return &NoFolder{Path: s.HIP, HIP: true}
+	}
+	lacks := sim.Lacks(ctx, s.Headers, s.HIP, s.Clang)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -74,7 +108,7 @@ func (c *Chain) CanProve(ctx context.Context, s Simulation) error {
 
 // toProve returns what will be proven, and the report as it begins.
 func (c *Chain) toProve(s Simulation) (*Proofs, []smoke.ProofOptions, error) {
-	p := &Proofs{Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Place: "simulated device", Without: map[string]string{}}
+	p := &Proofs{Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Place: s.place(), Without: map[string]string{}}
 	var todo []smoke.ProofOptions
 	for _, in := range c.Series.In {
 		i := slices.IndexFunc(c.Repo.Fixes, func(f spec.Fix) bool { return f.ID == in.Fix })
@@ -83,11 +117,14 @@ func (c *Chain) toProve(s Simulation) (*Proofs, []smoke.ProofOptions, error) {
 		}
 		proof := c.Repo.Fixes[i].Proof
 		checks := smoke.ProofChecks(proof, c.Tree.Pin.Build)
+		if s.HIP != "" {
+			checks = append(checks, smoke.HIPProofChecks(proof, c.Tree.Pin.Build)...)
+		}
 		if s.More {
 			checks = append(checks, smoke.MoreProofChecks(proof, c.Tree.Pin.Build)...)
 		}
 		for _, one := range checks {
-			todo = append(todo, smoke.ProofOptions{Fix: in.Fix, Check: one.Check, Fault: one.Fault, Case: one.Case})
+			todo = append(todo, smoke.ProofOptions{Fix: in.Fix, Check: one.Check, Fault: one.Fault, Case: one.Case, Control: one.Control})
 		}
 		if len(checks) == 0 {
 			p.Without[in.Fix] = proof
@@ -130,11 +167,11 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 	for _, side := range [][2]string{{"stock", stock}, {"patched", dir}} {
 		name := side[0]
 		plan := b.Plan
-		plan.Source, plan.Dir = filepath.Join(side[1], "src"), filepath.Join(dir, "sim", name)
+		plan.Source, plan.Dir = filepath.Join(side[1], "src"), filepath.Join(dir, s.folder(), name)
 		if name == "stock" {
 			plan.Touched = nil
 		}
-		lib, err := c.simulate(ctx, plan, s, c.file("logs/sim-"+name+".log"))
+		lib, err := c.simulate(ctx, plan, s, c.file("logs/"+s.folder()+"-"+name+".log"))
 		if err != nil {
 			err = fmt.Errorf("simulated device, %s: %w", name, err)
 			var refused *build.Failed
@@ -154,7 +191,7 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 		}
 		o.Options = smoke.Options{
 			Tag: p.Tag, Target: p.Target, Commit: c.Tree.Pin.Commit, Tree: c.Patched.Tree.ID(),
-			Work: c.file(path.Join("sim", work)), Device: o.Check.Device, Log: c.Log, Progress: c.Progress, Hold: c.hold(),
+			Work: c.file(path.Join(s.folder(), work)), Device: o.Check.Device, Log: c.Log, Progress: c.Progress, Hold: c.hold(),
 		}
 		o.Unpatched, o.Patched = sides["stock"], sides["patched"]
 		proof, err := smoke.Prove(ctx, o)
@@ -166,10 +203,10 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 		}
 		errs = append(errs, err)
 	}
-	if err := writeJSON(c.file("proofs.json"), p); err != nil {
+	if err := writeJSON(c.file(s.record()+".json"), p); err != nil {
 		return p, err
 	}
-	return p, errors.Join(append(errs, atomicfile.WriteFile(c.file("proofs.md"), []byte(p.Text()), 0o644))...)
+	return p, errors.Join(append(errs, atomicfile.WriteFile(c.file(s.record()+".md"), []byte(p.Text()), 0o644))...)
 }
 
 // notRun says that no proof or check could run, and why.
@@ -185,7 +222,7 @@ func (c *Chain) simulate(ctx context.Context, plan build.Plan, s Simulation, log
 		before = info.Size()
 	}
 	lib, err := sim.Build(ctx, sim.Options{
-		Src: plan.Source, Out: plan.Dir, Headers: s.Headers, Clang: s.Clang, NoVMM: true,
+		Src: plan.Source, Out: plan.Dir, Headers: s.Headers, HIP: s.HIP, Clang: s.Clang, NoVMM: true,
 		Jobs: plan.Jobs, Logger: c.Log, Log: log, Progress: c.Progress,
 	})
 	var e *run.Error

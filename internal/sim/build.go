@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,7 +24,7 @@ import (
 	"github.com/llpatch/llpatch/internal/run"
 )
 
-//go:embed c/*.c c/*.h
+//go:embed c/*.c c/*.h c/hip
 var embedded embed.FS
 
 // Options say what to build and where.
@@ -31,9 +32,10 @@ type Options struct {
 	Src     string // a tree of llama.cpp, with ggml/src/ggml-cuda
 	Out     string // folder that gets the libraries and objects, and keeps them for the next build
 	Headers string // folder with NVIDIA's headers in include/, as scripts/cuda-headers makes it
+	HIP     string // folder with AMD's headers, as scripts/hip-headers makes it: the backend is ggml-hip, and the libraries are HIP's; empty: CUDA
 	Clang   string // clang++, a name or a path; empty: the newest on the PATH
 	Jobs    int    // compilers at a time; 0: one a processor
-	NoVMM   bool   // compile ggml-cuda with GGML_CUDA_NO_VMM
+	NoVMM   bool   // compile ggml-cuda with GGML_CUDA_NO_VMM, ggml-hip with GGML_HIP_NO_VMM
 
 	Logger   *slog.Logger // nil: none
 	Log      string       // file that gets all output; empty: none
@@ -43,7 +45,7 @@ type Options struct {
 // Library is a simulated device and a ggml-cuda that uses it.
 type Library struct {
 	Dir      string   // folder of the CUDA libraries; empty where only a program was asked for
-	Backend  string   // libggml-cuda.so, host code only
+	Backend  string   // libggml-cuda.so or libggml-hip.so, host code only
 	Objects  int      // that the backend is made of
 	Compiled int      // of all objects, in this build
 	Refused  []string // CUDA functions that the backend can reach and that are not simulated: they print their name and fail
@@ -64,7 +66,7 @@ func Build(ctx context.Context, o Options) (*Library, error) {
 		return nil, err
 	}
 	defer unlock()
-	p, err := ask(ctx, b.tools, o.Src, o.Out, b.cudart, o.NoVMM)
+	p, err := ask(ctx, b.tools, o, b.cudart)
 	if err != nil {
 		return nil, err
 	}
@@ -74,14 +76,14 @@ func Build(ctx context.Context, o Options) (*Library, error) {
 	if err := b.ninja(ctx, "objects"); err != nil {
 		return nil, err
 	}
-	lib := &Library{Dir: filepath.Join(o.Out, "lib"), Backend: filepath.Join(o.Out, "libggml-cuda.so"), Objects: len(p.sources)}
+	lib := &Library{Dir: filepath.Join(o.Out, "lib"), Backend: filepath.Join(o.Out, o.backend()), Objects: len(p.sources)}
 	if lib.Refused, err = refused(o.Out, p, filepath.Join(lib.Dir, b.names.cudart)); err != nil {
 		return nil, err
 	}
 	if err := writeChanged(filepath.Join(o.Out, "src", "refused.c"), refusals(lib.Refused)); err != nil {
 		return nil, err
 	}
-	if err := b.ninja(ctx, "libggml-cuda.so"); err != nil {
+	if err := b.ninja(ctx, o.backend()); err != nil {
 		return nil, err
 	}
 	lib.Compiled = b.watch.compiled
@@ -102,6 +104,14 @@ func BuildRuntime(ctx context.Context, o Options) (dir string, err error) {
 	return filepath.Join(o.Out, "lib"), b.ninja(ctx, "objects")
 }
 
+// backend is the file name of what is built.
+func (o Options) backend() string {
+	if o.HIP != "" {
+		return "libggml-hip.so"
+	}
+	return "libggml-cuda.so"
+}
+
 type builder struct {
 	o      Options
 	tools  tools
@@ -115,7 +125,7 @@ func open(ctx context.Context, o *Options) (*builder, func(), error) {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
 		return nil, nil, fmt.Errorf("the simulated device is built and run on Linux on x86-64, not on %s/%s", runtime.GOOS, runtime.GOARCH)
 	}
-	for _, p := range []*string{&o.Src, &o.Out, &o.Headers} {
+	for _, p := range []*string{&o.Src, &o.Out, &o.Headers, &o.HIP} {
 		if *p == "" {
 			continue
 		}
@@ -147,29 +157,47 @@ func open(ctx context.Context, o *Options) (*builder, func(), error) {
 		o.Logger.Debug("simulated device", "out", o.Out, "clang", t.clang, "cuda headers", v)
 	}
 	b := &builder{o: *o, tools: t, names: namesOf(v), cudart: v}
+	if o.HIP != "" {
+		if err := hipHeaders(o.HIP); err != nil {
+			return nil, nil, fmt.Errorf("simulated device: %w", err)
+		}
+		b.names = hipNames
+	}
 	b.watch.progress = o.Progress
 	return b, func() { _ = lock.Unlock() }, nil
 }
 
 // write puts the C files and build.ninja into the folder, touching only what differs.
 func (b *builder) write(p plan) error {
-	entries, err := fs.ReadDir(embedded, "c")
-	if err != nil {
-		return err
-	}
 	var sources []string
-	for _, e := range entries {
-		data, err := fs.ReadFile(embedded, "c/"+e.Name())
+	err := fs.WalkDir(embedded, "c", func(name string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case e.IsDir():
+			if name == "c/hip" && b.o.HIP == "" {
+				return fs.SkipDir
+			}
+			return os.MkdirAll(filepath.Join(b.o.Out, "src", strings.TrimPrefix(name, "c")), 0o755)
+		}
+		data, err := fs.ReadFile(embedded, name)
 		if err != nil {
 			return err
 		}
-		if err := writeChanged(filepath.Join(b.o.Out, "src", e.Name()), data); err != nil {
-			return err
-		}
-		sources = append(sources, e.Name())
+		name = strings.TrimPrefix(name, "c/")
+		sources = append(sources, name)
+		return writeChanged(filepath.Join(b.o.Out, "src", name), data)
+	})
+	if err != nil {
+		return err
 	}
 	if err := writeChanged(filepath.Join(b.o.Out, "src", "versions.map"), []byte(b.names.versions())); err != nil {
 		return err
+	}
+	if b.o.HIP != "" {
+		if err := writeChanged(filepath.Join(b.o.Out, "src", "head.hip"), []byte(hipHead)); err != nil {
+			return err
+		}
 	}
 	return writeChanged(filepath.Join(b.o.Out, "build.ninja"), ninjaFile(b.tools, b.o, p, b.names, sources))
 }
@@ -198,7 +226,7 @@ func writeChanged(file string, data []byte) error {
 	return atomicfile.WriteFile(file, data, 0o644)
 }
 
-var stepRE = regexp.MustCompile(`^\[(\d+)/(\d+)\] (C|CUDA|LINK) `)
+var stepRE = regexp.MustCompile(`^\[(\d+)/(\d+)\] (C|CHIP|CUDA|HIP|PCH|LINK) `)
 
 // watcher reads Ninja's output and counts what was compiled.
 type watcher struct {
@@ -220,7 +248,7 @@ func (w *watcher) Write(p []byte) (int, error) {
 		if m := stepRE.FindSubmatch(w.part[:i]); m != nil {
 			done, _ := strconv.ParseInt(string(m[1]), 10, 64) // digits
 			total, _ := strconv.ParseInt(string(m[2]), 10, 64)
-			if string(m[3]) != "LINK" {
+			if string(m[3]) != "LINK" && string(m[3]) != "PCH" {
 				w.compiled++
 			}
 			if w.progress != nil {

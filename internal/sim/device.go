@@ -17,9 +17,10 @@ const (
 // Device says what the simulated card is and how it misbehaves. A zero value of
 // a field is the default in brackets.
 type Device struct {
-	VRAMMiB int64  `json:"vramMiB,omitempty"` // [12288]
+	VRAMMiB int64  `json:"vramMiB,omitempty"` // [12288, under HIP 16384]
 	CC      string `json:"cc,omitempty"`      // compute capability [8.6]
-	SMs     int    `json:"sms,omitempty"`     // multiprocessors [28]
+	GFX     string `json:"gfx,omitempty"`     // under HIP, instead of CC [gfx1201]
+	SMs     int    `json:"sms,omitempty"`     // multiprocessors [28, under HIP 32]
 	VMM     bool   `json:"vmm,omitempty"`     // whether memory can be mapped (cuMemCreate)
 	CUDA    string `json:"cuda,omitempty"`    // the version that runtime and driver say [11.4]
 
@@ -70,6 +71,7 @@ func (d Device) Env(trace, state string) []string {
 	}
 	number("VRAM", d.VRAMMiB)
 	text("CC", d.CC)
+	text("GFX", d.GFX)
 	number("SMS", int64(d.SMs))
 	flag("VMM", d.VMM)
 	text("CUDA", d.CUDA)

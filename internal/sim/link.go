@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// cudaRE matches the functions of NVIDIA's libraries.
-var cudaRE = regexp.MustCompile(`^(?:__cuda|cuda|cublas|cu|nccl)[A-Z]\w*$`)
+// cudaRE matches the functions of NVIDIA's and AMD's libraries.
+var cudaRE = regexp.MustCompile(`^(?:(?:__cuda|cuda|cublas|cu|nccl|__hip|hip|hipblas)[A-Z]|rocblas_)\w*$`)
 
 // refused returns the CUDA functions that the objects call and that the
 // simulation, the library cudart, has not.
@@ -57,9 +57,15 @@ func refused(out string, p plan, cudart string) ([]string, error) {
 func refusals(names []string) []byte {
 	var b bytes.Buffer
 	b.WriteString("// What ggml-cuda can reach and the simulated device has not.\nint sim_refuse(const char *call);\n")
+	// The device code of a HIP file, which clang refers to and a host-only build has not.
+	b.WriteString("char __hip_fatbin_[1];\nvoid *__hip_gpubin_handle_;\n")
 	for _, n := range names {
 		if strings.HasPrefix(n, "cublas") {
 			fmt.Fprintf(&b, "int %s(void) { sim_refuse(\"%[1]s\"); return 15; }\n", n) // CUBLAS_STATUS_NOT_SUPPORTED
+			continue
+		}
+		if strings.HasPrefix(n, "hipblas") || strings.HasPrefix(n, "rocblas") {
+			fmt.Fprintf(&b, "int %s(void) { sim_refuse(\"%[1]s\"); return 7; }\n", n) // HIPBLAS_STATUS_NOT_SUPPORTED; of rocBLAS's, an internal error
 			continue
 		}
 		fmt.Fprintf(&b, "int %s(void) { return sim_refuse(\"%[1]s\"); }\n", n)

@@ -66,9 +66,15 @@ func namesOf(cudart int) names {
 	return n
 }
 
+// hipNames are those of HIP 6, as Debian and AMD have them.
+var hipNames = names{"libamdhip64.so.6", "libhipblas.so.2", "librocblas.so.4"}
+
 // versions is the linker script that gives each function the symbol version
 // that NVIDIA's library of it has, so that other programs find it too.
 func (n names) versions() string {
+	if n == hipNames {
+		return n.cudart + " { global: hip*; __hip*; sim_*; local: *; };\n"
+	}
 	return n.cudart + " { global: cuda*; __cuda*; sim_*; local: *; };\n" +
 		n.cublas + " { global: cublas*; };\n" +
 		n.cuda + " { global: cu[A-Z]*; };\n"
@@ -89,6 +95,18 @@ func cudaFlags(t tools, headers, src string) []string {
 	}
 }
 
+// hipFlags are cudaFlags for a HIP file; the launches' older form is an option there.
+func hipFlags(t tools, headers string) []string {
+	return []string{
+		t.clang, "-x", "hip", "--cuda-host-only", "-nogpulib", "--rocm-path=" + headers, "--offload-arch=gfx1201", "-fno-hip-new-launch-api",
+		"-D__HIP_PLATFORM_AMD__=1", "-I" + filepath.Join(headers, "include"),
+	}
+}
+
+// hipHead is what every file of ggml-hip begins with. Compiled once, it takes off half
+// of the time.
+const hipHead = "#include \"common.cuh\"\n#include \"hip/launch.h\"\n"
+
 // ninjaFile writes the rules. Everything is relative to out, where Ninja runs.
 func ninjaFile(t tools, o Options, p plan, n names, sources []string) []byte {
 	var s script
@@ -101,22 +119,44 @@ func ninjaFile(t tools, o Options, p plan, n names, sources []string) []byte {
 	}
 	s.rule("C", words(c)+" -MMD -MF $out.d -c $in -o $out", "deps = gcc", "depfile = $out.d")
 
-	cuda := append(cudaFlags(t, o.Headers, "src"), "-std=gnu++17", optimize, "-fPIC", "-DNDEBUG", "-w", "-D_GNU_SOURCE", "-D_XOPEN_SOURCE=600",
+	if o.HIP != "" { // HIP's headers and CUDA's define the same names
+		c := slices.Concat(c[:len(c)-2], []string{"-Isrc", "-D__HIP_PLATFORM_AMD__=1", "-isystem", filepath.Join(o.HIP, "include")})
+		s.rule("CHIP", words(c)+" -MMD -MF $out.d -c $in -o $out", "deps = gcc", "depfile = $out.d")
+	}
+
+	kind, flags := "CUDA", cudaFlags(t, o.Headers, "src")
+	if o.HIP != "" {
+		kind, flags = "HIP", hipFlags(t, o.HIP)
+	}
+	cuda := append(flags, "-std=gnu++17", optimize, "-fPIC", "-DNDEBUG", "-w", "-D_GNU_SOURCE", "-D_XOPEN_SOURCE=600",
 		"-DGGML_BACKEND_DL", "-DGGML_BACKEND_SHARED", "-DGGML_BACKEND_BUILD", "-DGGML_SHARED")
 	for _, d := range p.definitions {
 		cuda = append(cuda, "-D"+d)
 	}
 	cuda = append(cuda, "-I"+filepath.Join(ggml, "src", "ggml-cuda"), "-I"+filepath.Join(ggml, "src"), "-I"+filepath.Join(ggml, "include"))
-	s.rule("CUDA", words(cuda)+" -MD -MF $out.d -c $in -o $out", "deps = gcc", "depfile = $out.d")
+	head := []string{"src/launch.h"}
+	if o.HIP != "" {
+		cuda = append(cuda, "-Isrc")
+		s.rule("PCH", words(cuda)+" -Xclang -emit-pch -MD -MF $out.d -c $in -o $out", "deps = gcc", "depfile = $out.d")
+		head = []string{"obj/head.pch"}
+		s.edge(head[0], "PCH", []string{"src/head.hip"}, nil)
+		cuda = append(cuda, "-include-pch", head[0])
+	}
+	s.rule(kind, words(cuda)+" -MD -MF $out.d -c $in -o $out", "deps = gcc", "depfile = $out.d")
 
 	s.rule("LINK", words([]string{t.clang, "-shared", "-Wl,--build-id"})+" $flags -o $out $in $libs")
 
 	var objects []string
 	for _, f := range sources {
-		if filepath.Ext(f) == ".c" {
-			objects = append(objects, "obj/sim/"+f+".o")
-			s.edge("obj/sim/"+f+".o", "C", []string{"src/" + f}, nil)
+		if filepath.Ext(f) != ".c" {
+			continue
 		}
+		rule := "C"
+		if f == "hip/device.c" {
+			rule = "CHIP"
+		}
+		objects = append(objects, "obj/sim/"+f+".o")
+		s.edge("obj/sim/"+f+".o", rule, []string{"src/" + f}, nil)
 	}
 	cudart := "lib/" + n.cudart
 	s.edge(cudart, "LINK", objects, []string{"src/versions.map"},
@@ -131,12 +171,17 @@ func ninjaFile(t tools, o Options, p plan, n names, sources []string) []byte {
 	for _, f := range slices.Sorted(slices.Values(p.sources)) {
 		object := "obj/" + f + ".o"
 		backend = append(backend, object)
-		s.edge(object, "CUDA", []string{filepath.Join(ggml, "src", "ggml-cuda", f)}, []string{"src/launch.h"})
+		s.edge(object, kind, []string{filepath.Join(ggml, "src", "ggml-cuda", f)}, head)
 	}
 	s.edge("objects", "phony", slices.Concat(backend, []string{cudart, "lib/" + n.cublas, "lib/" + n.cuda}), nil)
 	s.edge("obj/sim/refused.o", "C", []string{"src/refused.c"}, nil)
-	s.edge("libggml-cuda.so", "LINK", append(slices.Clone(backend), "obj/sim/refused.o"), []string{cudart, "lib/" + n.cublas, "lib/" + n.cuda},
-		"flags = "+words([]string{"-Wl,-soname,libggml-cuda.so", "-Wl,-rpath,$ORIGIN/lib", "-Wl,--no-as-needed", "-Llib"}),
+	link := []string{"-Wl,-soname," + o.backend(), "-Wl,-rpath,$ORIGIN/lib", "-Wl,--no-as-needed", "-Llib"}
+	if o.HIP != "" {
+		// clang gives each object a mark of the same name where there is no device code.
+		link = append(link, "-Wl,-z,muldefs")
+	}
+	s.edge(o.backend(), "LINK", append(slices.Clone(backend), "obj/sim/refused.o"), []string{cudart, "lib/" + n.cublas, "lib/" + n.cuda},
+		"flags = "+words(link),
 		"libs = "+words([]string{cudart, "lib/" + n.cublas, "lib/" + n.cuda}))
 	return s.Bytes()
 }

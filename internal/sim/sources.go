@@ -13,12 +13,13 @@ import (
 	"github.com/llpatch/llpatch/internal/run"
 )
 
-// asker is a CMake project that reads ggml-cuda's own CMakeLists.txt, so that
+// asker is a CMake project that reads ggml-cuda's or ggml-hip's own CMakeLists.txt, so that
 // the tag itself says which files and definitions it is made of. The commands
 // that want a CUDA toolkit do nothing there.
 const asker = `cmake_minimum_required(VERSION 3.18)
 project(llpatch-sim NONE)
 set(CUDAToolkit_FOUND TRUE)
+set(hip_VERSION 6.4)
 macro(find_package)
 endmacro()
 macro(enable_language)
@@ -32,14 +33,14 @@ function(ggml_add_backend_library name)
     file(WRITE ${CMAKE_BINARY_DIR}/sources.txt "${list}\n")
 endfunction()
 include(${GGML}/cmake/common.cmake OPTIONAL)
-add_subdirectory(${GGML}/src/ggml-cuda ggml-cuda)
-get_directory_property(list DIRECTORY ${GGML}/src/ggml-cuda COMPILE_DEFINITIONS)
+add_subdirectory(${GGML}/src/${BACKEND} backend)
+get_directory_property(list DIRECTORY ${GGML}/src/${BACKEND} COMPILE_DEFINITIONS)
 string(REPLACE ";" "\n" list "${list}")
 file(WRITE ${CMAKE_BINARY_DIR}/definitions.txt "${list}\n")
 `
 
 var (
-	optionRE = regexp.MustCompile(`option\s*\(\s*(GGML_CUDA_\w+)\s+"[^"]*"\s+(ON|OFF)\s*\)`)
+	optionRE = regexp.MustCompile(`option\s*\(\s*(GGML_(?:CUDA|HIP)_\w+)\s+"[^"]*"\s+(ON|OFF)\s*\)`)
 	cacheRE  = regexp.MustCompile(`set\s*\(\s*(GGML_CUDA_\w+)\s+"([^"]*)"\s+CACHE\b`)
 )
 
@@ -50,7 +51,8 @@ type plan struct {
 }
 
 // ask runs CMake in a scratch folder of out.
-func ask(ctx context.Context, t tools, src, out string, cudart int, noVMM bool) (plan, error) {
+func ask(ctx context.Context, t tools, o Options, cudart int) (plan, error) {
+	src, out := o.Src, o.Out
 	ggml := filepath.Join(src, "ggml")
 	text, err := os.ReadFile(filepath.Join(ggml, "CMakeLists.txt"))
 	if err != nil {
@@ -63,21 +65,26 @@ func ask(ctx context.Context, t tools, src, out string, cudart int, noVMM bool) 
 	if err := writeChanged(filepath.Join(dir, "CMakeLists.txt"), []byte(asker)); err != nil {
 		return plan{}, err
 	}
+	backend := strings.TrimSuffix(strings.TrimPrefix(o.backend(), "lib"), ".so")
 	argv := []string{
 		t.cmake, "-S", dir, "-B", filepath.Join(dir, "build"), "-G", "Ninja", "-DCMAKE_MAKE_PROGRAM=" + t.ninja,
-		"-DGGML=" + ggml, fmt.Sprintf("-DCUDAToolkit_VERSION=%d.%d", cudart/1000, cudart%1000/10),
+		"-DGGML=" + ggml, "-DBACKEND=" + backend, "-DGGML_BACKEND_DL=ON", fmt.Sprintf("-DCUDAToolkit_VERSION=%d.%d", cudart/1000, cudart%1000/10),
 	}
 	for _, m := range slices.Concat(optionRE.FindAllStringSubmatch(string(text), -1), cacheRE.FindAllStringSubmatch(string(text), -1)) {
 		argv = append(argv, "-D"+m[1]+"="+m[2])
 	}
-	argv = append(argv, "-DGGML_CUDA_GRAPHS=ON", "-DGGML_CUDA_NO_VMM="+onOff(noVMM), "-DGGML_CUDA_NCCL=OFF", "-DGGML_CUDA_CUB_3DOT2=OFF")
+	argv = append(argv, "-DGGML_CUDA_GRAPHS=ON", "-DGGML_CUDA_NO_VMM="+onOff(o.NoVMM), "-DGGML_CUDA_NCCL=OFF", "-DGGML_CUDA_CUB_3DOT2=OFF",
+		"-DGGML_HIP_GRAPHS=ON", "-DGGML_HIP_NO_VMM="+onOff(o.NoVMM), "-DGGML_HIP_ROCWMMA_FATTN=OFF", "-DGGML_HIP_RCCL=OFF")
 	if err := run.Run(ctx, run.Cmd{Argv: argv, Env: t.env, Timeout: time.Minute}); err != nil {
-		return plan{}, fmt.Errorf("the CMakeLists.txt of %s: %w", filepath.Join(ggml, "src", "ggml-cuda"), err)
+		return plan{}, fmt.Errorf("the CMakeLists.txt of %s: %w", filepath.Join(ggml, "src", backend), err)
 	}
 	var p plan
 	for _, f := range readList(filepath.Join(dir, "build", "sources.txt")) {
 		if filepath.Ext(f) != ".cu" {
 			continue
+		}
+		if !filepath.IsAbs(f) && backend != "ggml-cuda" {
+			f = filepath.Join(ggml, "src", backend, f)
 		}
 		if filepath.IsAbs(f) {
 			if f, err = filepath.Rel(filepath.Join(ggml, "src", "ggml-cuda"), f); err != nil {
@@ -88,7 +95,7 @@ func ask(ctx context.Context, t tools, src, out string, cudart int, noVMM bool) 
 	}
 	p.definitions = readList(filepath.Join(dir, "build", "definitions.txt"))
 	if len(p.sources) == 0 {
-		return plan{}, fmt.Errorf("the CMakeLists.txt of %s lists no sources", filepath.Join(ggml, "src", "ggml-cuda"))
+		return plan{}, fmt.Errorf("the CMakeLists.txt of %s lists no sources", filepath.Join(ggml, "src", backend))
 	}
 	return p, nil
 }

@@ -105,3 +105,13 @@ func cudartVersion(dir string) (int, error) {
 	}
 	return strconv.Atoi(string(m[1]))
 }
+
+// hipHeaders makes sure that a folder holds AMD's headers, as clang wants them.
+func hipHeaders(dir string) error {
+	for _, name := range []string{"include/hip/hip_runtime_api.h", "include/hipblas/hipblas.h", "share/hip/version"} {
+		if _, err := os.Stat(filepath.Join(dir, filepath.FromSlash(name))); err != nil {
+			return &MissingTool{"HIP headers", err.Error(), "scripts/hip-headers " + dir}
+		}
+	}
+	return nil
+}

@@ -24,7 +24,7 @@ const mib = 1 << 20
 // deviceArgs reads what a check may say of its device.
 func deviceArgs(a *args) sim.Device {
 	return sim.Device{
-		VRAMMiB: int64(a.number("vram", 12288, 16)), CC: a.text("cc", "8.6"), VMM: a.flag("vmm", false),
+		VRAMMiB: int64(a.number("vram", 0, 16)), CC: a.text("cc", ""), VMM: a.flag("vmm", false),
 		DelayFrees: a.number("delay-frees", 0, 0), FailAlloc: int64(a.number("fail-alloc", 0, 0)),
 		Count: a.number("count", 0, 0),
 	}
@@ -214,12 +214,18 @@ func graphReplayCheck(a *args) step {
 
 // graphCacheCheck: with every other layer on the processor each computation takes
 // many graphs, and prompts, read in small ubatches, take others than answers do.
-// A context keeps no more of them than GGML_CUDA_GRAPH_CACHE_MAX says.
+// A context keeps no more of them than GGML_CUDA_GRAPH_CACHE_MAX says. A dense model that
+// is wholly on the device needs no limit: it has no more anyway.
 func graphCacheCheck(a *args) step {
 	limit, layers, rounds := a.number("max", 24, 1), a.number("layers", 8, 2), a.number("rounds", 8, 1)
+	slots, dense := a.number("slots", 1, 1), a.flag("dense", false)
 	const ubatch = 64
 	tokens := a.number("tokens", 8*ubatch, 4*ubatch)
-	base := sized(a.config(), 1, tokens+64, "-b", strconv.Itoa(ubatch), "-ub", strconv.Itoa(ubatch), "-ot", `blk\.[0-9]*[13579]\.=CPU`)
+	more := []string{"-b", strconv.Itoa(ubatch), "-ub", strconv.Itoa(ubatch)}
+	if !dense {
+		more = append(more, "-ot", `blk\.[0-9]*[13579]\.=CPU`)
+	}
+	base := sized(a.config(), slots, tokens+64, more...)
 	cfg := func(ctx context.Context, s *session) (config, error) {
 		s.o.Model.Layers = layers
 		env := maps.Clone(s.current.Env)
@@ -235,6 +241,11 @@ func graphCacheCheck(a *args) step {
 			if _, err := srv.complete(ctx, "An answer.", 16); err != nil {
 				return outcome{}, err
 			}
+			if slots > 1 {
+				if err := srv.converse(ctx, slots, conversation{answer: 16, room: tokens, until: time.Now().Add(time.Second)}); err != nil {
+					return outcome{}, err
+				}
+			}
 		}
 		st, err := sim.ReadState(dev.state)
 		if err != nil {
@@ -242,7 +253,9 @@ func graphCacheCheck(a *args) step {
 		}
 		what := fmt.Sprintf("%d graphs at once with a limit of %d, %d made, %d launches", st.GraphInstancesPeak, limit, st.Instantiations, st.GraphLaunches)
 		switch {
-		case st.Instantiations <= uint64(limit):
+		case dense && st.GraphLaunches == 0:
+			return outcome{}, errors.New("no graph was launched, so nothing was shown")
+		case !dense && st.Instantiations <= uint64(limit):
 			return outcome{}, fmt.Errorf("only %d graphs were made, so a limit of %d showed nothing", st.Instantiations, limit)
 		case st.GraphInstancesPeak > uint64(limit):
 			return outcome{}, srv.namedFault(FaultGraphCache, "%s", what)

@@ -1,8 +1,10 @@
 package smoke
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,12 +18,26 @@ const FaultDeviceOOM = "device-oom"
 // all the same, with managed memory, and answers.
 func managedFallbackCheck(a *args) step {
 	tokens := a.number("tokens", 65536, 4096)
-	base := sized(a.config(), 1, tokens)
+	var more []string
+	if kv := a.text("kv", ""); kv != "" {
+		more = append(more, "-ctk", kv, "-ctv", kv)
+	}
+	if ubatch := a.number("ubatch", 0, 1); ubatch > 0 {
+		more = append(more, "-b", strconv.Itoa(max(ubatch, 32)), "-ub", strconv.Itoa(ubatch))
+	}
+	layers, heads, size := a.number("layers", 0, 1), a.number("kv-heads", 0, 1), a.number("head-dim", 0, 1)
+	base := sized(a.config(), 1, tokens, more...)
 	d := deviceArgs(a)
-	if _, given := a.values["vram"]; !given {
+	if d.VRAMMiB == 0 {
 		d.VRAMMiB = 96 // the model and its buffers take some 40, the cache 128
 	}
 	cfg := func(ctx context.Context, s *session) (config, error) {
+		m := &s.o.Model
+		m.Layers = cmp.Or(layers, m.Layers)
+		if heads > 0 {
+			m.Heads, m.KVHeads = heads, heads
+		}
+		m.HeadDim = cmp.Or(size, m.HeadDim)
 		c, err := base(ctx, s)
 		if err != nil {
 			return c, err

@@ -31,6 +31,7 @@ type ProofOptions struct {
 	Check     spec.Check
 	Case      string // what is other than in the proof's first check; may be empty
 	Fault     string // what the unpatched build must show, and nothing else
+	Control   bool   // neither build may show it: what the fix is not for
 	Unpatched Programs
 	Patched   Programs
 }
@@ -88,7 +89,7 @@ func (p *Proof) Name() string {
 
 // Prove runs one check on an unpatched and on a patched build. The fix is proven
 // where the unpatched build shows exactly the fault that is expected and the
-// patched one passes. Anything else is a *ProofError; the proof is there all the
+// patched one passes; a control, where both pass. Anything else is a *ProofError; the proof is there all the
 // same, unless the check does not exist or ctx ended.
 func Prove(ctx context.Context, o ProofOptions) (*Proof, error) {
 	if o.Fault == "" {
@@ -99,7 +100,9 @@ func Prove(ctx context.Context, o ProofOptions) (*Proof, error) {
 	if p.Unpatched, err = o.half(ctx, "unpatched", o.Unpatched); err != nil {
 		return p, err
 	}
-	if why := p.shows(); why != "" {
+	if was := p.Unpatched.Checks[0]; o.Control && was.Verdict != Passed {
+		return p.end(fmt.Sprintf("the unpatched build was to pass: %s: %s", was.Verdict, was.Detail))
+	} else if why := p.shows(); !o.Control && why != "" {
 		return p.end("the unpatched build " + why)
 	}
 	if p.Patched, err = o.half(ctx, "patched", o.Patched); err != nil {

@@ -53,6 +53,32 @@ func TestProve(t *testing.T) {
 	}
 }
 
+// A control is what the fix is not for: both builds pass, and a fault of either is no
+// proof of anything else.
+func TestProveControl(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		unpatched, patched string
+		verdict            Verdict
+		want               string
+	}{
+		"both pass":         {"takes its time", "takes its time", Passed, "unpatched: "},
+		"unpatched fails":   {"leaks", "takes its time", NotJudged, "the unpatched build was to pass: failed"},
+		"the patch's fault": {"takes its time", "leaks", Wrong, "the patched build shows rss-growth too"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, err := Prove(t.Context(), ProofOptions{
+				Options: options(t, ""), Fix: "a-fix", Check: loop, Fault: FaultRSSGrowth, Control: true,
+				Unpatched: Programs{Bin: fakeBuildOf(t, tc.unpatched)}, Patched: Programs{Bin: fakeBuildOf(t, tc.patched)},
+			})
+			if p == nil || p.Verdict != tc.verdict || !strings.Contains(p.Detail, tc.want) || (err == nil) != (tc.verdict == Passed) {
+				t.Errorf("%+v, %v", p, err)
+			}
+		})
+	}
+}
+
 func TestProveRefuses(t *testing.T) {
 	t.Parallel()
 	o := ProofOptions{Options: options(t, "never ready"), Fix: "a-fix", Check: loop}

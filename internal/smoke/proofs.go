@@ -13,6 +13,8 @@ type ProofCheck struct {
 	Check spec.Check
 	Fault string // that it must show without the fix
 	Case  string // what is other than in the proof's first check of that name; empty there
+	// Control is a case that the fix is not for: neither build may show the fault.
+	Control bool
 }
 
 // proofs are what a fix.toml can name as its proof, for a build number of
@@ -93,6 +95,30 @@ func MoreProofChecks(proof string, build int) []ProofCheck {
 		list = append(list, one)
 	}
 	return list
+}
+
+// HIPProofChecks returns what a proof shows besides on a HIP device: the cases that were
+// reported for AMD cards.
+func HIPProofChecks(proof string, _ int) []ProofCheck {
+	switch proof {
+	case "managed-fallback": // upstream's pull request 22158
+		return []ProofCheck{{
+			// 16.9 GiB of cache, on the card's 16.
+			Case: "262,144 cells of q4_0, -ub 128",
+			Check: spec.Check{Name: "managed-fallback", Device: spec.Sim, Env: map[string]string{
+				"GGML_CUDA_ALLOC_FALLBACK_MANAGED": "1", "GGML_CUDA_POOL_USE_MANAGED": "1",
+			}, Args: map[string]any{
+				"tokens": 262144, "kv": "q4_0", "ubatch": 128, "vram": 16384, "layers": 60, "kv-heads": 8, "head-dim": 128, "args": []string{"-fa", "on"},
+			}},
+			Fault: FaultDeviceOOM,
+		}}
+	case "graph-cache": // issue 25082
+		return []ProofCheck{
+			{Case: "three slots", Check: spec.Check{Name: "graph-cache", Device: spec.Sim, Args: map[string]any{"slots": 3}}, Fault: FaultGraphCache},
+			{Case: "a dense model, wholly on the device", Check: spec.Check{Name: "graph-cache", Device: spec.Sim, Args: map[string]any{"slots": 3, "dense": true}}, Fault: FaultGraphCache, Control: true},
+		}
+	}
+	return nil
 }
 
 // Proofs returns the proofs that a fix can name, besides "build", sorted.

@@ -56,6 +56,30 @@ func TestProofChecks(t *testing.T) {
 	}
 }
 
+// What was reported for AMD cards is shown on a HIP device.
+func TestHIPProofChecks(t *testing.T) {
+	t.Parallel()
+	var cases []string
+	for _, id := range Proofs() {
+		for _, one := range HIPProofChecks(id, 8833) {
+			cases = append(cases, one.Check.Name+": "+one.Case)
+			if err := Validate([]spec.Check{one.Check}); err != nil {
+				t.Error(err)
+			}
+			if one.Check.Device != spec.Sim || one.Fault == "" || one.Control != (one.Check.Args["dense"] == true) {
+				t.Errorf("%+v", one)
+			}
+		}
+	}
+	want := []string{"graph-cache: three slots", "graph-cache: a dense model, wholly on the device", "managed-fallback: 262,144 cells of q4_0, -ub 128"}
+	if !slices.Equal(cases, want) {
+		t.Errorf("%q", cases)
+	}
+	if HIPProofChecks("build", 8833) != nil {
+		t.Error("a proof by compiling")
+	}
+}
+
 func TestMoreProofChecks(t *testing.T) {
 	t.Parallel()
 	for _, build := range []int{8833, 9842} {

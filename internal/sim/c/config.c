@@ -11,7 +11,7 @@
 extern char **environ;
 
 struct config config = {
-	.vram = 12288 * MIB, .cc = 86, .sms = 28, .runtime = 11040, .driver = 11040, .occupancy = 2,
+	.vram = 12288 * MIB, .cc = 86, .sms = 28, .runtime = 11040, .driver = 11040, .occupancy = 2, .gfx = "gfx1201",
 };
 
 static bool whole(const char *name, const char *text, uint64_t low, uint64_t high, uint64_t *out)
@@ -83,7 +83,12 @@ static bool one(const char *name, const char *text)
 		ok = whole(name, text, 0, 1 << 20, &config.count);
 	else if (!strcmp(key, "CC"))
 		ok = version(name, text, 10, &config.cc);
-	else if (!strcmp(key, "CUDA"))
+	else if (!strcmp(key, "GFX")) {
+		ok = !strncmp(text, "gfx", 3) && strlen(text) >= 6 && strlen(text) <= 8 && strspn(text + 3, "0123456789abcdef") == strlen(text + 3);
+		if (!ok)
+			say("%s=%s is not a card such as gfx1201", name, text);
+		config.gfx = text;
+	} else if (!strcmp(key, "CUDA"))
 		ok = version(name, text, 1000, &config.runtime), config.driver = config.runtime;
 	else if (!strcmp(key, "VMM"))
 		ok = flag(name, text, &config.vmm);

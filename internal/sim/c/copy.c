@@ -4,6 +4,7 @@
 // LLPATCH_SIM_COUNT=n, as the 32-bit numbers 0 to n-1 in turn).
 #include "sim.h"
 #include <string.h>
+#include <sys/mman.h>
 
 enum side { HOST, SIM, BAD };
 
@@ -72,6 +73,19 @@ static cudaError_t move(uint64_t dst, uint64_t src, size_t n, bool report)
 	return cudaSuccess;
 }
 
+// zero gives whole pages of managed memory back instead of writing them, so that a cache
+// of any size that is cleared at the start costs the host nothing.
+static void zero(uint64_t dst, size_t n)
+{
+	uint64_t from = (dst + 4095) / 4096 * 4096, to = (dst + n) / 4096 * 4096;
+	if (from >= to || madvise((void *)from, to - from, MADV_DONTNEED)) {
+		memset((void *)dst, 0, n);
+		return;
+	}
+	memset((void *)dst, 0, from - dst);
+	memset((void *)to, 0, dst + n - to);
+}
+
 static cudaError_t fill(uint64_t dst, int value, size_t n, bool report)
 {
 	if (!n)
@@ -79,7 +93,11 @@ static cudaError_t fill(uint64_t dst, int value, size_t n, bool report)
 	enum side to = side(dst, n, "memset", report);
 	if (to != SIM) // a memset of pageable memory is an error too
 		return cudaErrorInvalidValue;
-	if (readable(to, dst))
+	if (!readable(to, dst))
+		return cudaSuccess;
+	if (!value && find(dst)->kind == MANAGED)
+		zero(dst, n);
+	else
 		memset((void *)dst, value, n);
 	return cudaSuccess;
 }

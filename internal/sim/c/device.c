@@ -138,7 +138,7 @@ static size_t row(void)
 
 size_t shared_optin(void)
 {
-	return by_cc[row()].shared_block;
+	return config.hip ? 64 << 10 : by_cc[row()].shared_block;
 }
 
 cudaError_t cudaGetDeviceCount(int *count)

@@ -17,7 +17,8 @@ enum on_fault { FAULT_REPORT, FAULT_ERROR, FAULT_ABORT };
 struct config {
 	size_t vram, managed_more; // bytes; managed_more 0: no limit
 	int cc, sms, runtime, driver, occupancy;
-	bool vmm, store, reuse;
+	bool vmm, store, reuse, hip; // hip: the programs' runtime is HIP
+	const char *gfx;             // HIP's name of the card: gfx1201
 	enum managed managed;
 	enum on_fault on_fault;
 	uint64_t delay_frees, fail_alloc, count;
