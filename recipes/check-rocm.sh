@@ -146,7 +146,7 @@ if test -n "$igpu" && test -z "${HIP_VISIBLE_DEVICES:-}${ROCR_VISIBLE_DEVICES:-}
 	advise 0 "It can run, with the processor's own graphics hidden, which else crash it or slow it down: export HIP_VISIBLE_DEVICES=$number"
 fi
 if test $kernels = no; then
-	advise 0 "It can run models whose matrices are quantised; rocBLAS here has no kernels for $card, so f16 and bf16 models need AMD's ROCm 6.4.1 or newer in its place."
+	advise 0 "It can run quantised models with flash attention; rocBLAS here has no kernels for $card and ends the program where it is asked, so all others need AMD's ROCm 6.4 or newer in its place."
 fi
 if test -n "$free" && test "$free" -lt 2048; then
 	advise 0 "It can run, but other programs hold most of the card's memory: end them, or load fewer layers with -ngl."

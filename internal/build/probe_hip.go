@@ -269,17 +269,15 @@ func (p *rocmProbe) cannot(gfx string, tail []string) error {
 	return bad
 }
 
-// newerClang says from which release on LLVM's clang knows a target (its release
-// notes, "Changes to the AMDGPU Backend", of 18 to 20).
+// newerClang says from which release on LLVM's clang knows a target: tried with Debian's
+// clang 19 and 21.
 func newerClang(gfx string) string {
 	name, _, _ := strings.Cut(gfx, ":")
 	switch {
-	case name == "gfx12-generic":
-		return "clang 20 and newer know it"
-	case strings.HasSuffix(name, "-generic"):
-		return "clang 19 and newer know it"
-	case strings.HasPrefix(name, "gfx120"):
-		return "clang 18 and newer, and those of ROCm 6.3 and newer, know it"
+	case name == "gfx9-4-generic" || name == "gfx950" || name == "gfx1153":
+		return "clang 21 knows it, and 19 does not"
+	case strings.HasSuffix(name, "-generic") || strings.HasPrefix(name, "gfx120"):
+		return "clang 19 and newer know it, and those of ROCm 6.4 and newer"
 	}
 	return "llpatch env create rocm makes a root with a newer one"
 }

@@ -111,6 +111,20 @@ func TestReal(t *testing.T) {
 		}
 	}
 	publishedPurge(t, filepath.Dir(archive))
+	if os.Getenv("HIP_HEADERS") == "" {
+		t.Log("NOT RUN: the proofs on the simulated HIP device, for want of HIP_HEADERS (scripts/hip-headers makes that folder)")
+		return
+	}
+	lines, took = llpatch("smoke", "b8390", "linux-cpu", "--locked", "--offline", "--device", "sim-hip")
+	t.Logf("proofs on HIP, %v:\n%s", took.Round(time.Second), lines)
+	for _, proof := range []string{
+		"graph-cache-lru", "graph-cache-lru (three slots)", "graph-cache-lru (a dense model, wholly on the device)", "ubatch-pool-purge",
+		"managed-fallback", "managed-fallback (262,144 cells of q4_0, -ub 128)",
+	} {
+		if !strings.Contains(lines, "passed: "+proof+" b8390 on the simulated HIP device") {
+			t.Errorf("no proof of %s", proof)
+		}
+	}
 }
 
 func readJSON(t *testing.T, name string, v any) []byte {
