@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/llpatch/llpatch/internal/golden"
 )
 
 // The plans of rocm-gfx1201: its targets under every name, at every tag.
@@ -15,7 +17,7 @@ func TestGoldenROCmPlans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		golden(t, filepath.Join("plans", "rocm-gfx1201-"+name+".json"), append(text, '\n'))
+		golden.Check(t, filepath.Join("testdata", "plans", "rocm-gfx1201-"+name+".json"), append(text, '\n'))
 	}
 	base := mustPlan(t, inputFor(t, "rocm-gfx1201", "b8833"))
 	other := inputFor(t, "rocm-gfx1201", "b8833")
