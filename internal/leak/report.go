@@ -76,7 +76,11 @@ func (r *Result) Headline() string {
 // AllNotes are what a reader must know of the run and of its figures.
 func (r *Result) AllNotes() []string {
 	out := append([]string{}, r.Notes...)
-	out = append(out, r.Series.Notes...)
+	for _, n := range r.Series.Notes {
+		if why := r.NoVRAM(); why == "" || !strings.HasSuffix(n, why) { // said where VRAM is judged
+			out = append(out, n)
+		}
+	}
 	for _, f := range r.Tools {
 		for _, n := range f.Notes {
 			out = append(out, f.Tool+": "+n)

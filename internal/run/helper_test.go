@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -45,6 +46,15 @@ func cmd(tb testing.TB, helper string, args ...string) run.Cmd {
 	return run.Cmd{Argv: append([]string{self(tb)}, args...), Env: []string{"HELPER=" + helper, noNap}}
 }
 
+// headless keeps main on the main thread, which it is to end.
+const headless = "headless"
+
+func init() {
+	if os.Getenv("HELPER") == headless {
+		runtime.LockOSThread()
+	}
+}
+
 func helper(what string) int {
 	args := os.Args[1:]
 	switch what {
@@ -71,6 +81,10 @@ func helper(what string) int {
 		signal.Ignore(syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 		say(os.Getpid())
 		time.Sleep(time.Minute)
+	case headless: // its main thread ends and the others go on, as wine's services do
+		go time.Sleep(time.Minute)
+		say(os.Getpid())
+		_, _, _ = syscall.RawSyscall(syscall.SYS_EXIT, 0, 0, 0)
 	case "polite": // ends by itself on SIGTERM
 		ch := make(chan os.Signal, 1)
 		signal.Notify(ch, syscall.SIGTERM, syscall.SIGUSR1)

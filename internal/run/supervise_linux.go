@@ -239,6 +239,9 @@ func (s *supervisor) sweep() (giveUp bool) {
 	return len(alive) > 0 && len(s.left) == len(alive)
 }
 
+// numThreads is where that number stands among the fields behind a process' name.
+const numThreads = 17
+
 // descendants returns every living process below pid, wherever its group and
 // session are; a zombie is not alive, but what is below it is looked at.
 func descendants(pid int) ([]int, error) {
@@ -278,7 +281,10 @@ func descendants(pid int) ([]int, error) {
 		}
 		seen = seen || p == pid
 		children[parent] = append(children[parent], p)
-		zombie[p] = fields[0] == "Z" || fields[0] == "X"
+		// A process whose main thread has ended reads as a zombie while others of its
+		// threads go on (num_threads of proc(5)): wine's services do that.
+		threads := len(fields) > numThreads && fields[numThreads] != "0" && fields[numThreads] != "1"
+		zombie[p] = (fields[0] == "Z" || fields[0] == "X") && !threads
 	}
 	if !seen {
 		return nil, errors.New("/proc does not show this process")

@@ -139,7 +139,7 @@ func TestStopWithAnEndedContext(t *testing.T) {
 // When the program ends well, what it left behind ends too, also what has left
 // its session.
 func TestNothingIsLeftBehind(t *testing.T) {
-	for _, kind := range []string{"sleep", "stubborn"} {
+	for _, kind := range []string{"sleep", "stubborn", headless} {
 		t.Run(kind, func(t *testing.T) {
 			in, end := io.Pipe()
 			c := cmd(t, "family", kind)
