@@ -97,7 +97,7 @@ func (c *Chain) writeSums(sum, archive string) error {
 
 // stageDir is the folder whose content becomes the archive. In a tar.gz it lies in a
 // folder called as the archive is, so that bundles of several targets and levels, and
-// upstream's own llama-<tag>/, can be unpacked side by side (docs/adr/0014); a zip has
+// upstream's own llama-<tag>/, can be unpacked side by side (docs/adr/0011); a zip has
 // no folder, as upstream's have none: Windows makes one.
 func (c *Chain) stageDir() string {
 	return c.own(filepath.Join("stage", bundleTop(c.Tree.Tag.Short(), c.Recipe)))
