@@ -17,21 +17,21 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func Update() bool { return *update }
 
 // Check fails the test where the file holds anything else than got.
-func Check[T string | []byte](t testing.TB, file string, got T) {
-	t.Helper()
+func Check[T string | []byte](tb testing.TB, file string, got T) {
+	tb.Helper()
 	if *update {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	want, err := os.ReadFile(file)
 	if err != nil {
-		t.Fatalf("%v (go test -update writes it)", err)
+		tb.Fatalf("%v (go test -update writes it)", err)
 	}
 	if d := cmp.Diff(string(want), string(got)); d != "" {
-		t.Errorf("%s (-want +got; go test -update writes it anew):\n%s", file, d)
+		tb.Errorf("%s (-want +got; go test -update writes it anew):\n%s", file, d)
 	}
 }
