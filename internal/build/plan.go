@@ -214,7 +214,7 @@ func toolPath(f Facts) string {
 			dirs = append(dirs, dir)
 		}
 	}
-	for _, role := range []string{"cmake", "ninja", "cc", "cxx", "nvcc"} {
+	for _, role := range []string{"cmake", "ninja", "cc", "cxx", "rc", "nvcc"} {
 		if t, ok := f.Tools[role]; ok {
 			add(filepath.Dir(t.Path))
 		}
