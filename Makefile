@@ -31,9 +31,14 @@ test: ## every test but the full release, with the race detector
 	go test -race -timeout 20m ./...
 
 .PHONY: real
-real: ## full releases of b8390 from its npm package, compiled and run for real: for Linux, and for Windows 7 through wine
-	sh scripts/setup build test win7
+real: ## a full release of b8390 from its npm package, compiled and run for real
+	sh scripts/setup build test
 	go test -tags real -timeout 40m -count 1 -run TestReal -v ./internal/cli
+
+.PHONY: real-win7
+real-win7: ## the same for Windows 7, with MinGW-w64 and wine
+	sh scripts/setup build win7
+	go test -tags real -timeout 60m -count 1 -run TestFullWindows7 -v ./internal/cli
 
 .PHONY: syntax
 syntax: ## compile every CUDA file that a fix touches, host side, on the npm bundles

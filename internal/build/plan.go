@@ -220,7 +220,7 @@ func toolPath(f Facts) string {
 			dirs = append(dirs, dir)
 		}
 	}
-	for _, role := range []string{"cmake", "ninja", "cc", "cxx", "nvcc", "hipcc"} {
+	for _, role := range []string{"cmake", "ninja", "cc", "cxx", "rc", "nvcc", "hipcc"} {
 		if t, ok := f.Tools[role]; ok {
 			add(filepath.Dir(t.Path))
 		}
