@@ -114,8 +114,8 @@ func HIPProofChecks(proof string, _ int) []ProofCheck {
 		}}
 	case "graph-cache": // issue 25082
 		return []ProofCheck{
-			{Case: "three slots", Check: spec.Check{Name: "graph-cache", Device: spec.Sim, Args: map[string]any{"slots": 3}}, Fault: FaultGraphCache},
-			{Case: "a dense model, wholly on the device", Check: spec.Check{Name: "graph-cache", Device: spec.Sim, Args: map[string]any{"slots": 3, "dense": true}}, Fault: FaultGraphCache, Control: true},
+			{Case: "three slots", Check: spec.Check{Name: "graph-cache", Device: spec.Sim, Args: map[string]any{"slots": 3, "rounds": 4}}, Fault: FaultGraphCache},
+			{Case: "a dense model, wholly on the device", Check: spec.Check{Name: "graph-cache", Device: spec.Sim, Args: map[string]any{"slots": 3, "rounds": 4, "dense": true}}, Fault: FaultGraphCache, Control: true},
 		}
 	}
 	return nil
