@@ -19,7 +19,7 @@ func (r *Report) tally() string {
 }
 
 // moreThanAsked explains counts that a reader of the recipe would not expect.
-const moreThanAsked = "A check that watches memory goes on, past the requests, rounds or repeats that the recipe asks for, until there are looks enough for memory to be judged; hostile clients come for longer still where it did not settle."
+const moreThanAsked = "A check that watches memory goes on, past the requests, rounds or repeats that the recipe asks for, until there are looks enough for memory to be judged; where nobody can tell what it did, all is done once more, for longer."
 
 // seen is what a check has to say, with its figures.
 func (c *Result) seen() string {
