@@ -70,7 +70,7 @@ func TestReal(t *testing.T) {
 		return string(out)
 	}
 	do("tar", "xzf", archive)
-	elsewhere = filepath.Join(elsewhere, "llama-b8390")
+	elsewhere = filepath.Join(elsewhere, strings.TrimSuffix(filepath.Base(archive), ".tar.gz"))
 	do("sha256sum", "--quiet", "-c", "SHA256SUMS")
 	for _, prog := range []string{"llama-server", "llama-cli", "llama-bench", "llama-quantize"} {
 		if _, err := os.Stat(filepath.Join(elsewhere, prog)); err != nil {
