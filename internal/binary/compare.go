@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 )
 
 // Comparison says how two builds differ, file by file.
@@ -55,6 +56,14 @@ var ErrFolder = errors.New("one is a folder and the other is none")
 // in which sections ELF and PE files differ and why, where that can be told.
 func Compare(ctx context.Context, a, b string) (*Comparison, error) {
 	c := &Comparison{A: a, B: b, Differ: []FileDiffers{}}
+	// What is named is meant, and not a link to it; links below are compared as links.
+	var err error
+	if a, err = filepath.EvalSymlinks(a); err != nil {
+		return nil, err
+	}
+	if b, err = filepath.EvalSymlinks(b); err != nil {
+		return nil, err
+	}
 	ia, err := os.Stat(a)
 	if err != nil {
 		return nil, err
@@ -67,7 +76,7 @@ func Compare(ctx context.Context, a, b string) (*Comparison, error) {
 		return nil, fmt.Errorf("compare %s and %s: %w", a, b, ErrFolder)
 	}
 	if !ia.IsDir() {
-		return c, c.entry(ctx, a, b, filepath.Base(a))
+		return c, c.entry(ctx, a, b, filepath.Base(c.A))
 	}
 	names, err := entries(a)
 	if err != nil {
@@ -136,9 +145,10 @@ func unlike(a, b string) (*string, error) {
 	ia, errA := os.Lstat(a)
 	ib, errB := os.Lstat(b)
 	switch {
-	case errors.Is(errA, fs.ErrNotExist):
+	// ENOTDIR: what is a folder on the other side is a file here.
+	case errors.Is(errA, fs.ErrNotExist) || errors.Is(errA, syscall.ENOTDIR):
 		return say("only in B")
-	case errors.Is(errB, fs.ErrNotExist):
+	case errors.Is(errB, fs.ErrNotExist) || errors.Is(errB, syscall.ENOTDIR):
 		return say("only in A")
 	case errA != nil || errB != nil:
 		return nil, errors.Join(errA, errB)

@@ -198,10 +198,16 @@ const maxPaths = 1 << 16
 // otherPaths pairs folders that stand only in a with those that stand only in b, by the
 // files that both have in them. The longest are first.
 func otherPaths(a, b []byte) [][2]string {
+	// By a set: to look for each path in all of y takes minutes for a large section.
 	only := func(x, y []byte) []string {
+		seen := map[string]bool{}
+		for _, m := range pathRE.FindAll(y, -1) {
+			seen[string(m)] = true
+		}
 		var out []string
 		for _, m := range pathRE.FindAll(x, maxPaths) {
-			if s := string(m); !slices.Contains(out, s) && !bytes.Contains(y, m) {
+			if s := string(m); !seen[s] {
+				seen[s] = true
 				if out = append(out, s); len(out) == 64 {
 					break
 				}

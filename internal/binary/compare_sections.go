@@ -44,9 +44,10 @@ type part struct {
 	zero [][2]int // ranges of it that tell only when it was linked: where, and how many bytes
 }
 
-// Names of what is no section: what stands before the first one, and a file of device
-// code alone.
+// Names of what is no section: what stands before the first one, a file of device
+// code alone, and one that has no sections.
 const (
+	content    = "(content)"
 	headers    = "(headers)"
 	deviceCode = "(device code)"
 )
@@ -71,7 +72,7 @@ func (o *opened) parts() []part {
 			return all
 		}
 	}
-	return []part{{name: "(content)", data: o.whole()}}
+	return []part{{name: content, data: o.whole()}}
 }
 
 func (o *opened) cut(from, size uint64) *io.SectionReader {
@@ -171,6 +172,10 @@ func sectionAt(p part) (from, size int64) {
 // compareSections compares two files that are known to differ.
 func compareSections(a, b *opened) ([]SectionDiffers, error) {
 	pa, pb := a.parts(), b.parts()
+	// Sections tell nothing where one of the two cannot be split.
+	if (pa[0].name == content) != (pb[0].name == content) {
+		pa, pb = []part{{name: content, data: a.whole()}}, []part{{name: content, data: b.whole()}}
+	}
 	var out []SectionDiffers
 	resized := ""
 	for _, p := range pa {

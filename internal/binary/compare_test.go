@@ -243,3 +243,67 @@ func FuzzCompare(f *testing.F) {
 		}
 	})
 }
+
+// What is named is looked at, not the link that names it; and a folder on one side
+// that is a file on the other keeps the rest of the result.
+func TestCompareNamedLinks(t *testing.T) {
+	dir := t.TempDir()
+	link := func(to, name string) string {
+		t.Helper()
+		p := filepath.Join(dir, name)
+		if err := os.Symlink(to, p); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	put(t, filepath.Join(dir, "a/lib.so.0"), "one")
+	put(t, filepath.Join(dir, "b/lib.so.0"), "two")
+	put(t, filepath.Join(dir, "a/x/f"), "f")
+	put(t, filepath.Join(dir, "b/x"), "x")
+	for _, pair := range [][2]string{
+		{link("lib.so.0", "a/lib.so"), link("lib.so.0", "b/lib.so")},
+		{link("a", "stage-a"), link("b", "stage-b")},
+	} {
+		c, err := inspect.Compare(t.Context(), pair[0], pair[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(c.Differ) == 0 || c.A != pair[0] {
+			t.Errorf("%s and %s: %+v", pair[0], pair[1], c)
+		}
+	}
+	c, err := inspect.Compare(t.Context(), filepath.Join(dir, "stage-a"), filepath.Join(dir, "a"))
+	if err != nil || len(c.Differ) > 0 {
+		t.Errorf("a folder and a link to it: %+v, %v", c, err)
+	}
+	c, err = inspect.Compare(t.Context(), filepath.Join(dir, "a"), filepath.Join(dir, "b"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, d := range c.Differ {
+		got[d.Path] = d.Why
+	}
+	if got["x"] == "" || got["x/f"] != "only in A" {
+		t.Errorf("got %v", got)
+	}
+}
+
+// Sections tell nothing where one of the two files was cut off.
+func TestCompareTruncated(t *testing.T) {
+	whole, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Skip("there is no /proc: ", err)
+	}
+	dir := t.TempDir()
+	a, b := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	put(t, a, string(whole))
+	put(t, b, string(whole[:20000]))
+	c, err := inspect.Compare(t.Context(), a, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Differ) != 1 || len(c.Differ[0].Sections) != 1 || c.Differ[0].Sections[0].Name != "(content)" {
+		t.Errorf("got %+v", c.Differ)
+	}
+}

@@ -95,6 +95,9 @@ func (a *app) evidenceShowCmd() *cobra.Command {
 				return &usageError{err: err}
 			}
 			if chart != "" {
+				if filepath.Ext(chart) != ".svg" {
+					return &usageError{err: fmt.Errorf("--chart %s: it writes an SVG file; call it NAME.svg", chart)}
+				}
 				svg, err := res.Chart(name)
 				if err != nil {
 					return &usageError{err: fmt.Errorf("%s: %w", argv[0], err)}

@@ -87,9 +87,7 @@ func (l *loader) fix(id, name string) (Fix, bool) {
 		f.oneOf("backends", b, backends...)
 	}
 	for _, name := range fix.OS {
-		if !wordRE.MatchString(name) {
-			f.fail("os", "os %q is not what a recipe's os can be", name)
-		}
+		f.oneOf("os", name, Linux, Win7)
 	}
 	for _, r := range fix.Requires {
 		switch at := slices.Index(l.ids, r); {

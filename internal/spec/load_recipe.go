@@ -73,6 +73,19 @@ func (l *loader) recipe(name string) (Recipe, bool) {
 	if rec.Wine != "" {
 		f.oneOf("wine", rec.Wine, Win7)
 	}
+	if rec.OS != "" {
+		f.oneOf("os", rec.OS, Linux, Win7)
+	}
+	// A fix for one system is chosen by os: a recipe that says another one than it
+	// builds for would go without it, and nothing would tell.
+	for _, w := range []struct {
+		key   string
+		there bool
+	}{{"verify.pe", rec.Verify.PE != nil}, {"wine", rec.Wine != ""}, {"bundle.format", rec.Bundle.Format == Zip}} {
+		if w.there && rec.OS == Linux {
+			f.fail(w.key, "%s is for a recipe with os = %q, and this one has os = %q", w.key, Win7, rec.OS)
+		}
+	}
 	f.script(rec.Bundle.Check)
 	if rec.DiskMiB < 0 {
 		f.fail("disk-mib", "disk-mib is %d; it must be the room in MiB that a release takes", rec.DiskMiB)

@@ -113,6 +113,9 @@ type PE struct {
 	Updates []string `toml:"updates" json:"updates,omitempty"` // updates that the user is told to install, such as KB2533623
 }
 
+// Linux is the system of most recipes; the other one is Win7.
+const Linux = "linux"
+
 // Systems that a PE file is judged for: Windows 7 SP1 x64, alone or with VxKex NEXT.
 const (
 	Win7      = "win7"
