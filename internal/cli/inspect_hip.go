@@ -36,6 +36,8 @@ func (i inspected) onAMD() []string {
 	switch {
 	case len(out) > 0:
 		return append(out, "no other card: code objects are for exactly what they name")
+	case len(i.HIP.Faults) > 0:
+		return []string{"not known: its device code cannot be read"}
 	case i.HIP.Bundles > 0:
 		return []string{"no card: its offload bundles hold no code object"}
 	case !strings.HasPrefix(i.SOName, "libamdhip64."):
