@@ -43,30 +43,74 @@ integrated() {
 	return 1
 }
 
-# cards lists the AMD cards in HIP's order, one name such as gfx1201 a line.
+# ask PROGRAM...: what one of ROCm's tools says, which may hang where the driver does.
+ask() {
+	command -v timeout >/dev/null 2>&1 && command -v "$1" >/dev/null 2>&1 && timeout -s KILL 10 "$@" 2>/dev/null
+}
+
+# nodes lists the driver's cards: the folder of each, and its number such as 120001.
+nodes() {
+	for node in $(ls "$root/sys/class/kfd/kfd/topology/nodes" 2>/dev/null | sort -n); do
+		node=$root/sys/class/kfd/kfd/topology/nodes/$node
+		n=$(sed -n 's/^gfx_target_version //p' "$node/properties" 2>/dev/null)
+		test "${n:-0}" -gt 0 && echo "$node $n"
+	done
+}
+
+# cards lists all AMD cards in HIP's order, hidden or not, one name such as gfx1201 a line.
 cards() {
-	if command -v rocminfo >/dev/null 2>&1 && found=$(rocminfo 2>/dev/null | sed -n 's/^  Name: *\(gfx[0-9a-f]*\) *$/\1/p') && test -n "$found"; then
+	if found=$(unset ROCR_VISIBLE_DEVICES && ask rocminfo | sed -n 's/^  Name: *\(gfx[0-9a-f]*\) *$/\1/p') && test -n "$found"; then
 		echo "$found"
 		return
 	fi
 	# What the driver says by itself: 120001 is gfx1201.
-	for node in $(ls "$root/sys/class/kfd/kfd/topology/nodes" 2>/dev/null | sort -n); do
-		n=$(sed -n 's/^gfx_target_version //p' "$root/sys/class/kfd/kfd/topology/nodes/$node/properties" 2>/dev/null)
-		test "${n:-0}" -gt 0 && printf 'gfx%d%x%x\n' $((n / 10000)) $((n / 100 % 100)) $((n % 100))
+	nodes | while read -r _ n; do
+		printf 'gfx%d%x%x\n' $((n / 10000)) $((n / 100 % 100)) $((n % 100))
 	done
 }
 
-# vram prints "free total" in MiB for the card of the largest memory.
+# pick LIST NUMBERS prints those of the numbers that HIP_VISIBLE_DEVICES or its like leaves, where
+# the first entry that is no card ends the list. Cards that are named are not told apart: all.
+pick() {
+	case $1 in all | *GPU-*) echo "$2" && return ;; esac
+	echo "$2" | awk -v list="$1" '{
+		n = split(list, want, ",")
+		for (i = 1; i <= n && want[i] ~ /^[0-9]+$/ && want[i] < NF; i++) printf "%s ", $(want[i] + 1)
+	}'
+}
+
+# within NUMBER NUMBERS: it is one of them.
+within() {
+	case " $2 " in *" $1 "*) return 0 ;; esac
+	return 1
+}
+
+# memory DEVICE prints "free total" in MiB, as the driver knows them.
+memory() {
+	cat "$1/mem_info_vram_used" "$1/mem_info_vram_total" 2>/dev/null |
+		awk '{ n[NR] = $1 } END { if (NR == 2) printf "%d %d\n", (n[2] - n[1]) / 1048576, n[2] / 1048576 }' | grep .
+}
+
+# vram NUMBER COUNT prints "free total" in MiB for that card of so many, or nothing.
 vram() {
-	if command -v amd-smi >/dev/null 2>&1; then
-		amd-smi metric --mem-usage 2>/dev/null | awk '
-			$1 == "TOTAL_VRAM:" { total = $2 }
-			$1 == "USED_VRAM:" && total > best { best = total; used = $2 }
-			END { if (best) print best - used, best }' | grep . && return
-	fi
-	for dir in "$root"/sys/class/drm/card*/device; do
-		test -r "$dir/mem_info_vram_total" && echo "$(cat "$dir/mem_info_vram_used") $(cat "$dir/mem_info_vram_total")"
-	done | sort -k 2,2n | tail -n 1 | awk 'NF == 2 { printf "%d %d\n", ($2 - $1) / 1048576, $2 / 1048576 }'
+	node=$(nodes | sed -n "$(($1 + 1))s/ .*//p")
+	minor=$(sed -n 's/^drm_render_minor //p' "$node/properties" 2>/dev/null)
+	test -n "$minor" && memory "$root/sys/class/drm/renderD$minor/device" && return
+	ask amd-smi metric --mem-usage | awk -v gpu="$1" '
+		function mib() {
+			if ($2 !~ /^[0-9]+([.][0-9]+)?$/) return -1
+			return $3 ~ /^Mi?B$/ ? $2 : $3 ~ /^Gi?B$/ ? $2 * 1024 : -1
+		}
+		BEGIN { total = used = -1 }
+		$1 == "GPU:" { at = $2 }
+		$1 == "TOTAL_VRAM:" && at == gpu { total = mib() }
+		$1 == "USED_VRAM:" && at == gpu { used = mib() }
+		END { if (total > 0 && used >= 0) printf "%d %d\n", total - used, total }' | grep . && return
+	# By their order alone, where each card has its device.
+	set -- "$1" "$2" $(for dir in "$root"/sys/class/drm/card*/device; do test -r "$dir/mem_info_vram_total" && echo "$dir"; done)
+	test $# -eq $(($2 + 2)) || return
+	shift $(($1 + 2))
+	memory "$1"
 }
 
 # library NAME prints where a library is.
@@ -98,52 +142,66 @@ fi
 all=$(cards)
 say cards "$(echo $all)"
 test -n "$all" || advise 1 "The driver is there and shows no card: see dmesg | grep amdgpu."
-number=-1
-index=0
-shown=0
-igpu=
+# By HIP's numbers: the cards that it has code for, a processor's own graphics only where there is
+# no other, and those that a program sees as things are set.
+numbers=
+good=
+own=
+count=0
 for card in $all; do
-	if integrated "$card"; then
-		igpu="$igpu $card"
-	elif runs "$card" && test "$number" -lt 0; then
-		number=$index
+	if runs "$card"; then
+		if integrated "$card"; then own="$own $count"; else good="$good $count"; fi
 	fi
-	shown=$((shown + 1))
-	index=$((index + 1))
+	numbers="$numbers $count"
+	count=$((count + 1))
 done
-# A build for a processor's own graphics.
-if test "$number" -lt 0; then
-	index=0
-	for card in $all; do
-		if runs "$card" && test "$number" -lt 0; then
-			number=$index
-			igpu=
-		fi
-		index=$((index + 1))
-	done
-fi
+good=$(echo ${good:-$own})
+seen=$(pick "${ROCR_VISIBLE_DEVICES-all}" "$numbers")
+seen=$(pick "${HIP_VISIBLE_DEVICES:-${CUDA_VISIBLE_DEVICES:-all}}" "$seen")
+number=
+igpu=
+other=
+for index in $seen; do
+	card=$(echo "$all" | sed -n "$((index + 1))p")
+	if within "$index" "$good"; then
+		number=${number:-$index}
+	elif integrated "$card"; then
+		igpu="$igpu $card"
+	else
+		other="$other $card"
+	fi
+done
 say "built for" "$gfx"
 say "iGPU visible" "${igpu:- none}"
-test "$number" -ge 0 || advise 1 "These programs are for $gfx and hold nothing for your $(echo $all): take a build for that card (llpatch release TAG rocm-gfx1201 --gfx NAME)."
+test -n "$good" || advise 1 "These programs are for $gfx and hold nothing for your $(echo $all): take a build for that card (llpatch release TAG rocm-gfx1201 --gfx NAME)."
 
-set -- $(vram)
-say "free VRAM" "${1:-unknown}${2:+ of $2} MiB"
+hidden=no
+test -n "$number" || { hidden=yes && number=${good%% *}; }
+set -- $(vram "$number" "$count")
+say "free VRAM" "${1:-not known}${2:+ of $2 MiB}"
 free=${1:-}
 
+blas=
 for lib in $libs; do
 	at=$(library "$lib")
 	say "$lib" "${at:-not found}"
 	test -n "$at" || advise 1 "$lib is not installed: on Debian 14 apt install libamdhip64-6 libhipblas2 librocblas4, elsewhere AMD's ROCm of the same major version."
+	case $lib in librocblas.*) blas=${at%/*} ;; esac
 done
 
 card=$(echo "$all" | sed -n "$((number + 1))p")
-for dir in "$root"/opt/rocm*/lib/rocblas/library "$root"/usr/lib/x86_64-linux-gnu/rocblas/*/library "$root"/usr/lib64/rocblas/library; do
-	ls "$dir" 2>/dev/null
-done | grep -q "$card" && kernels=yes || kernels=no
+ls "$blas/rocblas/library" "$blas"/rocblas/*/library 2>/dev/null | grep -q "$card" && kernels=yes || kernels=no
 say "rocBLAS has" "$(test $kernels = yes && echo "kernels for $card" || echo "no kernels for $card")"
 
-if test -n "$igpu" && test -z "${HIP_VISIBLE_DEVICES:-}${ROCR_VISIBLE_DEVICES:-}"; then
-	advise 0 "It can run, with the processor's own graphics hidden, which else crash it or slow it down: export HIP_VISIBLE_DEVICES=$number"
+right="${ROCR_VISIBLE_DEVICES+unset ROCR_VISIBLE_DEVICES; }export HIP_VISIBLE_DEVICES=$(echo "$good" | tr ' ' ,)"
+if test $hidden = yes; then
+	advise 0 "It can run, but the environment hides every card that it has code for: $right"
+fi
+if test -n "$other"; then
+	advise 0 "It can run, with those cards hidden that it has no code for,$other: $right"
+fi
+if test -n "$igpu"; then
+	advise 0 "It can run, with the processor's own graphics hidden, which else crash it or slow it down: $right"
 fi
 if test $kernels = no; then
 	advise 0 "It can run quantised models with flash attention; rocBLAS here has no kernels for $card and ends the program where it is asked, so all others need AMD's ROCm 6.4 or newer in its place."

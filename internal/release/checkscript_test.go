@@ -2,6 +2,7 @@ package release
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,14 +16,30 @@ import (
 type machine struct {
 	files map[string]string // below the root; "-" is a folder
 	tools map[string]string // programs on the PATH
-	env   []string
+	env   []string          // ROOT in it is the root
+	bare  bool              // nothing else is on the PATH but what the script needs: no timeout
 }
 
 const (
 	// As rocminfo of ROCm 6.4 prints agents: the processor, a card, and what is in the processor.
 	rocminfo = "#!/bin/sh\ncat <<E\n*******\nAgent 1\n  Name:                    AMD Ryzen 9 9950X\n  Marketing Name:          AMD Ryzen 9 9950X\nAgent 2\n  Name:                    gfx1201\n  Marketing Name:          AMD Radeon RX 9070 XT\n    Name:                    amdgcn-amd-amdhsa--gfx1201\nIGPU\nE\n"
 	amdSMI   = "#!/bin/sh\ntest \"$1 $2\" = 'metric --mem-usage' || exit 1\ncat <<E\nGPU: 0\n    MEM_USAGE:\n        TOTAL_VRAM: 16304 MB\n        USED_VRAM: USED MB\n        FREE_VRAM: 1 MB\nE\n"
+	// A program that does not come to an end, and a timeout that has no patience with it.
+	hanging   = "#!/bin/sh\ntrap '' TERM\nsleep 60\n"
+	impatient = "#!/bin/sh\nfor a; do shift; case $a in 10) break ;; esac; done\nexec /usr/bin/timeout -s KILL 0.2 \"$@\"\n"
 )
+
+// nodes gives the machine cards as the driver alone knows them, such as 120001, each with its
+// memory and what is used of it in MiB; the processor is node 0, and node N's device renderD127+N.
+func (m *machine) nodes(cards ...[3]int) {
+	delete(m.tools, "rocminfo")
+	m.files["sys/class/kfd/kfd/topology/nodes/0/properties"] = "cpu_cores_count 16\ngfx_target_version 0\n"
+	for i, c := range cards {
+		m.files[fmt.Sprintf("sys/class/kfd/kfd/topology/nodes/%d/properties", i+1)] = fmt.Sprintf("gfx_target_version %d\ndrm_render_minor %d\n", c[0], 128+i)
+		device := fmt.Sprintf("sys/class/drm/renderD%d/device/", 128+i)
+		m.files[device+"mem_info_vram_total"], m.files[device+"mem_info_vram_used"] = fmt.Sprintf("%d\n", c[1]<<20), fmt.Sprintf("%d\n", c[2]<<20)
+	}
+}
 
 // able is a machine on which everything is right.
 func able() machine {
@@ -54,8 +71,24 @@ func (m machine) check(t *testing.T, script string) (out string, code int) {
 			t.Fatal(err)
 		}
 	}
+	search := bin + ":/usr/bin:/bin"
+	if m.bare {
+		search = bin
+		for _, name := range strings.Fields("sh awk cat getconf grep head id ls sed sleep sort tail tr uname") {
+			at, err := exec.LookPath(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Symlink(at, filepath.Join(bin, name)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
 	cmd := exec.Command("sh", script)
-	cmd.Env = append([]string{"PATH=" + bin + ":/usr/bin:/bin", "CHECK_ROOT=" + root}, m.env...)
+	cmd.Env = []string{"PATH=" + search, "CHECK_ROOT=" + root}
+	for _, value := range m.env {
+		cmd.Env = append(cmd.Env, strings.ReplaceAll(value, "ROOT", root))
+	}
 	text, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
@@ -85,6 +118,20 @@ func TestCheckScript(t *testing.T) {
 		return name
 	}
 	const igpu = "Agent 3\n  Name:                    gfx1036\n"
+	old, new, inside := [3]int{110000, 24560, 60}, [3]int{120001, 16304, 300}, [3]int{100306, 512, 20}
+	cards := func(env string, cards ...[3]int) func(m *machine) {
+		return func(m *machine) {
+			m.nodes(cards...)
+			if env != "" {
+				m.env = strings.Split(env, " ")
+			}
+		}
+	}
+	smi := func(total, used string) func(m *machine) {
+		return func(m *machine) {
+			m.tools["amd-smi"] = strings.NewReplacer("16304 MB", total, "USED MB", used).Replace(amdSMI)
+		}
+	}
 	for name, c := range map[string]struct {
 		change func(m *machine)
 		script string
@@ -120,10 +167,55 @@ func TestCheckScript(t *testing.T) {
 			delete(m.tools, "amd-smi")
 			m.files["sys/class/drm/card1/device/mem_info_vram_total"], m.files["sys/class/drm/card1/device/mem_info_vram_used"] = "17095983104\n", "15000000000\n"
 		}, own, 0, []string{"free VRAM:     1998 of 16304 MiB"}, "other programs hold most of the card's memory"},
-		"a full card":            {func(m *machine) { m.tools["amd-smi"] = strings.Replace(amdSMI, "USED MB", "16000 MB", 1) }, own, 0, []string{"free VRAM:     304 of 16304 MiB"}, "other programs hold most of the card's memory"},
-		"no card":                {func(m *machine) { m.tools["rocminfo"] = "#!/bin/sh\nexit 1\n" }, own, 1, nil, "shows no card"},
-		"no library":             {func(m *machine) { delete(m.files, "opt/rocm/lib/librocblas.so.4") }, own, 1, nil, "librocblas.so.4 is not installed"},
-		"Debian's rocBLAS":       {func(m *machine) { delete(m.files, "opt/rocm/lib/rocblas/library/TensileLibrary_gfx1201.dat") }, own, 0, nil, "rocBLAS here has no kernels for gfx1201"},
+		"a full card":         {func(m *machine) { m.tools["amd-smi"] = strings.Replace(amdSMI, "USED MB", "16000 MB", 1) }, own, 0, []string{"free VRAM:     304 of 16304 MiB"}, "other programs hold most of the card's memory"},
+		"no card":             {func(m *machine) { m.tools["rocminfo"] = "#!/bin/sh\nexit 1\n" }, own, 1, nil, "shows no card"},
+		"no library":          {func(m *machine) { delete(m.files, "opt/rocm/lib/librocblas.so.4") }, own, 1, nil, "librocblas.so.4 is not installed"},
+		"Debian's rocBLAS":    {func(m *machine) { delete(m.files, "opt/rocm/lib/rocblas/library/TensileLibrary_gfx1201.dat") }, own, 0, nil, "rocBLAS here has no kernels for gfx1201"},
+		"a card without code": {cards("", old, new), own, 0, []string{"cards:         gfx1100 gfx1201", "iGPU visible:   none"}, "no code for, gfx1100: export HIP_VISIBLE_DEVICES=1"},
+		"the same, hidden":    {cards("HIP_VISIBLE_DEVICES=1", old, new), own, 0, nil, "It can run here"},
+		"the same, seen too":  {cards("HIP_VISIBLE_DEVICES=1,0", old, new), own, 0, nil, "export HIP_VISIBLE_DEVICES=1"},
+		"the wrong one hidden": {cards("HIP_VISIBLE_DEVICES=0", old, new), own, 0, nil,
+			"hides every card that it has code for: export HIP_VISIBLE_DEVICES=1"},
+		"all are hidden":           {cards("HIP_VISIBLE_DEVICES=-1", new), own, 0, nil, "hides every card that it has code for: export HIP_VISIBLE_DEVICES=0"},
+		"behind one that is not":   {cards("HIP_VISIBLE_DEVICES=7,0", new), own, 0, nil, "hides every card that it has code for: export HIP_VISIBLE_DEVICES=0"},
+		"an empty list is none":    {cards("HIP_VISIBLE_DEVICES=", new), own, 0, nil, "It can run here"},
+		"ROCr hides the old one":   {cards("ROCR_VISIBLE_DEVICES=1", old, new), own, 0, nil, "It can run here"},
+		"ROCr hides, HIP counts":   {cards("ROCR_VISIBLE_DEVICES=1 HIP_VISIBLE_DEVICES=0", old, new), own, 0, nil, "It can run here"},
+		"ROCr hides the right one": {cards("ROCR_VISIBLE_DEVICES=0 HIP_VISIBLE_DEVICES=0", old, new), own, 0, nil, "unset ROCR_VISIBLE_DEVICES; export HIP_VISIBLE_DEVICES=1"},
+		"a card by its name":       {cards("HIP_VISIBLE_DEVICES=GPU-1f0e", old, new), own, 0, nil, "export HIP_VISIBLE_DEVICES=1"},
+		"rocminfo sees them all": {func(m *machine) {
+			m.tools["rocminfo"], m.env = "#!/bin/sh\ntest -z \"$ROCR_VISIBLE_DEVICES\" && echo '  Name:   gfx1100'\necho '  Name:   gfx1201'\n", []string{"ROCR_VISIBLE_DEVICES=1"}
+		}, own, 0, []string{"cards:         gfx1100 gfx1201"}, "It can run here"},
+		"an iGPU and two cards": {cards("", inside, new, new), own, 0, []string{"iGPU visible:   gfx1036"}, "export HIP_VISIBLE_DEVICES=1,2"},
+		"one of two cards":      {cards("HIP_VISIBLE_DEVICES=2", inside, new, new), own, 0, []string{"iGPU visible:   none"}, "It can run here"},
+		"a larger card": {cards("HIP_VISIBLE_DEVICES=1", old, [3]int{120001, 16304, 15000}), own, 0,
+			[]string{"free VRAM:     1304 of 16304 MiB"}, "other programs hold most of the card's memory"},
+		"a larger card, amd-smi": {func(m *machine) {
+			m.tools["rocminfo"], m.env = "#!/bin/sh\nprintf '  Name:   gfx1%s\\n' 100 201\n", []string{"HIP_VISIBLE_DEVICES=1"}
+			m.tools["amd-smi"] = "#!/bin/sh\nfor i in '0 24560' '1 16304'; do set -- $i; printf 'GPU: %s\\nTOTAL_VRAM: %s MB\\nUSED_VRAM: 304 MB\\n' $1 $2; done\n"
+		}, own, 0, []string{"free VRAM:     16000 of 16304 MiB"}, "It can run here"},
+		"amd-smi without numbers":   {smi("N/A", "N/A"), own, 0, []string{"free VRAM:     not known"}, "It can run here"},
+		"amd-smi without a use":     {smi("16304 MB", "N/A"), own, 0, []string{"free VRAM:     not known"}, "It can run here"},
+		"amd-smi in GB":             {smi("16 GB", "0.5 GB"), own, 0, []string{"free VRAM:     15872 of 16384 MiB"}, "It can run here"},
+		"amd-smi in something else": {smi("16 XB", "1 XB"), own, 0, []string{"free VRAM:     not known"}, "It can run here"},
+		"ROCm's tools hang": {func(m *machine) {
+			m.nodes(new)
+			delete(m.files, "sys/class/drm/renderD128/device/mem_info_vram_total")
+			m.tools["rocminfo"], m.tools["amd-smi"], m.tools["timeout"] = hanging, hanging, impatient
+		}, own, 0, []string{"cards:         gfx1201", "free VRAM:     not known"}, "It can run here"},
+		"no timeout": {func(m *machine) {
+			m.nodes(new)
+			m.tools["rocminfo"], m.tools["amd-smi"], m.bare = hanging, hanging, true
+		}, own, 0, []string{"cards:         gfx1201", "free VRAM:     16004 of 16304 MiB"}, "It can run here"},
+		"kernels of another rocBLAS": {func(m *machine) {
+			delete(m.files, "opt/rocm/lib/rocblas/library/TensileLibrary_gfx1201.dat")
+			m.files["opt/rocm-5.0/lib/rocblas/library/TensileLibrary_gfx1201.dat"] = ""
+		}, own, 0, []string{"rocBLAS has:   no kernels for gfx1201"}, "rocBLAS here has no kernels for gfx1201"},
+		"kernels beside one's own": {func(m *machine) {
+			delete(m.files, "opt/rocm/lib/rocblas/library/TensileLibrary_gfx1201.dat")
+			m.files["own/lib/librocblas.so.4"], m.files["own/lib/rocblas/library/TensileLibrary_gfx1201.dat"] = "", ""
+			m.env = []string{"LD_LIBRARY_PATH=ROOT/own/lib"}
+		}, own, 0, []string{"rocBLAS has:   kernels for gfx1201"}, "It can run here"},
 		"an old glibc":           {nil, with(`glibc=""`, `glibc="99.1"`), 1, nil, "and the programs need 99.1 or newer"},
 		"a glibc that is enough": {nil, with(`glibc=""`, `glibc="2.4"`), 0, nil, "It can run here"},
 	} {
