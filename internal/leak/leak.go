@@ -132,6 +132,8 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		}
 	case len(res.decisive()) == 0:
 		return res, &NotRun{Why: "nothing is known of its memory: " + strings.Join(res.Series.Notes, "; "), Log: res.Log}
+	case res.noHost(o):
+		return res, &NotRun{Why: "host memory is not known, and VRAM alone does not decide: " + strings.Join(res.Series.Notes, "; "), Log: res.Log}
 	case o.Named && res.NoVRAM() != "":
 		return res, &NotRun{Why: "VRAM is not known: " + res.NoVRAM(), Log: res.Log}
 	}
