@@ -200,6 +200,9 @@ func watched(ctx context.Context, o Options, res *Result) (*work, error) {
 		return nil, ctx.Err()
 	}
 	res.ExitCode = p.exitCode()
+	if p.LogCut() {
+		res.Notes = append(res.Notes, "it printed more than its log keeps, 1 GiB")
+	}
 	series := stop()
 	res.Notes = append(res.Notes, w.Notes()...)
 	if len(series.Points) < 3 {
@@ -229,8 +232,11 @@ type program struct {
 // one under valgrind seconds.
 const patience = 5 * time.Second
 
+// logMost is how much of what a program prints is kept: more would fill the disk.
+const logMost = 1 << 30
+
 func startProgram(ctx context.Context, o Options, argv []string, log string, env []string) (*program, error) {
-	p, err := run.Start(ctx, run.Cmd{Argv: argv, Env: env, Dir: o.Dir, Log: log, Stdout: o.Stdout, Grace: patience})
+	p, err := run.Start(ctx, run.Cmd{Argv: argv, Env: env, Dir: o.Dir, Log: log, LogMost: logMost, Stdout: o.Stdout, Grace: patience})
 	if err != nil {
 		return nil, err
 	}
