@@ -132,6 +132,8 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		}
 	case len(res.decisive()) == 0:
 		return res, &NotRun{Why: "nothing is known of its memory: " + strings.Join(res.Series.Notes, "; "), Log: res.Log}
+	case res.noHost(o):
+		return res, &NotRun{Why: "host memory is not known, and VRAM alone does not decide: " + strings.Join(res.Series.Notes, "; "), Log: res.Log}
 	case o.Named && res.NoVRAM() != "":
 		return res, &NotRun{Why: "VRAM is not known: " + res.NoVRAM(), Log: res.Log}
 	}
@@ -198,6 +200,9 @@ func watched(ctx context.Context, o Options, res *Result) (*work, error) {
 		return nil, ctx.Err()
 	}
 	res.ExitCode = p.exitCode()
+	if p.LogCut() {
+		res.Notes = append(res.Notes, "it printed more than its log keeps, 1 GiB")
+	}
 	series := stop()
 	res.Notes = append(res.Notes, w.Notes()...)
 	if len(series.Points) < 3 {
@@ -227,8 +232,11 @@ type program struct {
 // one under valgrind seconds.
 const patience = 5 * time.Second
 
+// logMost is how much of what a program prints is kept: more would fill the disk.
+const logMost = 1 << 30
+
 func startProgram(ctx context.Context, o Options, argv []string, log string, env []string) (*program, error) {
-	p, err := run.Start(ctx, run.Cmd{Argv: argv, Env: env, Dir: o.Dir, Log: log, Stdout: o.Stdout, Grace: patience})
+	p, err := run.Start(ctx, run.Cmd{Argv: argv, Env: env, Dir: o.Dir, Log: log, LogMost: logMost, Stdout: o.Stdout, Grace: patience})
 	if err != nil {
 		return nil, err
 	}

@@ -3,6 +3,7 @@
 package leak
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -135,6 +136,56 @@ func TestNoVRAM(t *testing.T) {
 	var grew *Grew
 	if !errors.As(err, &grew) || !strings.Contains(res.Text(), "VRAM is not known: ") {
 		t.Errorf("%v\n%s", err, res.Text())
+	}
+}
+
+// Host memory of a program elsewhere that is not known, or not to the end, is not flat.
+func TestHostEnds(t *testing.T) {
+	device := filepath.Join(t.TempDir(), "state") // never written
+	for name, c := range map[string]struct {
+		figures int
+		probe   memory.Probe
+		want    []string
+	}{
+		"ends":        {40, nil, []string{"host memory is known only up to 2.", "anonymous memory cannot be judged: it is known only up to 2.", "it went silent"}},
+		"never comes": {0, nil, []string{"nothing is known of its memory: host memory is not known: it went silent"}},
+		"comes once":  {1, nil, []string{"nothing is known of its memory: host memory is not known: it went silent"}},
+		"VRAM alone": {0, memory.Poll("card", func(context.Context, []int) (memory.Reading, error) {
+			return memory.Reading{Used: 1 << 30, Total: 2 << 30}, nil
+		}), []string{"host memory is not known: it went silent"}},
+		"VRAM is unknown": {0, memory.Simulated(device), []string{"nothing is known of its memory: ", "host memory is not known: it went silent"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := Options{
+				Argv: []string{"/bin/sh", "-c", "sleep 30"}, Env: []string{"PATH=" + os.Getenv("PATH")}, Work: t.TempDir(),
+				For: 6 * time.Second, HostName: "box", Probe: c.probe, Source: "card",
+				Host: func(ctx context.Context, _ time.Duration, out func(memory.HostReading)) error {
+					for range c.figures {
+						out(memory.HostReading{Private: 5 << 20, WorkingSet: 6 << 20})
+						time.Sleep(50 * time.Millisecond)
+					}
+					<-ctx.Done()
+					return errors.New("it went silent")
+				},
+			}
+			if c.figures == 0 {
+				o.For = 1500 * time.Millisecond
+			}
+			res, err := Run(t.Context(), o)
+			var n *NotRun
+			if !errors.As(err, &n) || res.Class != Unjudged {
+				t.Fatalf("%v\n%s", err, res.Text())
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error()+"\n"+res.Text(), want) {
+					t.Errorf("no %q in %v\n%s", want, err, res.Text())
+				}
+			}
+			if !strings.Contains(res.Headline(), "could not be judged") {
+				t.Error(res.Headline())
+			}
+		})
 	}
 }
 

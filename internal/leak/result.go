@@ -78,7 +78,17 @@ func (r *Result) unit() memory.Unit {
 // judge judges the part of the series in which the work was done: loading a model
 // before, and what is given back after it, belong to no line.
 func (r *Result) judge(o Options) {
-	r.Verdicts = memory.Judge(r.worked(), memory.JudgeOptions{Unit: r.unit(), Floor: o.Floor, Ended: r.Workload == "none" && r.End != ""})
+	s := r.worked()
+	if until, ends := s.HostEnds(); ends {
+		r.Series.Notes = append(r.Series.Notes, fmt.Sprintf("host memory is known only up to %.1f s: %s", until, s.HostWhy))
+	} else if o.Host != nil && !s.Has(memory.Anon) && r.Series.Has(memory.Anon) {
+		note := "fewer than two figures of host memory came during the work"
+		if _, ends := r.Series.HostEnds(); ends {
+			note += ": " + s.HostWhy
+		}
+		r.Series.Notes = append(r.Series.Notes, note)
+	}
+	r.Verdicts = memory.Judge(s, memory.JudgeOptions{Unit: r.unit(), Floor: o.Floor, Ended: r.Workload == "none" && r.End != ""})
 }
 
 // worked is the series without what was before and after the work.
@@ -108,6 +118,12 @@ func (r *Result) NoVRAM() string {
 	return r.Series.Device.Unknown
 }
 
+// noHost reports whether host memory, which was to be read elsewhere, was not judged.
+func (r *Result) noHost(o Options) bool {
+	_, judged := r.verdict(memory.Anon)
+	return o.Host != nil && !judged
+}
+
 // decisive are the verdicts that decide: VRAM, and what the program took on the
 // host for itself. RSS holds the pages of a mapped model too, which the system
 // takes back; PSS is looked at too seldom.
@@ -132,7 +148,7 @@ func (r *Result) conclude(o Options) {
 	switch {
 	case memory.Says(d, memory.Grows):
 		r.Class = Unknown
-	case memory.Says(d, memory.Unclear) || len(d) == 0:
+	case memory.Says(d, memory.Unclear) || len(d) == 0 || r.noHost(o):
 		r.Class = Unjudged
 	case r.Workload == "prefill" && slices.ContainsFunc(d, func(v memory.Verdict) bool { return v.State == memory.Bounded && v.Growth.Low > 0 }):
 		r.Class = Need

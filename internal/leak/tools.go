@@ -183,6 +183,9 @@ func under(ctx context.Context, o Options, t installed, plain *work) (Finding, e
 		why := fmt.Sprintf("%s: it did not finish its report within %v of the program's end, and was stopped", t.name, o.toolPatience)
 		return Finding{}, &NotRun{Why: why, Tail: p.Tail(), Log: logFile}
 	}
+	if t.name == "memcheck" && p.LogCut() { // its report is in there
+		return Finding{}, &NotRun{Why: t.name + ": it printed more than its log keeps, 1 GiB", Tail: p.Tail(), Log: logFile}
+	}
 	log, err := os.ReadFile(logFile)
 	if err != nil {
 		return Finding{}, err

@@ -54,6 +54,8 @@ type Sampler struct {
 	host     *HostReading // that no look has taken yet
 	notes    []string
 	lost     string        // why the probe ended
+	hostWhy  string        // what the host's probe said at its end
+	hostLost bool          // it ended before its time
 	shown    *int64        // VRAM, for Options.Look
 	first    chan struct{} // closed at the first reading, or when the probe ends
 	once     sync.Once
@@ -111,6 +113,12 @@ func (s *Sampler) Stop() Series {
 	series := <-s.out
 	s.cancel()
 	s.loops.Wait()
+	if s.o.Host != nil {
+		series.Elsewhere, series.HostWhy = true, cmp.Or(s.hostWhy, "no figure came any more")
+		if !s.hostLost && !series.Has(Anon) { // else that is a note already
+			series.Notes = append(series.Notes, "host memory is not known: "+series.HostWhy)
+		}
+	}
 	return series
 }
 
@@ -157,7 +165,14 @@ func (s *Sampler) probeHost(ctx context.Context) {
 		defer s.mu.Unlock()
 		s.host = &r
 	})
-	if ctx.Err() == nil && err != nil {
+	if err == nil {
+		return
+	}
+	s.mu.Lock()
+	s.hostWhy, s.hostLost = err.Error(), ctx.Err() == nil
+	lost := s.hostLost
+	s.mu.Unlock()
+	if lost {
 		s.note("host memory is not known from here on: " + err.Error())
 	}
 }

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 
 	"github.com/llpatch/llpatch/internal/run"
 )
@@ -23,7 +25,8 @@ type HostReading struct {
 }
 
 // HostProbe reads host memory about every so often and passes each reading on, until ctx
-// ends. It returns why it ended before that.
+// ends. It returns why it ended before that, or why no reading came of late; nil where
+// there is nothing to say of it.
 type HostProbe func(ctx context.Context, every time.Duration, out func(HostReading)) error
 
 // ParseHost reads where host memory is to be read: ssh:HOST:PROCESS, a process of a
@@ -59,15 +62,20 @@ func typeperf(env []string, host, process string) HostProbe {
 		// typeperf takes whole seconds.
 		secs := max(1, int(math.Ceil(every.Seconds())))
 		command := fmt.Sprintf(`typeperf -si %d "\Process(%s)\Private Bytes" "\Process(%s)\Working Set"`, secs, process, process)
+		before := "" // the last line of the typeperf before
 		for {
 			t := &counters{out: out}
+			text := &lines{each: t.line}
 			err := run.Run(ctx, run.Cmd{
 				// No question is asked: nobody is there to answer.
 				Argv: []string{"ssh", "-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", "--", host, command},
-				Env:  env, Stdout: &lines{each: t.line}, Grace: time.Second,
+				Env:  env, Stdout: &until{ctx, text}, Grace: time.Second,
 			})
+			text.flush() // a line without an end
+			t.printed = cmp.Or(t.printed, before)
+			before = t.printed
 			if ctx.Err() != nil {
-				return nil
+				return t.late(host, process)
 			}
 			var e *run.Error
 			switch {
@@ -82,26 +90,43 @@ func typeperf(env []string, host, process string) HostProbe {
 			}
 			select {
 			case <-ctx.Done():
-				return nil
+				return t.late(host, process)
 			case <-time.After(againAfter):
 			}
 		}
 	}
 }
 
+// until drops what ssh prints once ctx has ended: that it was stopped.
+type until struct {
+	ctx context.Context
+	to  *lines
+}
+
+func (u *until) Write(b []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return len(b), nil
+	}
+	return u.to.Write(b)
+}
+
 // counters takes typeperf's lines.
 type counters struct {
 	out func(HostReading)
 
-	mu   sync.Mutex
-	good int
-	last string // line that is no row
+	mu      sync.Mutex
+	good    int
+	last    string  // line that is no row
+	printed string  // the last line of all
+	kind    rowKind // of it
 }
 
 func (t *counters) line(s string) {
 	r, kind, err := parseTypeperf(s)
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	s = plain(s)
+	t.printed, t.kind = s, kind
 	switch {
 	case err != nil:
 		t.last = s
@@ -111,6 +136,36 @@ func (t *counters) line(s string) {
 	case kind == gone:
 		t.last = "the process is not there any more"
 	}
+}
+
+// late says why no figure came of late.
+func (t *counters) late(host, process string) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.printed == "":
+		return fmt.Errorf("ssh %s printed nothing", host)
+	case t.kind == gone:
+		return fmt.Errorf("typeperf on %s says that %s is not there", host, process)
+	case t.kind == figures:
+		return fmt.Errorf("ssh %s printed nothing more", host)
+	}
+	return fmt.Errorf("the last line of ssh %s is: %s", host, t.printed)
+}
+
+// plain is a line that a terminal may show, and no more of it than a reader wants.
+func plain(s string) string {
+	const most = 200
+	s = strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, strings.ReplaceAll(strings.TrimSpace(s), "\t", " "))
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + " …"
+	}
+	return s
 }
 
 func (t *counters) seen() bool {
@@ -142,7 +197,8 @@ type rowKind int
 const (
 	header rowKind = iota
 	figures
-	gone // the process is not there: its columns are empty, or -1
+	gone  // the process is not there: its columns are empty, or -1
+	other // no row
 )
 
 // parseTypeperf reads a line of typeperf as CSV: a time, private bytes and the working
@@ -152,7 +208,7 @@ func parseTypeperf(s string) (HostReading, rowKind, error) {
 	c := csv.NewReader(strings.NewReader(s))
 	f, err := c.Read()
 	if err != nil || len(f) != 3 || !strings.HasPrefix(s, `"`) {
-		return HostReading{}, 0, fmt.Errorf("no row of typeperf: %q", s)
+		return HostReading{}, other, fmt.Errorf("no row of typeperf: %q", s)
 	}
 	if strings.HasPrefix(f[0], "(PDH-CSV") {
 		return HostReading{}, header, nil
@@ -165,7 +221,7 @@ func parseTypeperf(s string) (HostReading, rowKind, error) {
 		}
 		v, err := strconv.ParseFloat(strings.Replace(text, ",", ".", 1), 64)
 		if err != nil || !(v >= 0 && v < 1<<60) {
-			return HostReading{}, 0, fmt.Errorf("no figure of typeperf: %q", text)
+			return HostReading{}, other, fmt.Errorf("no figure of typeperf: %q", text)
 		}
 		n[i] = int64(v)
 	}

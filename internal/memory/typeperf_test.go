@@ -122,12 +122,20 @@ func TestTypeperfTrouble(t *testing.T) {
 		"no Windows":    {"echo 'bash: line 1: typeperf: command not found'; exit 127", "is no Windows machine, or has no typeperf: bash"},
 		"no typeperf":   {"printf \"'typeperf' is not recognized as an internal or external command,\\r\\n\"; exit 1", "has no typeperf: 'typeperf' is not recognized"},
 		"ends":          {head + `for i in 1 2 3; do printf '"x","5.0","6.0"\r\n'; sleep 0.1; done; printf 'The command completed successfully.\r\n'`, "typeperf on me@box ended: The command completed"},
-		"garbage":       {head + "while :; do echo '@@@@,,,'; sleep 0.05; done", ""},
+		"garbage":       {head + "while :; do echo '@@@@,,,'; sleep 0.05; done", "host memory is not known: the last line of ssh me@box is: @@@@,,,"},
+		"no line ends":  {head + "while :; do printf '@@@@@@@@@@\\033[2J'; done", "?[2J@@@@@@@@@@?[2J@@"},
+		"no end":        {head + "printf 'Password: '; sleep 9", "the last line of ssh me@box is: Password:"},
+		"silent":        {"exec /usr/bin/sleep 9", "host memory is not known: ssh me@box printed nothing"},
+		"header":        {head + "sleep 9", `the last line of ssh me@box is: "(PDH-CSV 4.0)"`},
+		"no counters":   {"printf 'Error:\\r\\nNo valid counters.\\r\\n'; exit 1", "the last line of ssh me@box is: No valid counters."},
+		"then silent":   {`PATH=/usr/bin:/bin; if [ -e "$0.once" ]; then sleep 9; fi; : >"$0.once"; echo No valid counters.; exit 1`, "is: No valid counters."},
+		"no number":     {head + `while :; do printf '"x","NaN","NaN"\r\n'; sleep 0.05; done`, `the last line of ssh me@box is: "x","NaN","NaN"`},
+		"not there":     {head + `while :; do printf '"x","-1","-1"\r\n'; sleep 0.05; done`, "host memory is not known: typeperf on me@box says that llama-server is not there"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, _ := far(t, c.ssh, 1200*time.Millisecond)
-			if c.note != "" && !noted(s, c.note) {
+			if !noted(s, c.note) {
 				t.Errorf("no note has %q: %q", c.note, s.Notes)
 			}
 			if name != "ends" && (s.Has(Anon) || s.Has(RSS)) {
@@ -143,4 +151,48 @@ func TestTypeperfTrouble(t *testing.T) {
 			t.Errorf("%d, %v, notes %q", peak, ok, s.Notes)
 		}
 	})
+}
+
+// Figures that end well before the program does say nothing of the rest, unless it grows.
+func TestHostEnds(t *testing.T) {
+	t.Parallel()
+	s, _ := far(t, head+`i=0; while [ $i -lt 30 ]; do i=$((i + 1)); printf '"x","5.0","6.0"\r\n'; sleep 0.05; done
+while :; do printf '"x","-1","-1"\r\n'; sleep 0.1; done`, 6*time.Second)
+	until, ends := s.HostEnds()
+	if v := JudgeKind(s, Anon, JudgeOptions{Unit: Second}); !ends || until < 1 || until > 3 || v.State != Unclear || !strings.Contains(v.Reason, "it is known only up to") || !strings.HasSuffix(v.Reason, "llama-server is not there") {
+		t.Errorf("%.1f, %v, %s, notes %q", until, ends, v, s.Notes)
+	}
+	for name, c := range map[string]struct {
+		every       float64
+		until, end  int // tenths of a second
+		rate        int64
+		noted       bool
+		want        State
+		notFromHere bool
+	}{
+		"to the end":          {0.1, 300, 300, 0, false, Flat, true},
+		"a pause":             {0.1, 275, 300, 0, false, Flat, true},
+		"the end":             {0.1, 265, 300, 0, true, Flat, true},
+		"more than a fifth":   {0.1, 230, 300, 0, true, Unclear, true},
+		"it grows":            {0.1, 230, 300, 1 << 20, true, Grows, true},
+		"a short run":         {0.1, 75, 100, 0, false, Flat, true},
+		"seldom looks":        {1, 210, 300, 0, false, Flat, true},
+		"seldom looks, ended": {1, 150, 300, 0, true, Unclear, true},
+		"from here":           {0.1, 150, 300, 0, false, Flat, false},
+	} {
+		s := Series{EverySecs: c.every, Elsewhere: c.notFromHere, HostWhy: "it is silent"}
+		for i := range c.end + 1 {
+			p := Point{Seconds: float64(i) / 10}
+			if v := 100<<20 + int64(i)*c.rate; i <= c.until {
+				p.Anon, p.RSS = &v, &v
+			}
+			s.Points = append(s.Points, p)
+		}
+		for _, k := range []Kind{Anon, RSS} {
+			_, ends := s.HostEnds()
+			if v := JudgeKind(s, k, JudgeOptions{}); v.State != c.want || ends != c.noted {
+				t.Errorf("%s: %s, ends %v", name, v, ends)
+			}
+		}
+	}
 }

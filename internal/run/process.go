@@ -23,6 +23,8 @@ type Process struct {
 	inLine bool // the log's last line has no end yet, guarded by logMu
 	logMu  sync.Mutex
 	logErr error
+	logged int64 // bytes of output in the log, guarded by logMu
+	cut    bool  // LogMost is reached, guarded by logMu
 	outErr error // the first error of Stdout or Stderr, guarded by logMu
 	copies sync.WaitGroup
 
@@ -168,10 +170,7 @@ func (p *Process) copy(r *os.File, to io.Writer) {
 		if n > 0 {
 			_, _ = p.tail.Write(buf[:n]) // never fails
 			p.logMu.Lock()
-			if p.log != nil && p.logErr == nil {
-				_, p.logErr = p.log.Write(buf[:n])
-				p.inLine = buf[n-1] != '\n'
-			}
+			p.toLog(buf[:n])
 			p.logMu.Unlock()
 			if to != nil {
 				if _, werr := to.Write(buf[:n]); werr != nil {
@@ -187,6 +186,21 @@ func (p *Process) copy(r *os.File, to io.Writer) {
 		if err != nil {
 			return
 		}
+	}
+}
+
+// toLog writes output to the log, as far as LogMost lets it; logMu is held.
+func (p *Process) toLog(b []byte) {
+	if p.log == nil || p.logErr != nil || p.cut {
+		return
+	}
+	if most := p.cmd.LogMost; most > 0 && p.logged+int64(len(b)) > most {
+		b, p.cut = b[:most-p.logged], true
+	}
+	if len(b) > 0 {
+		_, p.logErr = p.log.Write(b)
+		p.logged += int64(len(b))
+		p.inLine = b[len(b)-1] != '\n'
 	}
 }
 
@@ -237,6 +251,9 @@ func (p *Process) finish(e end) {
 		why = errors.Join(why, fmt.Errorf("processes %v could not be ended: they run as another user", e.Left))
 	}
 	res := &Error{Argv: p.cmd.Argv, Dir: p.cmd.Dir, Exit: e.Exit, Signal: e.Signal, Log: p.cmd.Log, Tail: p.tail.snapshot(), Err: why}
+	if p.LogCut() {
+		p.note("(what it printed after %d bytes is left out)\n", p.cmd.LogMost)
+	}
 	p.note("(%s)\n", endText(e, why))
 	p.closeLog()
 	p.logMu.Lock()
@@ -294,6 +311,13 @@ func (p *Process) Pid() int { return p.ctl.pid() }
 
 // Tail returns the last lines of the output so far, at most 20 of 500 bytes.
 func (p *Process) Tail() []string { return p.tail.snapshot() }
+
+// LogCut reports whether the program printed more than Cmd.LogMost lets into the log.
+func (p *Process) LogCut() bool {
+	p.logMu.Lock()
+	defer p.logMu.Unlock()
+	return p.cut
+}
 
 // Signal sends a signal to the program, not to its descendants. It does nothing
 // when the program has ended.

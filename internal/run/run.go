@@ -32,6 +32,9 @@ type Cmd struct {
 	Stderr io.Writer
 	// Log is a file that gets the command, all output and the end appended; empty: none.
 	Log string
+	// LogMost is how many bytes of output go into Log; zero: all. What comes after is
+	// left out, which the log says.
+	LogMost int64
 	// Timeout ends the program after this time; zero: never.
 	Timeout time.Duration
 	// Grace is the time that a program and its descendants get between SIGTERM

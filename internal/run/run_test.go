@@ -118,6 +118,31 @@ func TestLogOfUnendedLine(t *testing.T) {
 	}
 }
 
+// A program without end does not fill the disk.
+func TestLogMost(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	var out bytes.Buffer
+	for most, want := range map[int64]string{
+		4: "abcd\n(what it printed after 4 bytes is left out)\n(exit code 0)\n",
+		6: "abcdef\n(exit code 0)\n",
+	} {
+		p, err := run.Start(t.Context(), run.Cmd{Argv: []string{"printf", "abcdef"}, Env: os.Environ(), Log: log, LogMost: most, Stdout: &out})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Wait(); err != nil || p.LogCut() != (most == 4) {
+			t.Errorf("%v, cut %v", err, p.LogCut())
+		}
+		text, err := os.ReadFile(log)
+		if err != nil || !strings.HasSuffix(string(text), "\n"+want) {
+			t.Errorf("log is %q, want %q at its end; %v", text, want, err)
+		}
+	}
+	if out.String() != "abcdefabcdef" {
+		t.Errorf("the caller got %q", &out)
+	}
+}
+
 func TestStderrApart(t *testing.T) {
 	var out, errs bytes.Buffer
 	c := cmd(t, "exit", "0")
