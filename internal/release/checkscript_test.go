@@ -174,8 +174,10 @@ func TestCheckScript(t *testing.T) {
 		"a card without code": {cards("", old, new), own, 0, []string{"cards:         gfx1100 gfx1201", "iGPU visible:   none"}, "no code for, gfx1100: export HIP_VISIBLE_DEVICES=1"},
 		"the same, hidden":    {cards("HIP_VISIBLE_DEVICES=1", old, new), own, 0, nil, "It can run here"},
 		"the same, seen too":  {cards("HIP_VISIBLE_DEVICES=1,0", old, new), own, 0, nil, "export HIP_VISIBLE_DEVICES=1"},
-		"the wrong one hidden": {cards("HIP_VISIBLE_DEVICES=0", old, new), own, 0, nil,
-			"hides every card that it has code for: export HIP_VISIBLE_DEVICES=1"},
+		"the wrong one hidden": {
+			cards("HIP_VISIBLE_DEVICES=0", old, new), own, 0, nil,
+			"hides every card that it has code for: export HIP_VISIBLE_DEVICES=1",
+		},
 		"all are hidden":           {cards("HIP_VISIBLE_DEVICES=-1", new), own, 0, nil, "hides every card that it has code for: export HIP_VISIBLE_DEVICES=0"},
 		"behind one that is not":   {cards("HIP_VISIBLE_DEVICES=7,0", new), own, 0, nil, "hides every card that it has code for: export HIP_VISIBLE_DEVICES=0"},
 		"an empty list is none":    {cards("HIP_VISIBLE_DEVICES=", new), own, 0, nil, "It can run here"},
@@ -188,8 +190,11 @@ func TestCheckScript(t *testing.T) {
 		}, own, 0, []string{"cards:         gfx1100 gfx1201"}, "It can run here"},
 		"an iGPU and two cards": {cards("", inside, new, new), own, 0, []string{"iGPU visible:   gfx1036"}, "export HIP_VISIBLE_DEVICES=1,2"},
 		"one of two cards":      {cards("HIP_VISIBLE_DEVICES=2", inside, new, new), own, 0, []string{"iGPU visible:   none"}, "It can run here"},
-		"a larger card": {cards("HIP_VISIBLE_DEVICES=1", old, [3]int{120001, 16304, 15000}), own, 0,
-			[]string{"free VRAM:     1304 of 16304 MiB"}, "other programs hold most of the card's memory"},
+		"a larger card": {
+			cards("HIP_VISIBLE_DEVICES=1", old, [3]int{120001, 16304, 15000}), own, 0,
+			[]string{"free VRAM:     1304 of 16304 MiB"},
+			"other programs hold most of the card's memory",
+		},
 		"a larger card, amd-smi": {func(m *machine) {
 			m.tools["rocminfo"], m.env = "#!/bin/sh\nprintf '  Name:   gfx1%s\\n' 100 201\n", []string{"HIP_VISIBLE_DEVICES=1"}
 			m.tools["amd-smi"] = "#!/bin/sh\nfor i in '0 24560' '1 16304'; do set -- $i; printf 'GPU: %s\\nTOTAL_VRAM: %s MB\\nUSED_VRAM: 304 MB\\n' $1 $2; done\n"
