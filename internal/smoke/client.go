@@ -24,6 +24,10 @@ type fault struct {
 
 func (f *fault) Error() string { return f.msg }
 
+// deathPatience is how long a server whose connection broke is waited for to be seen
+// as dead: a busy machine has taken more than 200 ms.
+const deathPatience = time.Second
+
 // fault makes one with the server's last lines. A server that has just died
 // needs a moment to be seen as dead, and its death is the better reason.
 func (srv *server) fault(format string, args ...any) error {
@@ -31,7 +35,7 @@ func (srv *server) fault(format string, args ...any) error {
 	select {
 	case <-srv.proc.Done():
 		msg += "; the server has ended: " + srv.end()
-	case <-time.After(200 * time.Millisecond):
+	case <-time.After(deathPatience):
 	}
 	return srv.plainFault(msg)
 }

@@ -170,7 +170,7 @@ func (s *session) judgeGrowth(out outcome, rec *ServerRun) (outcome, error) {
 		}
 	}
 	if !found {
-		return out, fmt.Errorf("nothing is known of the server's memory: %s", strings.Join(rec.Memory.Notes, "; "))
+		return out, fmt.Errorf("nothing is known of the server's memory: %s", cmp.Or(strings.Join(rec.Memory.Notes, "; "), "the check was over before it was looked at often enough"))
 	}
 	if unclear != nil {
 		return out, &untold{unclear}
