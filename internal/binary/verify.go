@@ -59,10 +59,10 @@ func Verify(dir string, files []string, v spec.Verify) ([]*File, error) {
 		errs = append(errs, &Rejected{File: u.File, Fault: u.Error()})
 	}
 	if v.CUDA != nil {
-		errs = append(errs, verifyCUDA(found, *v.CUDA)...)
+		errs = append(errs, verifyDevice(found, v.CUDA.Files, func(f *File) []string { return f.cudaFaults(*v.CUDA) })...)
 	}
 	if v.HIP != nil {
-		errs = append(errs, verifyHIP(found, *v.HIP)...)
+		errs = append(errs, verifyDevice(found, v.HIP.Files, func(f *File) []string { return f.hipFaults(v.HIP.Archs) })...)
 	}
 	return found, errors.Join(errs...)
 }

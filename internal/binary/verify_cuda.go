@@ -9,18 +9,18 @@ import (
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
-// verifyCUDA checks the device code of the files that want names, and that each name
-// has a file: a build that quietly left CUDA out has none.
-func verifyCUDA(files []*File, want spec.CUDA) []error {
+// verifyDevice checks the device code of the files that the patterns name, and that each
+// pattern has a file: a build that quietly left a backend out has none.
+func verifyDevice(files []*File, patterns []string, faults func(*File) []string) []error {
 	var errs []error
-	for _, pattern := range want.Files {
+	for _, pattern := range patterns {
 		there := false
 		for _, f := range files {
 			if ok, err := path.Match(pattern, path.Base(f.Name)); err != nil || !ok {
 				continue
 			}
 			there = true
-			for _, fault := range f.cudaFaults(want) {
+			for _, fault := range faults(f) {
 				errs = append(errs, &Rejected{File: f.Name, Fault: fault})
 			}
 		}

@@ -2,34 +2,9 @@ package binary
 
 import (
 	"fmt"
-	"path"
 	"slices"
 	"strings"
-
-	"github.com/llpatch/llpatch/internal/spec"
 )
-
-// verifyHIP checks the AMD device code of the files that want names, and that each name
-// has a file: a build that quietly left HIP out has none.
-func verifyHIP(files []*File, want spec.HIP) []error {
-	var errs []error
-	for _, pattern := range want.Files {
-		there := false
-		for _, f := range files {
-			if ok, err := path.Match(pattern, path.Base(f.Name)); err != nil || !ok {
-				continue
-			}
-			there = true
-			for _, fault := range f.hipFaults(want.Archs) {
-				errs = append(errs, &Rejected{File: f.Name, Fault: fault})
-			}
-		}
-		if !there {
-			errs = append(errs, &Rejected{File: pattern, Fault: "is not in the bundle: this is a build for the processor alone"})
-		}
-	}
-	return errs
-}
 
 func (f *File) hipFaults(want []string) []string {
 	h := f.HIP

@@ -10,34 +10,20 @@ import (
 
 // List returns every root in the cache, by name and digest.
 func List(cache string) ([]Info, error) {
-	s := store{dir: filepath.Join(cache, "env")}
-	entries, err := os.ReadDir(s.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
+	s, entries, err := folder(cache)
 	var all []Info
 	for _, e := range entries {
 		if info, err := s.info(e.Name()); err == nil {
 			all = append(all, info)
 		}
 	}
-	return all, nil
+	return all, err
 }
 
 // Begun returns the roots in the cache that are being made, or whose making was
 // stopped, with the bytes that they take so far.
 func Begun(cache string) ([]Info, error) {
-	s := store{dir: filepath.Join(cache, "env")}
-	entries, err := os.ReadDir(s.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
+	s, entries, err := folder(cache)
 	var all []Info
 	for _, e := range entries {
 		id, ok := strings.CutSuffix(e.Name(), workSuffix)
@@ -57,5 +43,18 @@ func Begun(cache string) ([]Info, error) {
 		})
 		all = append(all, info)
 	}
-	return all, nil
+	return all, err
+}
+
+// folder lists what the cache has of roots; a cache without any has none.
+func folder(cache string) (store, []fs.DirEntry, error) {
+	s := store{dir: filepath.Join(cache, "env")}
+	entries, err := os.ReadDir(s.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil, nil
+	}
+	if err != nil {
+		return s, nil, err
+	}
+	return s, entries, nil
 }

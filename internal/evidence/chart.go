@@ -36,10 +36,11 @@ func (res *Result) Chart(run string) (string, error) {
 			continue
 		}
 		s := memory.Series{Name: r.Build}
-		s.Points = append(s.Points, points(r.Sample.MS, r.Sample.RSS, func(p *memory.Point, b *int64) { p.RSS = b })...)
 		if len(r.Sample.VRAM) > 1 {
 			kind = memory.VRAM
 			s.Points = points(r.Sample.VRAMMS, r.Sample.VRAM, func(p *memory.Point, b *int64) { p.VRAM = b })
+		} else {
+			s.Points = points(r.Sample.MS, r.Sample.RSS, func(p *memory.Point, b *int64) { p.RSS = b })
 		}
 		series = append(series, s)
 	}
