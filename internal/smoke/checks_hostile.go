@@ -38,7 +38,7 @@ const hostileAgain = 6
 
 // hostileWork is rounds of everything.
 func hostileWork(rounds, crowd int, allowed float64, cfg func(context.Context, *session) (config, error)) workload {
-	return workload{unit: memory.Request, allowed: allowed, config: cfg, again: hostileAgain, warms: true, drive: func(ctx context.Context, srv *server, times int) (outcome, error) {
+	return workload{unit: memory.Request, allowed: allowed, config: cfg, again: hostileAgain, drive: func(ctx context.Context, srv *server, times int) (outcome, error) {
 		first, err := srv.complete(ctx, hostilePrompt, 8)
 		if err != nil {
 			return outcome{}, fmt.Errorf("before anything hostile: %w", err)

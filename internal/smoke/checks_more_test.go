@@ -271,6 +271,9 @@ func TestStockBesidePatched(t *testing.T) {
 			if !said {
 				t.Errorf("stock: %s", memory.Sentences(c.Growth.StockJudged))
 			}
+			if tc.verdict == Wrong && !strings.Contains(c.Detail, "the stock build's anonymous memory") {
+				t.Errorf("the fault does not say what stock did: %s", c.Detail)
+			}
 		})
 	}
 	t.Run("stock dies", func(t *testing.T) {

@@ -40,25 +40,25 @@ type workload struct {
 	config  func(context.Context, *session) (config, error)
 	// drive does the work, so many times as long as the check asks for.
 	drive func(ctx context.Context, srv *server, times int) (outcome, error)
-	again int  // how many times as long a second try is; 0: secondTry
-	warms bool // memory that grows may be a long warm-up: a second try decides
+	again int // how many times as long a second try is; 0: secondTry
 }
 
 // secondTry is how many times as long work is done again where nobody can tell what
 // memory did: most often the machine was busy, or a warm-up took most of the time.
 const secondTry = 4
 
-// measured runs a workload and judges memory; where that cannot be told, it does so
-// once more, for longer, and judges what comes after the length of the first try.
+// measured runs a workload and judges memory; where that cannot be told, or host memory
+// grows, which may be a long warm-up, it does so once more, for longer, and judges what
+// comes after the length of the first try.
 func (s *session) measured(ctx context.Context, w workload) (outcome, error) {
 	out, err := s.measure(ctx, w, 1)
 	var f *fault
 	var u *untold
-	if !errors.As(err, &u) && !(w.warms && errors.As(err, &f) && f.name == FaultRSSGrowth) {
+	if !errors.As(err, &u) && !(errors.As(err, &f) && f.name == FaultRSSGrowth) {
 		return out, err
 	}
 	times := cmp.Or(w.again, secondTry)
-	s.o.Log.Info("what memory did is not clear: once more, for longer", "check", s.current.Name, "times", times, "why", firstLine(err.Error()))
+	s.o.Log.Info("memory may still be warming up: once more, for longer", "check", s.current.Name, "times", times, "why", firstLine(err.Error()))
 	first := firstLine(err.Error())
 	out, err = s.measure(ctx, w, times)
 	said := fmt.Sprintf("this is a second try, %d times as long; at the first: %s", times, first)
@@ -164,7 +164,13 @@ func (s *session) judgeGrowth(out outcome, rec *ServerRun) (outcome, error) {
 			if v.Kind == memory.VRAM {
 				name = FaultVRAMGrowth
 			}
-			return out, &fault{msg: out.join(v.String()), name: name, log: rec.Log}
+			said := []string{v.String()}
+			for _, st := range out.growth.StockJudged {
+				if st.Kind == v.Kind {
+					said = append(said, "the stock build's "+st.String())
+				}
+			}
+			return out, &fault{msg: out.join(said...), name: name, log: rec.Log}
 		case memory.Unclear:
 			unclear = errors.Join(unclear, errors.New(v.String()))
 		}
