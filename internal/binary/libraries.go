@@ -30,6 +30,16 @@ var loaderDirs = []string{
 // LibrariesIn returns the libraries of the given folders alone, searched in order.
 func LibrariesIn(dirs ...string) *Libraries { return &Libraries{dirs: dirs} }
 
+// LibrariesUnder returns what a program finds in the root file system in a folder: in
+// the folders that need no telling.
+func LibrariesUnder(root string) *Libraries {
+	l := &Libraries{}
+	for _, d := range loaderDirs {
+		l.dirs = append(l.dirs, filepath.Join(root, d))
+	}
+	return l
+}
+
 // SystemLibraries returns what a program finds here: by the LD_LIBRARY_PATH of env,
 // in the loader's cache (read by ldconfig -p, where that is installed), and in the
 // folders that need no telling.

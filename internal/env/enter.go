@@ -30,6 +30,7 @@ type way struct {
 	unshare string
 	sh      string
 	user    bool // in a user namespace: this is not root
+	net     bool // with this machine's network
 }
 
 // Open takes the root of a declaration for use. It waits, and says so, while the
@@ -123,7 +124,10 @@ func chooseWay(ctx context.Context) (way, error) {
 
 // namespace is the beginning of a command that runs in namespaces of its own.
 func (w way) namespace() []string {
-	argv := []string{w.unshare, "--mount", "--net"}
+	argv := []string{w.unshare, "--mount"}
+	if !w.net {
+		argv = append(argv, "--net")
+	}
 	if w.user {
 		argv = append(argv, "--map-root-user")
 	}
@@ -214,6 +218,35 @@ func (e *Env) Wrap(c run.Cmd, folders ...Folder) (run.Cmd, error) {
 // and with the folders, as Wrap has it, while nothing is removed there.
 func (e *Env) Prefix(dir string, folders ...Folder) ([]string, error) {
 	return e.way.argv(filepath.Dir(e.Root), e.tmp, dir, folders, nil)
+}
+
+// Runner returns what a command line is put behind to run in the root, in dir and with
+// the folders, as Wrap has it, but with this machine's network, and as the very process
+// that is started: a signal reaches the program itself, and its exit code is its own.
+// bubblewrap stays in between, so this is unshare's. The error is a *Missing where this
+// machine does not allow it.
+func (e *Env) Runner(ctx context.Context, dir string, folders ...Folder) ([]string, error) {
+	for _, f := range folders {
+		if err := checkFolder(e.Name, f); err != nil {
+			return nil, err
+		}
+	}
+	w := way{user: os.Geteuid() != 0, net: true}
+	var err error
+	if w.sh, err = need("sh", "the shell", "every system has it"); err != nil {
+		return nil, err
+	}
+	if w.unshare, err = need("unshare", "unshare", "install Debian's package util-linux"); err != nil {
+		return nil, err
+	}
+	argv := append(w.namespace(), w.sh, "-c", "mount -t tmpfs llpatch /tmp")
+	if _, err := run.Output(ctx, run.Cmd{Argv: argv, Env: []string{"PATH=" + hostPath}, Timeout: time.Minute}); err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, &Missing{"a way to run programs in a root file system: " + err.Error(), "allow user namespaces, or run llpatch as root"}
+	}
+	return w.argv(filepath.Dir(e.Root), e.tmp, dir, folders, nil)
 }
 
 // outside is where a path that is inside one of the folders lies outside; empty where

@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -123,6 +125,32 @@ func TestWrap(t *testing.T) {
 			}
 		})
 	}
+	t.Run("runner", func(t *testing.T) {
+		folder := filepath.Join(t.TempDir(), "with space")
+		must(t, os.Mkdir(folder, 0o755))
+		prefix, err := e.Runner(t.Context(), folder, Same(folder)...)
+		must(t, err)
+		start := func(args ...string) *exec.Cmd {
+			c := exec.CommandContext(t.Context(), prefix[0], slices.Concat(prefix[1:], []string{"/usr/bin/probe"}, args)...)
+			c.Env, c.Dir = []string{"PATH=/usr/bin"}, folder
+			return c
+		}
+		if out, err := start("dial", listener.Addr().String()).CombinedOutput(); err != nil {
+			t.Errorf("this machine's network is not there: %v\n%s", err, out)
+		}
+		if out, err := start("dir").CombinedOutput(); err != nil || !strings.HasPrefix(string(out), folder+" ") {
+			t.Errorf("folder %q, %v", out, err)
+		}
+		// The process that was started is the program: the pid is its own.
+		c := start("pid")
+		out, err := c.Output()
+		if must(t, err); strings.TrimSpace(string(out)) != strconv.Itoa(c.Process.Pid) {
+			t.Errorf("it runs as process %s, %d was started", out, c.Process.Pid)
+		}
+		if _, err := e.Runner(t.Context(), folder, Same("/usr/share")...); err == nil || !strings.Contains(err.Error(), "the root's own") {
+			t.Errorf("a folder below /usr: %v", err)
+		}
+	})
 	for _, c := range []struct {
 		argv   []string
 		folder string

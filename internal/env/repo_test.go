@@ -60,6 +60,8 @@ func main() {
 		c, err := net.Dial("tcp", os.Args[2])
 		must(err)
 		c.Close()
+	case "pid":
+		fmt.Println(os.Getpid())
 	case "self":
 		s, err := os.Readlink("/proc/self/exe")
 		must(err)

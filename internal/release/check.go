@@ -99,14 +99,9 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 			return nil, nil, err
 		}
 	}
-	if b.Plan.Root != nil {
-		here, err := hostGlibc(ctx, c.Recipe.Verify.Machine)
-		if err != nil {
-			return nil, nil, err
-		}
-		if err := canStart(binary.Floor(files, "GLIBC"), here); err != nil {
-			return nil, nil, c.notRun(err)
-		}
+	within, err := c.inside(ctx, b, files, bin)
+	if err != nil {
+		return nil, nil, err
 	}
 	stock, same, err := c.stock(ctx, b, checks)
 	if err != nil {
@@ -118,6 +113,9 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 	}
 	if err != nil {
 		return nil, nil, err
+	}
+	if within != nil {
+		libs.host = nil // they lie in the root
 	}
 	wine, err := c.wine(ctx)
 	if err != nil {
@@ -132,7 +130,7 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 	if err := c.FindCard(ctx); err != nil {
 		return nil, nil, err
 	}
-	key, err := digest(have, checks, c.Version, compared, same, c.Place, c.card.on, wine)
+	key, err := digest(have, checks, c.Version, compared, same, c.Place, c.card.on, wine, within)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -143,7 +141,7 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 	o := smoke.Options{
 		Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Commit: c.Tree.Pin.Commit, Tree: c.Patched.Tree.ID(), Series: c.fixes(),
 		Bin: bin, Stock: stock, Same: same, Work: c.own("smoke"), Checks: checks, HostEnv: libs.host,
-		Wine: wine, Device: c.Place.Device, SimEnv: c.Place.SimEnv, NoCard: c.card.none,
+		Wine: wine, Inside: within, Device: c.Place.Device, SimEnv: c.Place.SimEnv, NoCard: c.card.none,
 		Want: want,
 		Log:  c.Log, Progress: c.Progress, Hold: c.hold(),
 	}

@@ -1,9 +1,7 @@
 package release
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -49,31 +47,4 @@ func hipLibs(dir string, needs []*binary.File, hip build.HIPFact) (loaded, error
 	l.host = []string{"LD_LIBRARY_PATH=" + dir}
 	l.card = l.host
 	return l, nil
-}
-
-// canStart says why programs built with a newer C library cannot be run here to check
-// them; nil: they can, as far as this tells.
-func canStart(floor, here string) error {
-	if floor == "" || here == "" || !binary.Less(here, floor) {
-		return nil
-	}
-	return fmt.Errorf("the programs need glibc %s and this machine has %s, so that no check can run here: run llpatch on a newer system, or smoke the bundle there", floor, here)
-}
-
-// hostGlibc is the version of this machine's own C library for a machine's programs,
-// empty where it is not known.
-func hostGlibc(ctx context.Context, machine string) (string, error) {
-	libs, err := binary.SystemLibraries(ctx, nil)
-	if err != nil {
-		return "", err
-	}
-	path := libs.Find("libc.so.6", machine)
-	if path == "" {
-		return "", nil
-	}
-	f, err := binary.ReadLibrary(path)
-	if err != nil {
-		return "", err
-	}
-	return f.Highest()["GLIBC"], nil
 }

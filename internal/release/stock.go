@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -47,8 +48,8 @@ func (c *Chain) stock(ctx context.Context, b *Built, checks []spec.Check) (dir, 
 		}
 		return "", same, nil
 	}
-	if c.idle(b.Plan, checks, read) {
-		return "", "but for libggml-cuda.so, which does nothing on a machine without NVIDIA's driver", nil
+	if why := c.idle(b.Plan, checks, read); why != "" {
+		return "", why, nil
 	}
 	top, err := c.stockTree(ctx)
 	if err != nil {
@@ -133,21 +134,40 @@ func (c *Chain) stockTree(ctx context.Context) (string, error) {
 	return dir, nil
 }
 
-// idle reports whether all that the series changes is the CUDA backend's own library,
-// and this machine cannot run that: its stock build, as long in the making as the
-// patched one, would show nothing. read is as build.Reads returns it.
-func (c *Chain) idle(p build.Plan, checks []spec.Check, read map[string][]string) bool {
+// device is a backend that runs on a card alone.
+type device struct{ objects, library, driver, sign string }
+
+// devices are told apart by the folder of their objects. The sign is what is there
+// where the driver is: NVIDIA's library, and amdkfd's device, which ROCm opens.
+var devices = []device{
+	{"/ggml-cuda.dir/", "libggml-cuda.so", "NVIDIA's driver", "libcuda.so.1"},
+	{"/ggml-hip.dir/", "libggml-hip.so", "AMD's driver", "/dev/kfd"},
+}
+
+func (d device) there() bool {
+	if strings.HasPrefix(d.sign, "/") {
+		_, err := os.Stat(d.sign)
+		return err == nil
+	}
+	return find(systemLibs, d.sign) != ""
+}
+
+// idle returns why stock and patched are the same programs here, or "": all that the
+// series changes is the library of a backend that this machine has no driver for. Its
+// stock build, as long in the making as the patched one, would show nothing. read is as
+// build.Reads returns it.
+func (c *Chain) idle(p build.Plan, checks []spec.Check, read map[string][]string) string {
 	sim := func(check spec.Check) bool { return cmp.Or(check.Device, c.Place.Device) == spec.Sim }
-	if slices.ContainsFunc(checks, sim) || find(systemLibs, "libcuda.so.1") != "" {
-		return false
+	if slices.ContainsFunc(checks, sim) || !slices.ContainsFunc(p.Options, func(o build.Option) bool { return o.Name == "GGML_BACKEND_DL" && o.Value == "ON" }) {
+		return ""
 	}
-	if !slices.ContainsFunc(p.Options, func(o build.Option) bool { return o.Name == "GGML_BACKEND_DL" && o.Value == "ON" }) {
-		return false
-	}
-	for _, objects := range read {
-		if len(objects) == 0 || slices.ContainsFunc(objects, func(o string) bool { return !strings.Contains(o, "/ggml-cuda.dir/") }) {
-			return false
+	for _, d := range devices {
+		others := func(objects []string) bool {
+			return len(objects) == 0 || slices.ContainsFunc(objects, func(o string) bool { return !strings.Contains(o, d.objects) })
+		}
+		if !d.there() && !slices.ContainsFunc(slices.Collect(maps.Values(read)), others) {
+			return fmt.Sprintf("but for %s, which does nothing on a machine without %s", d.library, d.driver)
 		}
 	}
-	return true
+	return ""
 }

@@ -121,14 +121,14 @@ func (r *emptyRoot) fill(ctx context.Context, bin string, files []*binary.File) 
 		return &absent{"the build holds no program that a loader starts"}
 	}
 	r.loader, r.program = files[i].Interp, files[i].Name
-	if st, err := os.Stat(r.loader); err != nil || !st.Mode().IsRegular() {
-		return &absent{fmt.Sprintf("this machine has no %s, which the programs ask for", r.loader)}
-	}
-	if err := r.take(r.loader, r.loader); err != nil {
+	root, libs, err := r.s.libraries(ctx)
+	if err != nil {
 		return err
 	}
-	libs, err := binary.SystemLibraries(ctx, r.s.env())
-	if err != nil {
+	if st, err := os.Stat(filepath.Join(root, r.loader)); err != nil || !st.Mode().IsRegular() {
+		return &absent{fmt.Sprintf("this machine has no %s, which the programs ask for", r.loader)}
+	}
+	if err := r.take(filepath.Join(root, r.loader), r.loader); err != nil {
 		return err
 	}
 	// Where this loader looks without being told is where its C library lies.
@@ -136,13 +136,14 @@ func (r *emptyRoot) fill(ctx context.Context, bin string, files []*binary.File) 
 	if libc == "" {
 		return &absent{"this machine's C library was not found, or is for another kind of processor"}
 	}
+	dir := filepath.Join("/", strings.TrimPrefix(filepath.Dir(libc), root)) // inside
 	queue := binary.Outside(files)
 	for i := 0; i < len(queue); i++ {
 		name := queue[i]
 		from := libs.Find(name, files[0].Machine)
 		switch {
 		case binary.FromDriver(name):
-			lib := filepath.Join(filepath.Dir(libc), name)
+			lib := filepath.Join(dir, name)
 			if err := r.take(libc, lib); err != nil {
 				return err
 			}
@@ -152,7 +153,7 @@ func (r *emptyRoot) fill(ctx context.Context, bin string, files []*binary.File) 
 			r.unseen = append(r.unseen, name)
 			continue
 		}
-		if err := r.take(from, filepath.Join(filepath.Dir(libc), name)); err != nil {
+		if err := r.take(from, filepath.Join(dir, name)); err != nil {
 			return err
 		}
 		r.system = append(r.system, name)
@@ -168,6 +169,16 @@ func (r *emptyRoot) fill(ctx context.Context, bin string, files []*binary.File) 
 	}
 	slices.Sort(r.system)
 	return nil
+}
+
+// libraries are what the programs find without being told, and the folder of the root
+// that they lie in; "" is this machine's.
+func (s *session) libraries(ctx context.Context) (string, *binary.Libraries, error) {
+	if s.o.Inside != nil {
+		return s.o.Inside.Root, binary.LibrariesUnder(s.o.Inside.Root), nil
+	}
+	libs, err := binary.SystemLibraries(ctx, s.env())
+	return "", libs, err
 }
 
 // take copies a file of this machine into the root, to the path that it has there.

@@ -108,6 +108,7 @@ func (r *Report) facts() []fact {
 	for _, f := range []fact{
 		{"driver", r.Driver},
 		{"run by", r.Wine},
+		{"run in", r.Inside},
 		{"tag", r.Tag},
 		{"target", r.Target},
 		{"commit", r.Commit},

@@ -37,6 +37,7 @@ type Report struct {
 	Card         string      `json:"card,omitempty"`
 	Driver       string      `json:"driver,omitempty"` // the card's
 	Wine         string      `json:"wine,omitempty"`   // that ran the programs, and as which Windows
+	Inside       string      `json:"inside,omitempty"` // the build root that the programs ran in
 	Verdict      Verdict     `json:"verdict"`
 	Want         Version     `json:"want"`
 	Machine      Machine     `json:"machine"`

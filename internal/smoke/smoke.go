@@ -81,11 +81,20 @@ type Options struct {
 	Tree   string   // of the patched source
 	Series []string // ids of the fixes
 	Wine   *Wine    // runs the programs of checks on the host; nil: they run by themselves
+	Inside *Inside  // the root that programs run in; nil: this machine's own
 
 	Hold []*os.File // locks that last until the last program is gone
 
 	Log      *slog.Logger                         // may be nil
 	Progress func(what string, done, total int64) // may be nil
+}
+
+// Inside is a root file system that the programs run in, where this machine's own
+// libraries are too old for them.
+type Inside struct {
+	Name  string   `json:"name"` // for the report
+	Root  string   `json:"root"` // its folder
+	Enter []string `json:"-"`    // what a command line is put behind
 }
 
 // step is a check whose arguments have been read.
@@ -187,6 +196,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	r := &Report{
 		Tag: o.Tag, Target: o.Target, Commit: o.Commit, Tree: o.Tree, Series: o.Series, Want: o.Want,
 		Place: o.placeOf(spec.Check{}), Card: o.Card, Driver: o.Driver, Machine: thisMachine(), Started: start.UTC().Truncate(time.Second),
+	}
+	if o.Inside != nil {
+		r.Inside = o.Inside.Name
 	}
 	s, err := newSession(o, r)
 	if err == nil && o.Wine != nil {

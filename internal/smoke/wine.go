@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -178,6 +179,9 @@ func (g *greeting) Write(p []byte) (int, error) {
 func (s *session) argv(program string, args ...string) []string {
 	if s.wine != nil {
 		return append([]string{s.o.Wine.Program, program}, args...)
+	}
+	if s.o.Inside != nil {
+		return slices.Concat(s.o.Inside.Enter, []string{program}, args)
 	}
 	return append([]string{program}, args...)
 }
