@@ -2,6 +2,7 @@ package build
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -29,6 +30,12 @@ func (o options) cuda(in Input) error {
 		return key("verify.cuda", "it builds the backend cuda and names no archs: verify.cuda.archs is missing")
 	case archs != nil:
 		o.set(archsOption, strings.Join(archs, ";"), "what verify.cuda asks for")
+	}
+	if _, ok := in.Facts.Tools["clang"]; ok {
+		return o.clang(in)
+	}
+	if len(in.Toolchain.CUDAFlags) > 0 {
+		return toolchainFault(in.Toolchain, "cudaflags", "cudaflags is for clang, and it brings no program clang")
 	}
 	nvcc, found := in.Facts.Tools["nvcc"]
 	if !found {
@@ -59,6 +66,7 @@ func (o options) cuda(in Input) error {
 		// for all files will do: the names have a hash of the file's path as well.
 		flags = append(flags, "--frandom-seed=llpatch")
 	}
+	flags = append(flags, in.Recipe.CUDAFlags...)
 	for _, f := range prefixMaps(in.Source, in.Dir) {
 		flags = append(flags, "-Xcompiler="+f)
 	}
@@ -66,5 +74,33 @@ func (o options) cuda(in Input) error {
 	if in.Facts.Launcher != "" {
 		o.set("CMAKE_CUDA_COMPILER_LAUNCHER", in.Facts.Launcher, "compiler cache")
 	}
+	return nil
+}
+
+// clang adds what a plan has whose CUDA is compiled by clang for MinGW. Which CUDA
+// that reads, the tree's own FindCUDAToolkit is told (docs/fixes/win7-cuda-clang.md).
+func (o options) clang(in Input) error {
+	if _, ok := in.Facts.Tools["ptxas"]; !ok {
+		return toolchainFault(in.Toolchain, "program", "it brings no program ptxas, by which the CUDA that clang reads is found")
+	}
+	root := in.Facts.CUDA.Root
+	o.set("CMAKE_CUDA_COMPILER", in.Facts.Tools["clang"].Path, "toolchain "+in.Toolchain.Name)
+	o.set("CUDAToolkit_ROOT", root, "the folder of "+in.Facts.Tools["ptxas"].Path)
+	flags := slices.Concat(in.Toolchain.CUDAFlags, in.Recipe.CUDAFlags, prefixMaps(in.Source, in.Dir))
+	o.set("CMAKE_CUDA_FLAGS", strings.Join(flags, " "), "toolchain "+in.Toolchain.Name+", recipe "+in.Recipe.Name+", no folder of this machine in the binaries")
+	if in.Facts.Launcher == "" {
+		return nil
+	}
+	launcher := in.Facts.Launcher
+	if filepath.Base(launcher) == "ccache" {
+		// Clang preprocesses CUDA once for the host and once for each arch, which is more
+		// than ccache can take as one text; it does take the list of headers, and must be
+		// told what else of CUDA decides the code.
+		launcher = strings.Join([]string{
+			"/usr/bin/env", "CCACHE_DEPEND=1",
+			"CCACHE_EXTRAFILES=" + root + "/bin/ptxas:" + root + "/nvvm/libdevice/libdevice.10.bc", launcher,
+		}, ";")
+	}
+	o.set("CMAKE_CUDA_COMPILER_LAUNCHER", launcher, "compiler cache")
 	return nil
 }

@@ -75,6 +75,12 @@ func look(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) (Facts, error
 			return f, err
 		}
 	}
+	if _, ok := f.Tools["clang"]; ok {
+		var err error
+		if f.CUDA, err = probeClang(ctx, f, tc, rec); err != nil {
+			return f, err
+		}
+	}
 	if _, ok := f.Tools["hipcc"]; ok {
 		var err error
 		if f.HIP, err = probeHIP(ctx, f, tc, rec); err != nil {
@@ -175,7 +181,7 @@ func findTool(ctx context.Context, t spec.Tool, because, path string) (fact Tool
 }
 
 // candidates are the files that may be the program: by each of its names the first
-// on the PATH, and after those what lies in its own folders.
+// on the PATH, and after those, or before, what lies in its own folders.
 func candidates(t spec.Tool, path string) []string {
 	var files []string
 	add := func(file string, err error) {
@@ -183,8 +189,13 @@ func candidates(t spec.Tool, path string) []string {
 			files = append(files, file)
 		}
 	}
-	for _, name := range t.Names {
-		add(lookReal(name, path))
+	onPath := func() {
+		for _, name := range t.Names {
+			add(lookReal(name, path))
+		}
+	}
+	if t.First != spec.FirstDirs {
+		onPath()
 	}
 	for _, dir := range t.Dirs {
 		if name, rest, ok := strings.Cut(dir, "/"); ok && strings.HasPrefix(name, "$") {
@@ -202,6 +213,7 @@ func candidates(t spec.Tool, path string) []string {
 			}
 		}
 	}
+	onPath()
 	return files
 }
 
