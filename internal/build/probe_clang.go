@@ -55,10 +55,35 @@ func probeClang(ctx context.Context, f Facts, tc spec.Toolchain, rec spec.Recipe
 	if err == nil && rec.Verify.CUDA != nil {
 		err = p.archs(ctx, *rec.Verify.CUDA)
 	}
+	if _, ok := f.Tools["nvcc"]; ok && err == nil {
+		err = p.nvcc(ctx, &f, rec)
+	}
 	if ctx.Err() != nil {
 		return p.fact, ctx.Err()
 	}
 	return p.fact, err
+}
+
+// nvcc tries the nvcc that compiles for the card where clang compiles for the
+// processor, and notes llpatch itself, which joins the two.
+func (p *clangProbe) nvcc(ctx context.Context, f *Facts, rec spec.Recipe) error {
+	nvcc := f.Tools["nvcc"]
+	if says := majorMinor(nvcc.Version); says != p.fact.Version {
+		return p.bad("put the parts of one CUDA into the folder that CUDA_HOME names", "nvcc (%s) is of CUDA %s, and the headers that clang reads, in %s, are of CUDA %s", nvcc.Path, says, p.fact.Root, p.fact.Version)
+	}
+	t := toolkitProbe{nvcc: nvcc, host: f.Tools[hostRole], env: p.env, dir: p.dir, want: rec.Verify.CUDA}
+	if err := os.WriteFile(filepath.Join(p.dir, "kernel.cu"), []byte(kernelProbe), 0o644); err != nil {
+		return err
+	}
+	if err := t.archs(ctx, &p.fact); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	f.Tools["llpatch"] = ToolFact{Path: self}
+	return nil
 }
 
 func (p *clangProbe) bad(next, format string, args ...any) *BadToolkit {
