@@ -2,6 +2,7 @@ package build
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -29,6 +30,12 @@ func (o options) cuda(in Input) error {
 		return key("verify.cuda", "it builds the backend cuda and names no archs: verify.cuda.archs is missing")
 	case archs != nil:
 		o.set(archsOption, strings.Join(archs, ";"), "what verify.cuda asks for")
+	}
+	if _, ok := in.Facts.Tools["clang"]; ok {
+		return o.clang(in)
+	}
+	if len(in.Toolchain.CUDAFlags) > 0 {
+		return toolchainFault(in.Toolchain, "cudaflags", "cudaflags is for clang, and it brings no program clang")
 	}
 	nvcc, found := in.Facts.Tools["nvcc"]
 	if !found {
@@ -59,6 +66,7 @@ func (o options) cuda(in Input) error {
 		// for all files will do: the names have a hash of the file's path as well.
 		flags = append(flags, "--frandom-seed=llpatch")
 	}
+	flags = append(flags, in.Recipe.CUDAFlags...)
 	for _, f := range prefixMaps(in.Source, in.Dir) {
 		flags = append(flags, "-Xcompiler="+f)
 	}
@@ -67,4 +75,80 @@ func (o options) cuda(in Input) error {
 		o.set("CMAKE_CUDA_COMPILER_LAUNCHER", in.Facts.Launcher, "compiler cache")
 	}
 	return nil
+}
+
+// clang adds what a plan has whose CUDA is compiled by clang for MinGW. Which CUDA
+// that reads, the tree's own FindCUDAToolkit is told (docs/fixes/win7-cuda-clang.md).
+func (o options) clang(in Input) error {
+	for _, dir := range []string{in.Source, in.Dir, in.Facts.CUDA.Root} {
+		if strings.ContainsAny(dir, " ;:") {
+			return &BadFolder{dir, "holds a space, ';' or ':', which the commands that compile CUDA would misread; choose another folder"}
+		}
+	}
+	if _, ok := in.Facts.Tools["ptxas"]; !ok {
+		return toolchainFault(in.Toolchain, "program", "it brings no program ptxas, by which the CUDA that clang reads is found")
+	}
+	root := in.Facts.CUDA.Root
+	o.set("CMAKE_CUDA_COMPILER", in.Facts.Tools["clang"].Path, "toolchain "+in.Toolchain.Name)
+	o.set("CUDAToolkit_ROOT", root, "the folder of "+in.Facts.Tools["ptxas"].Path)
+	flags := slices.Concat(in.Toolchain.CUDAFlags, in.Recipe.CUDAFlags, prefixMaps(in.Source, in.Dir))
+	o.set("CMAKE_CUDA_FLAGS", strings.Join(flags, " "), "toolchain "+in.Toolchain.Name+", recipe "+in.Recipe.Name+", no folder of this machine in the binaries")
+	host := ""
+	if launcher := in.Facts.Launcher; launcher != "" {
+		host = launcher
+		if filepath.Base(launcher) == "ccache" {
+			// Clang preprocesses CUDA once for the host and once for each arch, which is more
+			// than ccache can take as one text; it does take the list of headers, and must be
+			// told what else of CUDA decides the code.
+			host = strings.Join([]string{
+				"/usr/bin/env", "CCACHE_DEPEND=1",
+				"CCACHE_EXTRAFILES=" + root + "/bin/ptxas:" + root + "/nvvm/libdevice/libdevice.10.bc", launcher,
+			}, ";")
+		}
+		o.set("CMAKE_CUDA_COMPILER_LAUNCHER", host, "compiler cache")
+	}
+	if _, ok := in.Facts.Tools["nvcc"]; !ok {
+		return nil
+	}
+	if in.Facts.Tools[hostRole].Path == "" || in.Facts.Tools["llpatch"].Path == "" {
+		return toolchainFault(in.Toolchain, "program", "it brings nvcc beside clang, and no program %s that nvcc takes as its host compiler", hostRole)
+	}
+	if host != "" {
+		// CMake puts it before the first command, which is nvcc's.
+		o.set("CMAKE_CUDA_COMPILER_LAUNCHER", in.Facts.Launcher, "compiler cache")
+	}
+	o.set("CMAKE_CUDA_COMPILE_OBJECT", strings.Join(in.joined(strings.ReplaceAll(host, ";", " ")), ";"), "nvcc compiles for the card, clang for the processor")
+	return nil
+}
+
+// joined are the commands that make one object where nvcc compiles for the card, as
+// CMake fills them in. Each has its own way to be kept in a compiler cache; host is
+// what comes before clang's.
+func (in Input) joined(host string) []string {
+	tools, src := in.Facts.Tools, in.Source+"/ggml"
+	nvcc := []string{
+		tools["nvcc"].Path, "-c", "-ccbin", tools[hostRole].Path, "-std=c++17", "-O3", "-DNDEBUG", "-use_fast_math", "-extended-lambda", "-w", "-Xcompiler=-w",
+	}
+	for _, a := range in.Recipe.Verify.CUDA.Archs {
+		nvcc = append(nvcc, "-gencode=arch="+strings.Replace(a, "sm_", "compute_", 1)+",code="+a)
+	}
+	for _, a := range in.Recipe.Verify.CUDA.PTX {
+		nvcc = append(nvcc, "-gencode=arch="+a+",code="+a)
+	}
+	nvcc = append(nvcc, in.Recipe.CUDAFlags...)
+	nvcc = append(nvcc, "<DEFINES>", "-I"+src+"/src/ggml-cuda", "-I"+src+"/src", "-I"+src+"/include", "<SOURCE>", "-o", "<OBJECT>.nvcc.o")
+	clang := []string{
+		"<CMAKE_CUDA_COMPILER>", "<DEFINES>", "<INCLUDES>", "<FLAGS>", "-x", "cuda", "--cuda-host-only",
+		"-Xclang", "-fcuda-include-gpubinary", "-Xclang", src + "/src/ggml-cuda/mingw/device-code", "-S", "-emit-llvm", "<SOURCE>", "-o", "<OBJECT>.ll",
+	}
+	if host != "" {
+		clang = append([]string{host}, clang...)
+	}
+	return []string{
+		strings.Join(nvcc, " "),
+		strings.Join(clang, " "),
+		tools["llpatch"].Path + " " + JoinCommand + " <OBJECT>.nvcc.o <OBJECT>.ll",
+		"<CMAKE_CUDA_COMPILER> --target=x86_64-w64-mingw32 -O3 -w -c <OBJECT>.ll -o <OBJECT>",
+		"rm -f <OBJECT>.nvcc.o <OBJECT>.ll <OBJECT>.fatbin",
+	}
 }

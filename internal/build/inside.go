@@ -256,5 +256,10 @@ func (b *builder) enter(c run.Cmd) (run.Cmd, error) {
 	case b.o.Inside == nil || b.o.Inside.Digest != root.Digest:
 		return c, fmt.Errorf("the plan is for buildenv %s with digest %s, and that is not open", root.Name, root.Digest)
 	}
+	if _, ok := b.plan.Tools["llpatch"]; ok {
+		if err := copyProgram(filepath.Join(b.o.Inside.Temp(), "llpatch")); err != nil {
+			return c, fmt.Errorf("llpatch for buildenv %s: %w", b.plan.Root.Name, err)
+		}
+	}
 	return b.o.Inside.Wrap(c, b.plan.insideFolders()...)
 }

@@ -187,7 +187,7 @@ func planEnv(f Facts, tc spec.Toolchain, epoch int64) []string {
 		"NINJA_STATUS":      ninjaStatus,
 		"SOURCE_DATE_EPOCH": strconv.FormatInt(epoch, 10),
 	}
-	if _, ok := f.Tools["nvcc"]; ok {
+	if _, ok := f.Tools["nvcc"]; ok && f.Tools["clang"].Path == "" {
 		// A script of nvcc's, and a CMake that asks nvcc what it is, take gcc
 		// from the PATH where no one says another.
 		env["CC"], env["CXX"] = f.Tools["cc"].Path, f.Tools["cxx"].Path

@@ -53,8 +53,8 @@ func look(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) (Facts, error
 	for _, role := range roles(tc) {
 		t := tc.Programs[role]
 		because := ""
-		if nvcc, ok := f.Tools["nvcc"]; ok {
-			t, because = forNvcc(t, role, nvcc)
+		if nvcc, ok := f.Tools["nvcc"]; ok && hostOfNvcc(tc, role) {
+			t, because = forNvcc(t, nvcc)
 		}
 		fact, why, err := findTool(ctx, t, because, path)
 		if err != nil {
@@ -69,9 +69,16 @@ func look(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) (Facts, error
 	if len(missing.Tools) > 0 {
 		return f, missing
 	}
-	if _, ok := f.Tools["nvcc"]; ok {
+	_, clang := f.Tools["clang"]
+	if _, ok := f.Tools["nvcc"]; ok && !clang {
 		var err error
 		if f.CUDA, err = probeCUDA(ctx, f, tc, rec); err != nil {
+			return f, err
+		}
+	}
+	if clang {
+		var err error
+		if f.CUDA, err = probeClang(ctx, f, tc, rec); err != nil {
 			return f, err
 		}
 	}
@@ -125,10 +132,22 @@ func roles(tc spec.Toolchain) []string {
 	return all
 }
 
+// hostRole is the role of the host compiler of nvcc where the programs are compiled by
+// another: of what it makes, only the device code is taken.
+const hostRole = "nvcc-host"
+
+// hostOfNvcc reports whether nvcc runs the program of a role.
+func hostOfNvcc(tc spec.Toolchain, role string) bool {
+	if _, own := tc.Programs[hostRole]; own {
+		return role == hostRole
+	}
+	return role == "cc" || role == "cxx"
+}
+
 // forNvcc limits a host compiler to what nvcc takes, and says so.
-func forNvcc(t spec.Tool, role string, nvcc ToolFact) (limited spec.Tool, because string) {
+func forNvcc(t spec.Tool, nvcc ToolFact) (limited spec.Tool, because string) {
 	most := hostLimit(nvcc.Version)
-	if role != "cc" && role != "cxx" || most == 0 || t.Max != "" && older(t.Max, fmt.Sprint(most)) {
+	if most == 0 || t.Max != "" && older(t.Max, fmt.Sprint(most)) {
 		return t, ""
 	}
 	t.Max = fmt.Sprint(most)
@@ -175,7 +194,7 @@ func findTool(ctx context.Context, t spec.Tool, because, path string) (fact Tool
 }
 
 // candidates are the files that may be the program: by each of its names the first
-// on the PATH, and after those what lies in its own folders.
+// on the PATH, and after those, or before, what lies in its own folders.
 func candidates(t spec.Tool, path string) []string {
 	var files []string
 	add := func(file string, err error) {
@@ -183,8 +202,13 @@ func candidates(t spec.Tool, path string) []string {
 			files = append(files, file)
 		}
 	}
-	for _, name := range t.Names {
-		add(lookReal(name, path))
+	onPath := func() {
+		for _, name := range t.Names {
+			add(lookReal(name, path))
+		}
+	}
+	if t.First != spec.FirstDirs {
+		onPath()
 	}
 	for _, dir := range t.Dirs {
 		if name, rest, ok := strings.Cut(dir, "/"); ok && strings.HasPrefix(name, "$") {
@@ -202,6 +226,7 @@ func candidates(t spec.Tool, path string) []string {
 			}
 		}
 	}
+	onPath()
 	return files
 }
 

@@ -95,7 +95,7 @@ target, builds it, proves on the real programs that it works, and bundles it.
 		a.targetsCmd(), a.explainCmd(), a.fetchCmd(), a.applyCmd(), a.planCmd(),
 		a.buildCmd(), a.smokeCmd(), a.packFlags(a.bundleCmd()), a.packFlags(a.releaseCmd()), a.inspectCmd(), a.doctorCmd(),
 		a.statusCmd(), a.blameBreakCmd(), a.seriesCmd(), a.lintCmd(), a.modelCmd(), a.leakCmd(), a.evidenceCmd(),
-		a.vramCmd(), a.envCmd(), probeInsideCmd(), a.versionCmd(),
+		a.vramCmd(), a.envCmd(), probeInsideCmd(), joinCUDACmd(), a.versionCmd(),
 	)
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()

@@ -262,3 +262,13 @@ func probeInsideCmd() *cobra.Command {
 		},
 	}
 }
+
+// joinCUDACmd is what a plan's compile commands call where nvcc and clang share a file.
+func joinCUDACmd() *cobra.Command {
+	return &cobra.Command{
+		Use: build.JoinCommand + " OBJECT TEXT", Hidden: true, Args: args("OBJECT", "TEXT"),
+		RunE: func(c *cobra.Command, names []string) error {
+			return build.Join(c.Context(), names[0], names[1])
+		},
+	}
+}

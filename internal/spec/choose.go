@@ -111,6 +111,8 @@ func choose(f Fix, rec Recipe, name string, n int, in map[string]bool, nearest b
 	switch {
 	case len(f.Variants) == 0:
 		return Chosen{}, fmt.Sprintf("it is for %s, and the target builds %s", strings.Join(is, ", "), rec.Upstream)
+	case rec.Without[f.ID] != "":
+		return Chosen{}, rec.Without[f.ID]
 	case !rec.Fixes.All && !slices.Contains(rec.Fixes.IDs, f.ID):
 		return Chosen{}, fmt.Sprintf("recipes/%s.toml does not name it", rec.Name)
 	case !rec.Fixes.All && !compiled:

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -28,6 +29,9 @@ func (r *Recipe) SetArchs(list string) error {
 		if m[2] != "-real" && !slices.Contains(c.PTX, "compute_"+m[1]) {
 			c.PTX = append(c.PTX, "compute_"+m[1])
 		}
+	}
+	if err := c.tooNew(slices.Concat(c.Archs, c.PTX)); err != nil {
+		return err
 	}
 	if len(c.Archs) == 0 {
 		return fmt.Errorf("%q asks for no machine code: name one arch at least without -virtual", list)
@@ -56,4 +60,22 @@ func (c *CUDA) CMakeArchs() []string {
 		out = append(out, strings.TrimPrefix(a, "compute_")+"-virtual")
 	}
 	return out
+}
+
+// tooNew says which of some archs is beyond Newest. PTX counts as machine code does:
+// a driver compiles it for the cards that it knows, which are those.
+func (c *CUDA) tooNew(list []string) error {
+	for _, a := range list {
+		if c.Newest != "" && archNumber(a) > archNumber(c.Newest) {
+			return fmt.Errorf("%s is newer than %s, the last one that the drivers of this target's users know", a, c.Newest)
+		}
+	}
+	return nil
+}
+
+// archNumber is the 86 of sm_86, and 0 of what is no arch.
+func archNumber(arch string) int {
+	_, digits, _ := strings.Cut(arch, "_")
+	n, _ := strconv.Atoi(strings.TrimRight(digits, "af")) // the pattern of an arch was checked
+	return n
 }

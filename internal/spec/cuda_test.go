@@ -52,6 +52,12 @@ func TestSetArchs(t *testing.T) {
 			t.Errorf("%q: the declaration itself was changed", list)
 		}
 	}
+	limited := spec.Recipe{Name: "r", Verify: spec.Verify{CUDA: &spec.CUDA{Archs: []string{"sm_86"}, Newest: "sm_86"}}}
+	for list, want := range map[string]string{"61-real,75-real,86-real": "", "89-real": "sm_89 is newer than sm_86", "86-real,90-virtual": "compute_90 is newer"} {
+		if err := limited.SetArchs(list); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q where sm_86 is the newest: %v", list, err)
+		}
+	}
 	if err := new(spec.Recipe).SetArchs("86"); err == nil {
 		t.Error("a recipe without device code takes archs")
 	}
@@ -75,12 +81,22 @@ func (o overlay) Open(name string) (fs.File, error) {
 
 // The keys that a toolchain for nvcc and a recipe with a host have.
 func TestToolchainAndHostRefused(t *testing.T) {
+	const win7 = "recipes/win7-vxkex-cuda11.4.toml"
 	for name, c := range map[string]struct{ file, old, with, want string }{
 		"max":  {"toolchains/linux-x64-cuda.toml", `max    = "13"`, `max    = "thirteen"`, `max "thirteen" is not a version`},
 		"dirs": {"toolchains/linux-x64-cuda.toml", `"$CUDA_HOME/bin"`, `"CUDA_HOME/bin"`, `"CUDA_HOME/bin" is not an absolute folder`},
 		"glob": {"toolchains/linux-x64-cuda.toml", `"/opt/cuda/bin"`, `"/opt/[cuda/bin"`, `"/opt/[cuda/bin" is not an absolute folder`},
 		"host": {"recipes/linux-cuda.toml", `host      = "linux-cpu"`, `host      = "linux-gpu"`, `host "linux-gpu" is no other recipe`},
 		"self": {"recipes/linux-cuda.toml", `host      = "linux-cpu"`, `host      = "linux-cuda"`, `host "linux-cuda" is no other recipe`},
+		// Drivers for Windows 7 end with a branch that knows no card after sm_86.
+		"too new":        {win7, `archs  = ["sm_86"]`, `archs  = ["sm_86", "sm_89"]`, "sm_89 is newer than sm_86, the last one that the drivers of this target's users know"},
+		"too new PTX":    {win7, `ptx    = []`, `ptx    = ["compute_90"]`, "compute_90 is newer than sm_86"},
+		"newest":         {win7, `newest = "sm_86"`, `newest = "8.6"`, `"8.6" is not an architecture as nvcc names it`},
+		"unknown fix":    {win7, "[without]", "[without]\nno-such-fix = \"x\"", "fix no-such-fix is not in patches/series"},
+		"no reason":      {win7, "[without]", "[without]\nprefill-reserve = \" \"", "without prefill-reserve says no reason"},
+		"without a list": {win7, `fixes     = "all"`, `fixes     = ["win7-compat"]`, `without is for fixes = "all"`},
+		"first":          {"toolchains/win7-x64-mingw-cuda.toml", `first  = "dirs"`, `first  = "path"`, `program.ptxas.first is "path"; it must be one of dirs`},
+		"no cuda":        {"recipes/win7-cpu.toml", "[cmake]", "cuda-flags = [\"-DX\"]\n[cmake]", "cuda-flags is for recipes that build the backend cuda"},
 	} {
 		over := overlay{os.DirFS("../.."), fstest.MapFS{}}
 		text, err := os.ReadFile("../../" + c.file)

@@ -91,6 +91,19 @@ func (l *loader) recipe(name string) (Recipe, bool) {
 		f.fail("disk-mib", "disk-mib is %d; it must be the room in MiB that a release takes", rec.DiskMiB)
 	}
 	f.fixList(&rec)
+	for _, id := range sortedKeys(rec.Without) {
+		switch {
+		case !slices.Contains(f.l.ids, id):
+			f.fail("without."+id, "fix %s is not in %s", id, SeriesFile)
+		case !rec.Fixes.All:
+			f.fail("without."+id, `without is for fixes = "all"; a list leaves out what it does not name`)
+		case strings.TrimSpace(rec.Without[id]) == "":
+			f.fail("without."+id, "without %s says no reason", id)
+		}
+	}
+	if len(rec.CUDAFlags) > 0 && !slices.Contains(rec.Backends, "cuda") {
+		f.fail("cuda-flags", "cuda-flags is for recipes that build the backend cuda, which backends does not name")
+	}
 	f.options("cmake", rec.CMake)
 	for i, c := range rec.CMakeFor {
 		if c.Range.IsZero() {
@@ -255,6 +268,9 @@ func (l *loader) toolchain(name string) (Toolchain, bool) {
 		}
 		if t.For != "" {
 			f.oneOf("program."+role+".for", t.For, ForSmoke)
+		}
+		if t.First != "" {
+			f.oneOf("program."+role+".first", t.First, FirstDirs)
 		}
 		if t.Min != "" && !versionRE.MatchString(t.Min) {
 			f.fail("program."+role+".min", "min %q is not a version", t.Min)

@@ -46,6 +46,15 @@ func (f *file) verify(rec *Recipe) {
 	f.archs("verify.cuda.archs", c.Archs, smRE, "sm_86")
 	f.archs("verify.cuda.at-least", c.AtLeast, smRE, "sm_86")
 	f.archs("verify.cuda.ptx", c.PTX, computeRE, "compute_86")
+	if c.Newest == "" {
+		return
+	}
+	f.archs("verify.cuda.newest", []string{c.Newest}, smRE, "sm_86")
+	for key, list := range map[string][]string{"archs": c.Archs, "at-least": c.AtLeast, "ptx": c.PTX} {
+		if err := c.tooNew(list); err != nil {
+			f.fail("verify.cuda."+key, "%v", err)
+		}
+	}
 }
 
 // pe checks what Windows files may need.

@@ -54,11 +54,13 @@ type Recipe struct {
 	Backends   []string   `toml:"backends" json:"backends"`
 	FixesValue any        `toml:"fixes" json:"-"` // as written; Fixes is what it means
 	Fixes      FixList    `toml:"-" json:"fixes"`
-	Programs   []string   `toml:"programs" json:"programs"`   // CMake targets to build
-	Host       string     `toml:"host" json:"host,omitempty"` // target whose stock build takes this one's backend as a drop-in
-	Exclude    []string   `toml:"exclude" json:"exclude"`     // paths of the tree that no build step reads
+	Without    Reasons    `toml:"without" json:"without,omitempty"` // fix -> why the tree does not get it, where fixes is "all"
+	Programs   []string   `toml:"programs" json:"programs"`         // CMake targets to build
+	Host       string     `toml:"host" json:"host,omitempty"`       // target whose stock build takes this one's backend as a drop-in
+	Exclude    []string   `toml:"exclude" json:"exclude"`           // paths of the tree that no build step reads
 	CMake      Options    `toml:"cmake" json:"cmake"`
 	CMakeFor   []CMakeFor `toml:"cmake-for" json:"cmake_for,omitempty"`
+	CUDAFlags  []string   `toml:"cuda-flags" json:"cuda_flags,omitempty"` // for what compiles CUDA, beside the toolchain's
 	Optional   []Optional `toml:"optional" json:"optional,omitempty"`
 	Verify     Verify     `toml:"verify" json:"verify"`
 	Smoke      []Check    `toml:"smoke" json:"smoke"`
@@ -72,6 +74,9 @@ type FixList struct {
 	All bool     `json:"all"`
 	IDs []string `json:"ids,omitempty"`
 }
+
+// Reasons are sentences without an end, by what they are of.
+type Reasons map[string]string
 
 // Options are CMake cache entries: a bool becomes ON or OFF, a whole number its
 // digits, a string stays itself, and a list is joined by semicolons. No value
@@ -129,6 +134,7 @@ type CUDA struct {
 	Archs   []string `toml:"archs" json:"archs,omitempty"`       // machine code for exactly these, such as sm_86 or sm_120a
 	AtLeast []string `toml:"at-least" json:"at_least,omitempty"` // for these and any others
 	PTX     []string `toml:"ptx" json:"ptx"`                     // PTX for exactly these, such as compute_86; empty: none; nil: any
+	Newest  string   `toml:"newest" json:"newest,omitempty"`     // the last arch that the users' drivers know, such as sm_86; empty: no limit
 }
 
 // Check is a smoke check that a recipe asks for.
@@ -173,18 +179,19 @@ const (
 // Toolchain declares compilers, the versions they must have, and the
 // environment they run in.
 type Toolchain struct {
-	Name     string            `toml:"-" json:"name"`
-	Summary  string            `toml:"summary" json:"summary"`
-	OS       string            `toml:"os" json:"os"`               // GOOS of the machine that runs the compilers
-	Arch     string            `toml:"arch" json:"arch"`           // GOARCH, likewise
-	File     string            `toml:"file" json:"file,omitempty"` // CMake toolchain file beside it
-	Programs map[string]Tool   `toml:"program" json:"programs"`    // by role: cmake, ninja, cc, cxx
-	Inherit  []string          `toml:"inherit" json:"inherit"`     // environment variables passed through
-	Env      map[string]string `toml:"env" json:"env"`
-	CFlags   []string          `toml:"cflags" json:"cflags"`   // C and C++
-	LdFlags  []string          `toml:"ldflags" json:"ldflags"` // programs and shared libraries
-	CMake    Options           `toml:"cmake" json:"cmake"`
-	JobMiB   int64             `toml:"job-mib" json:"job_mib"` // memory one compile job may take
+	Name      string            `toml:"-" json:"name"`
+	Summary   string            `toml:"summary" json:"summary"`
+	OS        string            `toml:"os" json:"os"`               // GOOS of the machine that runs the compilers
+	Arch      string            `toml:"arch" json:"arch"`           // GOARCH, likewise
+	File      string            `toml:"file" json:"file,omitempty"` // CMake toolchain file beside it
+	Programs  map[string]Tool   `toml:"program" json:"programs"`    // by role: cmake, ninja, cc, cxx
+	Inherit   []string          `toml:"inherit" json:"inherit"`     // environment variables passed through
+	Env       map[string]string `toml:"env" json:"env"`
+	CFlags    []string          `toml:"cflags" json:"cflags"`                 // C and C++
+	CUDAFlags []string          `toml:"cudaflags" json:"cudaflags,omitempty"` // CUDA, where clang compiles it
+	LdFlags   []string          `toml:"ldflags" json:"ldflags"`               // programs and shared libraries
+	CMake     Options           `toml:"cmake" json:"cmake"`
+	JobMiB    int64             `toml:"job-mib" json:"job_mib"` // memory one compile job may take
 }
 
 // Tool is a program that a toolchain runs: the first of Names that is on the
@@ -194,10 +201,14 @@ type Tool struct {
 	Min    string   `toml:"min" json:"min,omitempty"`
 	Max    string   `toml:"max" json:"max,omitempty"`       // as far as it is written: 13 takes every 13.x
 	Dirs   []string `toml:"dirs" json:"dirs,omitempty"`     // with * and ?, newest first; a leading $NAME is the environment's
+	First  string   `toml:"first" json:"first,omitempty"`   // FirstDirs: Dirs come before the PATH; empty: after it
 	Debian string   `toml:"debian" json:"debian,omitempty"` // the package that brings it
 	Hint   string   `toml:"hint" json:"hint,omitempty"`     // other ways to get it
 	For    string   `toml:"for" json:"for,omitempty"`       // ForSmoke: a build can do without; empty: it cannot
 }
+
+// FirstDirs is a program whose own folders come before the PATH.
+const FirstDirs = "dirs"
 
 // ForSmoke is a program that only smoke checks run.
 const ForSmoke = "smoke"

@@ -1,0 +1,202 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/run"
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// clangKernel needs none of CUDA's headers: the header without which they do not
+// compile for MinGW lies in the tree. Clang starts a kernel by this function.
+const clangKernel = `struct dim3 { unsigned x, y, z; };
+extern "C" int cudaLaunchKernel(const void *, dim3, dim3, void **, decltype(sizeof 0), struct CUstream_st *);
+__attribute__((global)) void llpatch_probe(float *p) { p[0] *= 2; }
+`
+
+// clangNeeds is what clang, and the tree's search for CUDA, read of a CUDA folder.
+var clangNeeds = []string{
+	"include/cuda.h", "include/cuda_runtime_api.h", "include/cublas_api.h", "include/cublas_v2.h", "include/curand_mtgp32_kernel.h",
+	"nvvm/libdevice/libdevice.10.bc", "bin/ptxas", "bin/fatbinary",
+}
+
+const wholeCUDA = "llpatch env create win7-cuda-11.2 makes a root with a whole one, and --env win7-cuda-11.2 builds in that; CUDA_HOME names another folder with bin, include and nvvm"
+
+// clangProbe tries the clang and the CUDA folder that were found.
+type clangProbe struct {
+	clang, ptxas ToolFact
+	env          []string
+	dir          string
+	fact         CUDAFact
+}
+
+// probeClang makes sure, before anything long is compiled, that the folder of ptxas is
+// one whole CUDA, and that clang makes code with it for the archs that are asked for,
+// which is read back from what it wrote. The error is a *BadToolkit.
+func probeClang(ctx context.Context, f Facts, tc spec.Toolchain, rec spec.Recipe) (CUDAFact, error) {
+	dir, err := os.MkdirTemp("", "llpatch-clang-")
+	if err != nil {
+		return CUDAFact{}, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	if err := os.WriteFile(filepath.Join(dir, "kernel.cu"), []byte(clangKernel), 0o644); err != nil {
+		return CUDAFact{}, err
+	}
+	p := &clangProbe{clang: f.Tools["clang"], ptxas: f.Tools["ptxas"], env: planEnv(f, tc, 0), dir: dir}
+	err = p.folder()
+	if err == nil && rec.Verify.CUDA != nil {
+		err = p.archs(ctx, *rec.Verify.CUDA)
+	}
+	if _, ok := f.Tools["nvcc"]; ok && err == nil {
+		err = p.nvcc(ctx, &f, rec)
+	}
+	if ctx.Err() != nil {
+		return p.fact, ctx.Err()
+	}
+	return p.fact, err
+}
+
+// nvcc tries the nvcc that compiles for the card where clang compiles for the
+// processor, and notes llpatch itself, which joins the two.
+func (p *clangProbe) nvcc(ctx context.Context, f *Facts, rec spec.Recipe) error {
+	nvcc := f.Tools["nvcc"]
+	if says := majorMinor(nvcc.Version); says != p.fact.Version {
+		return p.bad("put the parts of one CUDA into the folder that CUDA_HOME names", "nvcc (%s) is of CUDA %s, and the headers that clang reads, in %s, are of CUDA %s", nvcc.Path, says, p.fact.Root, p.fact.Version)
+	}
+	t := toolkitProbe{nvcc: nvcc, host: f.Tools[hostRole], env: p.env, dir: p.dir, want: rec.Verify.CUDA}
+	if err := os.WriteFile(filepath.Join(p.dir, "kernel.cu"), []byte(kernelProbe), 0o644); err != nil {
+		return err
+	}
+	if err := t.archs(ctx, &p.fact); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	f.Tools["llpatch"] = ToolFact{Path: self}
+	return nil
+}
+
+func (p *clangProbe) bad(next, format string, args ...any) *BadToolkit {
+	return &BadToolkit{Name: "clang", Nvcc: p.clang.Path, Version: p.clang.Version, Why: fmt.Sprintf(format, args...), Next: next}
+}
+
+var cudaVersionRE = regexp.MustCompile(`(?m)^#define CUDA_VERSION ([0-9]{4,6})\b`)
+
+// folder looks into the CUDA that ptxas belongs to.
+func (p *clangProbe) folder() error {
+	p.fact.Root = filepath.Dir(filepath.Dir(p.ptxas.Path))
+	for _, name := range clangNeeds {
+		if _, err := os.Stat(filepath.Join(p.fact.Root, name)); err != nil {
+			return p.bad(wholeCUDA, "the CUDA folder %s, which %s belongs to, has no %s", p.fact.Root, p.ptxas.Path, name)
+		}
+	}
+	// Headers of another compiler would come before MinGW's.
+	if _, err := os.Stat(filepath.Join(p.fact.Root, "include/stdio.h")); err == nil {
+		return p.bad(wholeCUDA, "the CUDA headers lie in %s among those of this system's C library, which are not for Windows", filepath.Join(p.fact.Root, "include"))
+	}
+	text, err := os.ReadFile(filepath.Join(p.fact.Root, "include/cuda.h"))
+	if err != nil {
+		return err
+	}
+	m := cudaVersionRE.FindSubmatch(text)
+	if m == nil {
+		return p.bad(wholeCUDA, "%s names no CUDA_VERSION", filepath.Join(p.fact.Root, "include/cuda.h"))
+	}
+	p.fact.Version = packed(string(m[1]))
+	if says := majorMinor(p.ptxas.Version); says != p.fact.Version {
+		return p.bad("put the parts of one CUDA into the folder that CUDA_HOME names", "two toolkits are mixed in %s: its ptxas is of CUDA %s, and its cuda.h of CUDA %s", p.fact.Root, says, p.fact.Version)
+	}
+	return nil
+}
+
+var (
+	noTargetRE   = regexp.MustCompile(`unable to create target|unknown target triple|No available targets are compatible`)
+	unknownArchE = regexp.MustCompile(`unsupported CUDA gpu architecture|is not defined for option 'gpu-name'|does not support target`)
+)
+
+// archs compiles a kernel for every arch and reads the code back.
+func (p *clangProbe) archs(ctx context.Context, want spec.CUDA) error {
+	for _, ptx := range want.PTX {
+		if sm := strings.Replace(ptx, "compute_", "sm_", 1); !slices.Contains(slices.Concat(want.Archs, want.AtLeast), sm) {
+			return p.bad("name "+sm+" as well, or no PTX", "clang makes PTX for %s together with machine code for %s, which is not asked for", ptx, sm)
+		}
+	}
+	args := []string{p.clang.Path, "-x", "cuda", "--cuda-path=" + p.fact.Root, "-nocudainc", "-nocudalib", "--no-cuda-include-ptx=all", "-Wno-unknown-cuda-version"}
+	for _, a := range slices.Concat(want.Archs, want.AtLeast) {
+		args = append(args, "--cuda-gpu-arch="+a)
+	}
+	for _, a := range want.PTX {
+		args = append(args, "--cuda-include-ptx="+strings.Replace(a, "compute_", "sm_", 1))
+	}
+	tail, err := p.run(ctx, append(args, "-c", "-o", "kernel.o", "kernel.cu")...)
+	if ctx.Err() != nil || endless(err) {
+		return errors.Join(err, ctx.Err())
+	}
+	if err != nil {
+		return p.cannot(want, tail)
+	}
+	return p.readBack(want)
+}
+
+func (p *clangProbe) run(ctx context.Context, argv ...string) (tail []string, err error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	stderr := messages{stop: stop}
+	_, err = run.Output(ctx, run.Cmd{Argv: argv, Env: p.env, Dir: p.dir, Timeout: probePatience, Stderr: &stderr})
+	if errors.Is(err, run.ErrTooMuch) {
+		err = p.bad("let clang be the compiler itself, and not a script that stands for it", "it %v", run.ErrTooMuch)
+	}
+	lines := strings.Split(strings.TrimSpace(stderr.text.String()), "\n")
+	return lines[:min(len(lines), tailLines)], err
+}
+
+// cannot says why the smallest kernel does not compile.
+func (p *clangProbe) cannot(want spec.CUDA, tail []string) error {
+	said := strings.Join(tail, "\n")
+	archs := strings.Join(slices.Concat(want.Archs, want.AtLeast), " ")
+	var bad *BadToolkit
+	switch {
+	case noTargetRE.MatchString(said):
+		bad = p.bad("install a clang with LLVM's target NVPTX, such as Debian's clang-19", "it was built without NVPTX, LLVM's target for NVIDIA's cards")
+	case unknownArchE.MatchString(said):
+		bad = p.bad("--cuda-archs takes other archs, such as --cuda-archs 86-real", "it, or ptxas %s, does not know one of %s", p.ptxas.Version, archs)
+	default:
+		bad = p.bad(wholeCUDA, "it cannot compile the smallest kernel for %s with the CUDA in %s", archs, p.fact.Root)
+	}
+	bad.Tail = tail
+	return bad
+}
+
+// readBack opens what clang wrote.
+func (p *clangProbe) readBack(want spec.CUDA) error {
+	const next = "let clang and ptxas be the programs themselves, and not scripts that stand for them"
+	f, err := binary.Inspect(filepath.Join(p.dir, "kernel.o"))
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return p.bad(next, "it says that it compiled a kernel, and wrote nothing")
+	case err != nil:
+		return p.bad(next, "it says that it compiled a kernel, and what it wrote cannot be read: %v", err)
+	case f.CUDA == nil || len(f.CUDA.Faults) > 0:
+		return p.bad(next, "it says that it compiled a kernel, and what it wrote is no whole device code")
+	}
+	var have []string
+	for _, code := range f.CUDA.Code {
+		have = append(have, code.Arch)
+	}
+	for _, a := range slices.Concat(want.Archs, want.AtLeast, want.PTX) {
+		if !slices.Contains(have, a) {
+			return p.bad(next, "it was asked for %s and made code for %s", a, strings.Join(have, " "))
+		}
+	}
+	return nil
+}
