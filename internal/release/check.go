@@ -99,12 +99,12 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 			return nil, nil, err
 		}
 	}
-	if b.Plan.Root != nil {
+	if glibc := binary.Floor(files, "GLIBC"); b.Plan.Root != nil || b.Plan.Host != nil && glibc != "" {
 		here, err := hostGlibc(ctx, c.Recipe.Verify.Machine)
 		if err != nil {
 			return nil, nil, err
 		}
-		if err := canStart(binary.Floor(files, "GLIBC"), here); err != nil {
+		if err := canStart(glibc, here); err != nil {
 			return nil, nil, c.notRun(err)
 		}
 	}
