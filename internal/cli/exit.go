@@ -212,7 +212,7 @@ func classify(err error) (code int, hint string) {
 		return exitSource, "--source takes a repository, bundle or tarball that you have"
 	}
 	for _, isSource := range []func(error) bool{
-		holds[*source.Mismatch], holds[*source.NotLocked], holds[*source.Missing], holds[*source.Corrupt], holds[*build.NoPage], holds[*compat.NoHistory], holds[*source.NoHistory], holds[*source.TagsMoved], holds[*env.Unavailable],
+		holds[*source.Mismatch], holds[*source.NotLocked], holds[*source.Missing], holds[*source.Corrupt], holds[*build.NoPage], holds[*compat.NoHistory], holds[*source.NoHistory], holds[*source.TagsMoved], holds[*env.Unavailable], holds[*env.BadArchive],
 	} {
 		if isSource(err) {
 			return exitSource, ""
