@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/url"
@@ -215,10 +216,10 @@ func (a *app) envRemoveCmd() *cobra.Command {
 		Example: "  llpatch env remove cuda-11.8\n  llpatch env remove cuda-11.8-0123456789ab",
 		RunE: func(_ *cobra.Command, got []string) error {
 			removed, err := a.removeEnv(got[0])
-			if err != nil {
+			if len(removed) == 0 {
 				return err
 			}
-			return a.print(removed, func() string { return strings.Join(removed, "\n") + "\n" })
+			return errors.Join(err, a.print(removed, func() string { return strings.Join(removed, "\n") + "\n" }))
 		},
 	}
 }
