@@ -78,7 +78,8 @@ func (a *app) elsewhere(err error) string {
 		return "LLPATCH_CACHE=DIR takes another folder for the cache"
 	case below(filepath.Abs(a.out)):
 		return "--out DIR takes another folder"
-	case below(os.TempDir(), nil):
+	// Not what a user has there: all of llpatch's is called so.
+	case strings.HasPrefix(p.Path, filepath.Join(os.TempDir(), "llpatch-")):
 		return "TMPDIR=DIR takes another folder for what is temporary"
 	}
 	return ""
