@@ -68,25 +68,30 @@ func updateRedist(ctx context.Context, d Decl, o Options) (*Lock, error) {
 		bad.Gone, bad.Err = errors.Is(err, fs.ErrNotExist), err
 		return nil, bad
 	}
+	return d.redistLock(data, bad.URL)
+}
+
+// redistLock makes a lock of a list, which came from a URL.
+func (d Decl) redistLock(data []byte, from string) (*Lock, error) {
 	var all map[string]component
 	if err := json.Unmarshal(data, &all); err != nil {
-		return nil, fmt.Errorf("buildenv %s: %s is no list of archives: %w", d.Name, bad.URL, err)
+		return nil, fmt.Errorf("buildenv %s: %s is no list of archives: %w", d.Name, from, err)
 	}
 	l := &Lock{Kind: NVIDIA, Suite: d.Redist.Release, Arch: d.Arch}
 	for platform, names := range map[string][]string{linuxArchives: d.Redist.Linux, windowsArchives: d.Redist.Windows} {
 		for _, n := range names {
 			a, ok := all[n].Archives[platform]
 			if !ok {
-				return nil, fmt.Errorf("buildenv %s: %s has no %s for %s", d.Name, bad.URL, n, platform)
+				return nil, fmt.Errorf("buildenv %s: %s has no %s for %s", d.Name, from, n, platform)
 			}
 			size, err := strconv.ParseInt(a.Size, 10, 64)
 			if err != nil {
-				return nil, fmt.Errorf("buildenv %s: %s: the size of %s for %s: %w", d.Name, bad.URL, n, platform, err)
+				return nil, fmt.Errorf("buildenv %s: %s: the size of %s for %s: %w", d.Name, from, n, platform, err)
 			}
 			l.Packages = append(l.Packages, Package{Name: n, Version: all[n].Version, Arch: platform, Size: size, SHA256: a.SHA256, File: a.Path})
 		}
 	}
-	return l.checked(d, bad.URL)
+	return l.checked(d, from)
 }
 
 // checked returns a lock that reads as it is written and has what the declaration asks for.

@@ -29,7 +29,7 @@ type item struct {
 	mode             fs.FileMode
 }
 
-func tarXZ(t *testing.T, items ...item) []byte {
+func tarXZ(t testing.TB, items ...item) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -52,7 +52,7 @@ func tarXZ(t *testing.T, items ...item) []byte {
 	return out
 }
 
-func zipped(t *testing.T, items ...item) []byte {
+func zipped(t testing.TB, items ...item) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := zip.NewWriter(&b)
