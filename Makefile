@@ -45,6 +45,11 @@ real-win7: ## the same for Windows 7, with MinGW-w64 and wine
 	sh scripts/setup build win7
 	go test -tags real -timeout 60m -count 1 -run TestFullWindows7 -v ./internal/cli
 
+.PHONY: nvidia
+nvidia: ## NVIDIA's cudart64_110.dll, by pip (1 MB): it exports what ours is linked with, and Windows 7 has what it needs; ARGS=-cublas: cuBLAS too (430 MB)
+	sh scripts/setup build test
+	go test -tags real -count 1 -run TestNVIDIA -v -timeout 30m . -args $(ARGS)
+
 .PHONY: syntax
 syntax: ## compile every CUDA file that a fix touches, host side, on the npm bundles
 	sh scripts/setup build syntax

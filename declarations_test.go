@@ -8,12 +8,14 @@ import (
 	"testing"
 
 	"github.com/llpatch/llpatch"
+	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
 var update = flag.Bool("update", false, "write the buildenvs' Containerfiles anew")
 
-// Every buildenv has the lock and the Containerfile that its env.toml means.
+// Every buildenv has the lock that its env.toml means, and those of Debian's packages the
+// Containerfile.
 func TestBuildenvs(t *testing.T) {
 	repo, err := spec.Load(llpatch.Declarations)
 	if err != nil {
@@ -25,6 +27,9 @@ func TestBuildenvs(t *testing.T) {
 	for name, d := range repo.Envs {
 		if err := d.CheckLock(); err != nil {
 			t.Error(err)
+			continue
+		}
+		if d.Kind() != env.Debian { // a folder of files is no image
 			continue
 		}
 		file := path.Join(spec.EnvFolder, name, spec.EnvContainerfile)

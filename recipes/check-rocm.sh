@@ -69,13 +69,40 @@ cards() {
 	done
 }
 
+# uuids lists the names of the cards in the same order, GPU-0123456789abcdef; GPU-XX has none.
+uuids() {
+	if found=$(unset ROCR_VISIBLE_DEVICES && ask rocminfo | sed -n 's/^  Uuid: *\(GPU-[0-9a-fX]*\) *$/\1/p') && test -n "$found"; then
+		echo "$found"
+		return
+	fi
+	nodes | while read -r node _; do
+		n=$(sed -n 's/^unique_id //p' "$node/properties" 2>/dev/null)
+		test "${n:-0}" = 0 && echo GPU-XX || printf 'GPU-%016x\n' "$n"
+	done
+}
+
 # pick LIST NUMBERS prints those of the numbers that HIP_VISIBLE_DEVICES or its like leaves, where
-# the first entry that is no card ends the list. Cards that are named are not told apart: all.
+# the first entry that is no card ends the list. Where no card's name is known, a list with
+# names leaves them all.
 pick() {
-	case $1 in all | *GPU-*) echo "$2" && return ;; esac
-	echo "$2" | awk -v list="$1" '{
+	names=
+	case $1 in
+	all) echo "$2" && return ;;
+	*GPU-*)
+		names=$(echo $(uuids))
+		case $names in *GPU-[0-9a-f]*) ;; *) echo "$2" && return ;; esac
+		;;
+	esac
+	echo "$2" | awk -v list="$1" -v names="$names" '{
+		split(names, name, " ")
 		n = split(list, want, ",")
-		for (i = 1; i <= n && want[i] ~ /^[0-9]+$/ && want[i] < NF; i++) printf "%s ", $(want[i] + 1)
+		for (i = 1; i <= n; i++) {
+			at = 0
+			for (k = 1; k <= NF; k++)
+				if (want[i] ~ /^[0-9]+$/ ? want[i] == k - 1 : want[i] == name[$k + 1]) at = k
+			if (!at) break
+			printf "%s ", $at
+		}
 	}'
 }
 

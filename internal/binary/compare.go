@@ -78,11 +78,11 @@ func Compare(ctx context.Context, a, b string) (*Comparison, error) {
 	if !ia.IsDir() {
 		return c, c.entry(ctx, a, b, filepath.Base(c.A))
 	}
-	names, err := entries(a)
+	names, err := entries(ctx, a)
 	if err != nil {
 		return nil, err
 	}
-	more, err := entries(b)
+	more, err := entries(ctx, b)
 	if err != nil {
 		return nil, err
 	}
@@ -96,12 +96,17 @@ func Compare(ctx context.Context, a, b string) (*Comparison, error) {
 	return c, nil
 }
 
-// entries lists what is no folder below dir.
-func entries(dir string) ([]string, error) {
+// entries lists what is no folder below dir, and the folders with nothing in them.
+func entries(ctx context.Context, dir string) ([]string, error) {
 	var names []string
 	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		if err = errors.Join(err, ctx.Err()); err != nil || p == dir {
 			return err
+		}
+		if d.IsDir() {
+			if in, err := os.ReadDir(p); err != nil || len(in) > 0 {
+				return err
+			}
 		}
 		rel, err := filepath.Rel(dir, p)
 		names = append(names, rel)
@@ -117,7 +122,9 @@ func (c *Comparison) entry(ctx context.Context, a, b, name string) error {
 		return err
 	}
 	if why == nil {
-		c.Same++
+		if st, err := os.Lstat(a); err == nil && !st.IsDir() {
+			c.Same++
+		}
 		return nil
 	}
 	d := FileDiffers{Path: name, Why: *why}
@@ -136,7 +143,7 @@ func (c *Comparison) entry(ctx context.Context, a, b, name string) error {
 }
 
 // unlike says why two paths cannot have the same content, "" where their content must
-// be looked at, and nil where they are the same link.
+// be looked at, and nil where they are the same link, or folders.
 func unlike(a, b string) (*string, error) {
 	say := func(format string, args ...any) (*string, error) {
 		s := fmt.Sprintf(format, args...)
@@ -147,9 +154,9 @@ func unlike(a, b string) (*string, error) {
 	switch {
 	// ENOTDIR: what is a folder on the other side is a file here.
 	case errors.Is(errA, fs.ErrNotExist) || errors.Is(errA, syscall.ENOTDIR):
-		return say("only in B")
+		return say("only in B%s", emptyFolder(ib, errB))
 	case errors.Is(errB, fs.ErrNotExist) || errors.Is(errB, syscall.ENOTDIR):
-		return say("only in A")
+		return say("only in A%s", emptyFolder(ia, errA))
 	case errA != nil || errB != nil:
 		return nil, errors.Join(errA, errB)
 	case ia.Mode().Type() != ib.Mode().Type():
@@ -164,12 +171,27 @@ func unlike(a, b string) (*string, error) {
 			return nil, nil
 		}
 		return say("a link to %s in A, to %s in B", to, other)
+	case ia.IsDir():
+		return nil, nil
 	case !ia.Mode().IsRegular():
 		return say("neither a file nor a link: %s", kindOf(ia))
+	case (ia.Mode()^ib.Mode())&whose != 0:
+		return say("as whom it runs: %s in A, %s in B", ia.Mode(), ib.Mode())
 	case (ia.Mode()^ib.Mode())&0o111 != 0:
 		return say("the right to be run: %s in A, %s in B", ia.Mode().Perm(), ib.Mode().Perm())
 	}
 	return say("")
+}
+
+// whose are the bits that make a program run as its owner or its group.
+const whose = fs.ModeSetuid | fs.ModeSetgid
+
+// emptyFolder says that what only one side has is a folder: one with something in it is not asked for.
+func emptyFolder(i fs.FileInfo, err error) string {
+	if err == nil && i.IsDir() {
+		return ", an empty folder"
+	}
+	return ""
 }
 
 func kindOf(i fs.FileInfo) string {
@@ -200,7 +222,7 @@ func compareFiles(ctx context.Context, a, b string) (FileDiffers, error) {
 	if d.Bytes, _, err = countDiffering(fa.whole(), fb.whole()); err != nil || d.Bytes == 0 {
 		return d, err
 	}
-	d.Sections, err = compareSections(fa, fb)
+	d.Sections, err = compareSections(ctx, fa, fb)
 	return d, err
 }
 

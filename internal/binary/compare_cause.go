@@ -2,6 +2,7 @@ package binary
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,22 +13,28 @@ import (
 	"strings"
 )
 
-// maxExplained is how much of a section is kept in memory to look for causes.
-const maxExplained = 512 << 20
+// A section of up to maxWhole bytes is looked at in one, in which a name of another length
+// moves what follows; a larger one in blocks at the same offsets, so that neither memory
+// nor time grow with what two such sections have in common.
+const (
+	maxWhole = 16 << 20
+	block    = 256 << 10
+	maxCut   = 4 << 10 // how far before its end a block may be cut, where both have a zero
+)
 
 // compareParts compares a section of one file with the same one of the other.
-func compareParts(a, b part) (SectionDiffers, error) {
+func compareParts(ctx context.Context, a, b part) (SectionDiffers, error) {
 	d := SectionDiffers{Name: a.name, Sizes: [2]int64{a.data.Size(), b.data.Size()}, Causes: []string{}}
 	var err error
 	if d.Bytes, d.First, err = countDiffering(a.data, b.data); err != nil || d.Bytes == 0 {
 		return d, err
 	}
 	d.Left = d.Bytes
-	if max(d.Sizes[0], d.Sizes[1]) > maxExplained {
-		return d, nil
+	if a.name == deviceCode || fatbinSection(a.name) {
+		return d, d.fatbins(ctx, a.data, b.data)
 	}
-	if a.name == deviceCode || strings.HasPrefix(a.name, ".nv_fatbin") || strings.HasPrefix(a.name, "__nv_relfatbin") {
-		return d, d.fatbins(a.data, b.data)
+	if max(d.Sizes[0], d.Sizes[1]) > maxWhole {
+		return d, d.inBlocks(ctx, a, b)
 	}
 	ta, err := all(a.data)
 	if err != nil {
@@ -42,7 +49,7 @@ func compareParts(a, b part) (SectionDiffers, error) {
 		blank(tb, b.zero)
 		if n, _ := differing(ta, tb); n < d.Left {
 			d.Left = n
-			d.Causes = append(d.Causes, "the time and the identity of the link")
+			d.Causes = append(d.Causes, linked)
 		}
 	}
 	if a.name == ".comment" {
@@ -50,12 +57,80 @@ func compareParts(a, b part) (SectionDiffers, error) {
 		d.Left = 0
 		return d, nil
 	}
-	e := explanation{}
+	e := explanation{ctx: ctx}
 	d.Left = e.explain(ta, tb)
 	d.Causes = append(d.Causes, e.causes...)
 	d.Text = e.text
-	return d, nil
+	return d, ctx.Err()
 }
+
+// fatbinSection reports whether a section of that name holds device code; in PE files a
+// name has 8 bytes at most.
+func fatbinSection(name string) bool {
+	return strings.HasPrefix(name, ".nv_fatb") || strings.HasPrefix(name, "__nv_rel")
+}
+
+// inBlocks explains a large section block by block.
+func (d *SectionDiffers) inBlocks(ctx context.Context, a, b part) error {
+	e := explanation{ctx: ctx}
+	timed := false
+	d.Left = 0
+	for at := int64(0); at < max(d.Sizes[0], d.Sizes[1]); {
+		ta, err := piece(a.data, at)
+		if err != nil {
+			return err
+		}
+		tb, err := piece(b.data, at)
+		if err != nil {
+			return err
+		}
+		n := cut(ta, tb)
+		ta, tb = ta[:min(n, len(ta))], tb[:min(n, len(tb))]
+		if !bytes.Equal(ta, tb) {
+			before, _ := differing(ta, tb)
+			blankFrom(ta, a.zero, at)
+			blankFrom(tb, b.zero, at)
+			after, _ := differing(ta, tb)
+			timed = timed || after < before
+			d.Left += e.explain(ta, tb)
+		}
+		at += int64(n)
+	}
+	if timed {
+		d.Causes = append(d.Causes, linked)
+	}
+	d.Causes = append(d.Causes, e.causes...)
+	d.Text = e.text
+	return ctx.Err()
+}
+
+func piece(r *io.SectionReader, at int64) ([]byte, error) {
+	size := min(block, r.Size()-at)
+	if size <= 0 {
+		return nil, nil
+	}
+	return io.ReadAll(io.NewSectionReader(r, at, size))
+}
+
+// cut returns where to end a block so that no text is cut in two, if it can be told.
+func cut(a, b []byte) int {
+	n := max(len(a), len(b))
+	for k := min(len(a), len(b)); n == block && k > block-maxCut; k-- {
+		if a[k-1] == 0 && b[k-1] == 0 {
+			return k
+		}
+	}
+	return n
+}
+
+func blankFrom(b []byte, ranges [][2]int, at int64) {
+	for _, r := range ranges {
+		blank(b, [][2]int{{r[0] - int(at), r[1]}})
+	}
+}
+
+// linked is the cause of a difference in what a linker writes of its time and its output.
+const linked = "the time and the identity of the link"
 
 func all(r *io.SectionReader) ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(r, 0, r.Size()))
@@ -121,6 +196,7 @@ func withoutProcess(re *regexp.Regexp, b []byte) []byte {
 
 // explanation gathers the causes of differences.
 type explanation struct {
+	ctx    context.Context // ends the search
 	causes []string
 	text   []string // at the first difference that has none
 }
@@ -135,8 +211,8 @@ func (e *explanation) add(cause string) {
 func (e *explanation) explain(a, b []byte) int64 {
 	left, _ := differing(a, b)
 	for _, s := range stamps {
-		if left == 0 {
-			return 0
+		if left == 0 || e.ctx.Err() != nil {
+			return left
 		}
 		za, zb := s.blank(s.re, a), s.blank(s.re, b)
 		if n, _ := differing(za, zb); n < left {
@@ -144,8 +220,8 @@ func (e *explanation) explain(a, b []byte) int64 {
 			a, b, left = za, zb, n
 		}
 	}
-	if left == 0 {
-		return 0
+	if left == 0 || e.ctx.Err() != nil {
+		return left
 	}
 	for _, p := range otherPaths(a, b) {
 		a = bytes.ReplaceAll(a, []byte(p[0]), []byte(p[1]))
@@ -237,16 +313,16 @@ func otherPaths(a, b []byte) [][2]string {
 
 // fatbins explains a section of device code, piece by piece: what is compressed shows
 // nothing as it lies there.
-func (d *SectionDiffers) fatbins(a, b *io.SectionReader) error {
+func (d *SectionDiffers) fatbins(ctx context.Context, a, b *io.SectionReader) error {
 	ea, err := listed(a)
 	if err == nil {
 		var eb []*entry
 		if eb, err = listed(b); err == nil {
-			return d.entries(ea, eb)
+			return d.entries(ctx, ea, eb)
 		}
 	}
 	d.Causes = append(d.Causes, "it cannot be read as device code: "+err.Error())
-	return nil
+	return ctx.Err()
 }
 
 var errMany = fmt.Errorf("more than %d pieces", maxEntries)
@@ -262,15 +338,18 @@ func listed(r *io.SectionReader) ([]*entry, error) {
 	return list, err
 }
 
-func (d *SectionDiffers) entries(ea, eb []*entry) error {
+func (d *SectionDiffers) entries(ctx context.Context, ea, eb []*entry) error {
 	if len(ea) != len(eb) {
 		d.Causes = append(d.Causes, fmt.Sprintf("%d pieces of device code in A, %d in B", len(ea), len(eb)))
 		return nil
 	}
-	var e explanation
+	e := explanation{ctx: ctx}
 	var left int64
 	other := 0
 	for i := range ea {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		ca, errA := ea[i].content(maxCubin)
 		cb, errB := eb[i].content(maxCubin)
 		if errors.Is(errA, errTooLarge) || errors.Is(errB, errTooLarge) {

@@ -1,6 +1,7 @@
 package binary
 
 import (
+	"bytes"
 	"context"
 	"debug/elf"
 	"encoding/binary"
@@ -21,6 +22,9 @@ type opened struct {
 	size int64
 }
 
+// maxMade bounds a file that says that it has no bytes and has some.
+const maxMade = 64 << 20
+
 func openPart(ctx context.Context, name string) (*opened, error) {
 	f, err := regular.Open(name)
 	if err != nil {
@@ -29,6 +33,16 @@ func openPart(ctx context.Context, name string) (*opened, error) {
 	st, err := f.Stat()
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
+	}
+	if st.Size() == 0 { // or its system makes it only when it is read, as /proc does
+		data, err := io.ReadAll(io.LimitReader(f, maxMade+1))
+		if err == nil && len(data) > maxMade {
+			err = fmt.Errorf("%s has no size and more than %d bytes; compare copies of it", name, maxMade)
+		}
+		if err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		return &opened{f, bytes.NewReader(data), int64(len(data))}, nil
 	}
 	return &opened{f, regular.UntilAt(ctx, f), st.Size()}, nil
 }
@@ -97,7 +111,12 @@ func (o *opened) elfParts() (all []part, err error) {
 		first = min(first, s.Offset)
 		all = append(all, part{name: s.Name, data: o.cut(s.Offset, s.FileSize), addr: s.Addr})
 	}
-	// Object files have many sections of one name.
+	numberAlike(all)
+	return slices.Insert(all, 0, part{name: headers, data: o.cut(0, first)}), nil
+}
+
+// numberAlike tells sections of one name apart, of which object files have many.
+func numberAlike(all []part) {
 	seen := map[string]int{}
 	for i := range all {
 		seen[all[i].name]++
@@ -105,7 +124,6 @@ func (o *opened) elfParts() (all []part, err error) {
 			all[i].name = fmt.Sprintf("%s (%d)", all[i].name, n)
 		}
 	}
-	return slices.Insert(all, 0, part{name: headers, data: o.cut(0, first)}), nil
 }
 
 // Offsets of what says when a PE file was linked (Microsoft's "PE Format": "COFF File
@@ -131,6 +149,7 @@ func (o *opened) peParts() ([]part, error) {
 		first = min(first, from)
 		all = append(all, part{name: strings.TrimRight(string(s.Name[:]), "\x00"), data: o.cut(from, uint64(s.SizeOfRawData)), addr: uint64(s.VirtualAddress)})
 	}
+	numberAlike(all)
 	head := part{name: headers, data: o.cut(0, first), zero: [][2]int{{coff + 8, 4}, {coff + 24 + 64, 4}}}
 	mark := func(off int64, n int) {
 		for i := range all {
@@ -170,7 +189,7 @@ func sectionAt(p part) (from, size int64) {
 }
 
 // compareSections compares two files that are known to differ.
-func compareSections(a, b *opened) ([]SectionDiffers, error) {
+func compareSections(ctx context.Context, a, b *opened) ([]SectionDiffers, error) {
 	pa, pb := a.parts(), b.parts()
 	// Sections tell nothing where one of the two cannot be split.
 	if (pa[0].name == content) != (pb[0].name == content) {
@@ -184,7 +203,7 @@ func compareSections(a, b *opened) ([]SectionDiffers, error) {
 			out = append(out, SectionDiffers{Name: p.name, Sizes: [2]int64{p.data.Size(), -1}, Bytes: p.data.Size(), Left: p.data.Size(), Causes: []string{"only in A"}})
 			continue
 		}
-		d, err := compareParts(p, pb[i])
+		d, err := compareParts(ctx, p, pb[i])
 		if err != nil {
 			return nil, err
 		}

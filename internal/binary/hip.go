@@ -21,6 +21,7 @@ type HIP struct {
 
 	sets    map[string]*gfxSet
 	budget  int64 // bytes that may still be decompressed
+	ratio   int64 // likewise, by the file's size
 	entries int
 }
 
@@ -41,7 +42,9 @@ type gfxSet struct {
 	targets []string
 }
 
-func newHIP() *HIP { return &HIP{sets: map[string]*gfxSet{}, budget: maxBundles} }
+func newHIP(size int64) *HIP {
+	return &HIP{sets: map[string]*gfxSet{}, budget: maxBundles, ratio: size * maxRatio}
+}
 
 func (h *HIP) fault(format string, args ...any) {
 	if len(h.Faults) < maxFaults {
@@ -57,7 +60,7 @@ const hipSection = ".hip_fatbin"
 // readHIP looks for device code and a HIP runtime in an ELF file; nil where there is
 // neither. A code object alone is such a file as well.
 func readHIP(f *elf.File, out *File, r io.ReaderAt, size int64) *HIP {
-	h := newHIP()
+	h := newHIP(size)
 	if f.Machine == emAMDGPU {
 		h.Bundles = 1
 		h.take(&gfxEntry{size: size, open: func() (io.ReaderAt, error) { return r, nil }}, "none")
@@ -65,6 +68,7 @@ func readHIP(f *elf.File, out *File, r io.ReaderAt, size int64) *HIP {
 		return h
 	}
 	var held [][]string
+	left := size
 	for _, s := range f.Sections {
 		if s.Name != hipSection || s.Type == elf.SHT_NOBITS {
 			continue
@@ -72,6 +76,10 @@ func readHIP(f *elf.File, out *File, r io.ReaderAt, size int64) *HIP {
 		if s.Flags&elf.SHF_COMPRESSED != 0 {
 			h.fault("%s is compressed as a whole, which clang does not do", s.Name)
 			continue
+		}
+		if left -= int64(min(s.FileSize, uint64(size)+1)); left < 0 {
+			h.fault("sections called %s lie over one another", s.Name)
+			break
 		}
 		held = append(held, h.section(s.Name, io.NewSectionReader(s, 0, int64(s.FileSize)))...)
 	}
@@ -189,7 +197,7 @@ func (h *HIP) finish(held [][]string) {
 // readGPUBundle reads a file that is an offload bundle alone, as clang writes it with
 // --cuda-device-only and --gpu-bundle-output.
 func readGPUBundle(r io.ReaderAt, size int64) *File {
-	h := newHIP()
+	h := newHIP(size)
 	h.finish(h.section("file", io.NewSectionReader(r, 0, size)))
 	return &File{Machine: "offload bundle", Versions: map[string]string{}, HIP: h}
 }

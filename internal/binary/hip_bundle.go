@@ -30,6 +30,9 @@ const (
 	maxBundles    = 8 << 30   // of all compressed ones of a file, not compressed
 	maxGfxEntries = 1 << 16   // of a file
 	maxGfxID      = 256
+	// How many bytes one of a compressed bundle may become, beyond a MiB: ggml-hip's code
+	// becomes some 10, and nothing but zeros 10,000.
+	maxRatio = 200
 )
 
 // gfxEntry is one entry of a bundle.
@@ -98,6 +101,7 @@ func readBundle(r *io.SectionReader) (entries []*gfxEntry, size int64, err error
 	}
 	head := int64(len(bundleMagic)) + 8
 	size = head
+	var inside int64
 	for i := range count {
 		if i > maxGfxEntries {
 			return nil, 0, fmt.Errorf("it says that it has %d entries", count)
@@ -117,6 +121,10 @@ func readBundle(r *io.SectionReader) (entries []*gfxEntry, size int64, err error
 		}
 		if f[0] > uint64(r.Size()) || f[1] > uint64(r.Size())-f[0] {
 			return nil, 0, fmt.Errorf("its entry %s lies at %#x with %d bytes, which does not fit", printable(id), f[0], f[1])
+		}
+		// Else each of many entries may be the same large object, read once for each.
+		if inside += int64(f[1]); inside > r.Size() {
+			return nil, 0, errors.New("its entries lie over one another")
 		}
 		head += 24 + int64(f[2])
 		size = max(size, head, int64(f[0]+f[1]))
@@ -186,6 +194,9 @@ func (h *HIP) packed(r *io.SectionReader) (entries []*gfxEntry, size int64, comp
 	body := io.NewSectionReader(r, head.length, r.Size()-head.length)
 	if head.file > 0 {
 		body = io.NewSectionReader(r, head.length, head.file-head.length)
+	}
+	if h.ratio -= max(head.unpacked-1<<20, 0); h.ratio < 0 {
+		return nil, 0, "", fmt.Errorf("it becomes %d bytes long, which for a file of this size is more than is opened", head.unpacked)
 	}
 	var content []byte
 	var used int64

@@ -81,14 +81,18 @@ func parseLoaderCache(out string) map[string][]string {
 	return m
 }
 
-// Find returns the path of the library called name that is for an ELF machine, such
-// as EM_X86_64; "" where there is none.
+// Find returns the path of the library called name that is for a machine, such as
+// EM_X86_64; "" where there is none. A DLL's name counts in upper and lower case alike.
 func (l *Libraries) Find(name, machine string) string {
 	if filepath.Base(name) != name {
 		return ""
 	}
 	var paths []string
 	for _, d := range l.dirs {
+		if strings.EqualFold(filepath.Ext(name), ".dll") {
+			paths = append(paths, dllsIn(d, name)...)
+			continue
+		}
 		paths = append(paths, filepath.Join(d, name))
 	}
 	paths = append(paths, l.cached[name]...)
@@ -103,10 +107,31 @@ func (l *Libraries) Find(name, machine string) string {
 	return ""
 }
 
-// machineOf returns the ELF machine of a shared library, "" where the file is none.
+// dllsIn returns the files of a folder that Windows takes for the DLL of that name.
+func dllsIn(dir, name string) (paths []string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		if strings.EqualFold(e.Name(), name) {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	return paths
+}
+
+// machineOf returns the machine of a shared library or DLL, "" where the file is none.
 func machineOf(path string) string {
 	if st, err := os.Stat(path); err != nil || !st.Mode().IsRegular() {
 		return ""
+	}
+	if strings.EqualFold(filepath.Ext(path), ".dll") {
+		f, err := Inspect(path)
+		if err != nil || f.PE == nil {
+			return ""
+		}
+		return f.Machine
 	}
 	f, err := elf.Open(path)
 	if err != nil {

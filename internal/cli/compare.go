@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/llpatch/llpatch/internal/binary"
 )
@@ -31,16 +34,16 @@ func (a *app) compare(ctx context.Context, one, other string) error {
 func compareText(c *binary.Comparison) string {
 	var b strings.Builder
 	for _, d := range c.Differ {
-		fmt.Fprintf(&b, "%s: ", d.Path)
+		fmt.Fprintf(&b, "%s: ", shown(d.Path))
 		if d.Why != "" {
-			fmt.Fprintln(&b, d.Why)
+			fmt.Fprintln(&b, shown(d.Why))
 			continue
 		}
 		fmt.Fprintf(&b, "%d bytes differ\n", d.Bytes)
 		for _, s := range d.Sections {
-			fmt.Fprintf(&b, "  %s: %s\n", s.Name, sectionText(s))
+			fmt.Fprintf(&b, "  %s: %s\n", shown(s.Name), sectionText(s))
 			for _, cause := range s.Causes {
-				fmt.Fprintf(&b, "    %s\n", cause)
+				fmt.Fprintf(&b, "    %s\n", shown(cause))
 			}
 			switch {
 			case s.Left > 0 && len(s.Causes) > 0 && min(s.Sizes[0], s.Sizes[1]) >= 0:
@@ -55,6 +58,14 @@ func compareText(c *binary.Comparison) string {
 	}
 	fmt.Fprintf(&b, "%d the same, %d not\n", c.Same, len(c.Differ))
 	return b.String()
+}
+
+// shown is a name as a terminal may get it: quoted where it has what is not printed.
+func shown(name string) string {
+	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) || !utf8.ValidString(name) {
+		return strconv.Quote(name)
+	}
+	return name
 }
 
 func sectionText(s binary.SectionDiffers) string {

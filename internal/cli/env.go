@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -23,7 +25,8 @@ func (a *app) envCmd() *cobra.Command {
 		Long: `A buildenv is a list of Debian packages with their hashes. llpatch makes a root
 file system of it in the cache, and builds in it with --env NAME: with compilers
 that this machine need not have. Nothing is installed on this machine, and nobody
-needs to be root.`,
+needs to be root. Some are lists of NVIDIA's own archives or of Python's wheels: a
+folder of files that a build or a bundle takes, in which nothing runs.`,
 	}
 	c.AddCommand(a.envCreateCmd(), a.envListCmd(), a.envRemoveCmd())
 	return c
@@ -49,6 +52,9 @@ func (a *app) envCreateCmd() *cobra.Command {
 				return err
 			}
 			o.Cache, o.Log, o.Progress = records.Cache, a.log, a.progress.update
+			if o.Mirror, err = mirrorURL(o.Mirror); err != nil {
+				return err
+			}
 			if update {
 				if d.Lock, err = env.Update(c.Context(), d, o); err != nil {
 					return err
@@ -66,10 +72,25 @@ func (a *app) envCreateCmd() *cobra.Command {
 	}
 	f := c.Flags()
 	f.BoolVar(&update, "update-lock", false, "first write packages.lock anew, with what the mirror has now")
-	f.StringVar(&o.Mirror, "mirror", "", "take packages from this folder of a Debian mirror: a URL below which dists/ and pool/ lie (default: the one that this machine's apt uses)")
+	f.StringVar(&o.Mirror, "mirror", "", "take packages from this folder of a Debian mirror: a URL or a folder below which dists/ and pool/ lie (default: the one that this machine's apt uses). For NVIDIA's archives the folder with their redistrib_*.json, for wheels one with wheels")
 	f.StringVar(&o.Keyring, "keyring", "", "with --update-lock, a file with the keys that sign the mirror's lists (default: Debian's)")
 	f.BoolVar(&o.Past, "past", false, "with --update-lock, take lists whose time is over, as those of a snapshot of the mirror are; their signatures are checked all the same")
 	return c
+}
+
+// mirrorURL makes the URL of a folder on this machine; a URL stays as it is.
+func mirrorURL(mirror string) (string, error) {
+	if mirror == "" || strings.Contains(mirror, "://") {
+		return mirror, nil
+	}
+	dir, err := filepath.Abs(mirror)
+	if err != nil {
+		return "", err
+	}
+	if st, err := os.Stat(dir); err != nil || !st.IsDir() {
+		return "", &usageError{err: fmt.Errorf("--mirror %s is neither a URL, such as http://HOST/debian, nor a folder", mirror), help: "llpatch env create --help"}
+	}
+	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(dir)}).String(), nil
 }
 
 // envDecl is a buildenv with the lock that counts.
@@ -98,7 +119,7 @@ func (a *app) keepLock(d env.Decl, dir, cache string) error {
 	if err := atomicfile.WriteFile(name, []byte(d.Lock.String()), 0o644); err != nil {
 		return err
 	}
-	if dir != cache {
+	if dir != cache && d.Kind() == env.Debian {
 		file := filepath.Join(filepath.Dir(name), spec.EnvContainerfile)
 		if err := atomicfile.WriteFile(file, []byte(d.Containerfile()), 0o644); err != nil {
 			return err
@@ -195,10 +216,10 @@ func (a *app) envRemoveCmd() *cobra.Command {
 		Example: "  llpatch env remove cuda-11.8\n  llpatch env remove cuda-11.8-0123456789ab",
 		RunE: func(_ *cobra.Command, got []string) error {
 			removed, err := a.removeEnv(got[0])
-			if err != nil {
+			if len(removed) == 0 {
 				return err
 			}
-			return a.print(removed, func() string { return strings.Join(removed, "\n") + "\n" })
+			return errors.Join(err, a.print(removed, func() string { return strings.Join(removed, "\n") + "\n" }))
 		},
 	}
 }

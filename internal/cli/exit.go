@@ -78,7 +78,8 @@ func (a *app) elsewhere(err error) string {
 		return "LLPATCH_CACHE=DIR takes another folder for the cache"
 	case below(filepath.Abs(a.out)):
 		return "--out DIR takes another folder"
-	case below(os.TempDir(), nil):
+	// Not what a user has there: all of llpatch's is called so.
+	case strings.HasPrefix(p.Path, filepath.Join(os.TempDir(), "llpatch-")):
 		return "TMPDIR=DIR takes another folder for what is temporary"
 	}
 	return ""
@@ -215,7 +216,7 @@ func classify(err error) (code int, hint string) {
 		return exitSource, "--source takes a repository, bundle or tarball that you have"
 	}
 	for _, isSource := range []func(error) bool{
-		holds[*source.Mismatch], holds[*source.NotLocked], holds[*source.Missing], holds[*source.Corrupt], holds[*build.NoPage], holds[*compat.NoHistory], holds[*source.NoHistory], holds[*source.TagsMoved], holds[*env.Unavailable],
+		holds[*source.Mismatch], holds[*source.NotLocked], holds[*source.Missing], holds[*source.Corrupt], holds[*build.NoPage], holds[*compat.NoHistory], holds[*source.NoHistory], holds[*source.TagsMoved], holds[*env.Unavailable], holds[*env.BadArchive],
 	} {
 		if isSource(err) {
 			return exitSource, ""

@@ -152,6 +152,9 @@ func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do f
 				if err != nil {
 					return err
 				}
+				if len(d.Programs) == 0 {
+					return &usageError{err: fmt.Errorf("buildenv %s has no compilers: nothing is built in it", d.Name), help: "llpatch env list"}
+				}
 				o.Env = &d
 				if d.Runtime != "" {
 					r, err := a.envDecl(o.Repo, o.Cache, d.Runtime)

@@ -190,7 +190,7 @@ func (p *private) resolve(ctx context.Context, d Decl) (*Lock, error) {
 	if len(want) < len(d.Base) {
 		return nil, fmt.Errorf("apt would install %d packages for %s, and the base alone names %d", len(want), d.Name, len(d.Base))
 	}
-	lock := &Lock{Suite: d.Suite, Arch: d.Arch}
+	lock := &Lock{Kind: Debian, Suite: d.Suite, Arch: d.Arch}
 	out, err = p.run(ctx, append([]string{"apt-cache", "--no-all-versions", "show"}, slices.Concat(want, d.Unpack)...)...)
 	if err != nil {
 		return nil, fmt.Errorf("packages of %s: %w", d.Suite, err)

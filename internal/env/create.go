@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -14,7 +15,7 @@ import (
 // Options are what Create needs beside the declaration.
 type Options struct {
 	Cache    string // llpatch's cache folder: roots lie in its folder env
-	Mirror   string // folder of a Debian mirror; empty: the one that this machine's apt uses
+	Mirror   string // folder of a Debian mirror; empty: the one that this machine's apt uses. Of archives the folder with their list, of wheels one with them; empty: what the buildenv says, and pip's index
 	Keyring  string // keys that Update trusts; empty: Debian's own
 	Past     bool   // Update takes lists whose time is over, as those of a snapshot are; their signatures are checked all the same
 	Log      *slog.Logger
@@ -43,9 +44,17 @@ type Made struct {
 }
 
 // Update asks the mirror what the declaration's packages are now, and returns
-// them as a lock. Nothing is installed or downloaded but package lists.
+// them as a lock. Nothing is installed, or downloaded but lists; wheels have none that
+// pip shows, and are downloaded. The error is an *Unavailable or a *Missing where it
+// can be one.
 func Update(ctx context.Context, d Decl, o Options) (*Lock, error) {
 	o.defaults()
+	switch d.Kind() {
+	case NVIDIA:
+		return updateRedist(ctx, d, o)
+	case Python:
+		return updateWheels(ctx, d, o)
+	}
 	for _, p := range []string{"apt-get", "apt-cache"} {
 		if _, err := need(p, "which finds what a package depends on", "Debian and Ubuntu have it; elsewhere install apt, or use the lock that is there"); err != nil {
 			return nil, err
@@ -88,7 +97,7 @@ func (o Options) mirror(ctx context.Context) (string, error) {
 // Create makes the root that the declaration and its lock describe, unless it is
 // there. Two at once wait for each other; what is there of one that was
 // interrupted serves the next; a root is there whole or not at all. The error is
-// an *Unlocked, a *Missing or an *Unavailable where it can be one.
+// an *Unlocked, a *Missing, an *Unavailable or a *BadArchive where it can be one.
 func Create(ctx context.Context, d Decl, o Options) (Made, error) {
 	o.defaults()
 	start := time.Now()
@@ -153,11 +162,13 @@ type creation struct {
 
 // prepare checks what can be known to fail before anything is fetched.
 func (c *creation) prepare(ctx context.Context) (err error) {
-	if c.dpkg, err = need("dpkg-deb", "which opens Debian's packages", "Debian and Ubuntu have it; elsewhere it is in the package dpkg"); err != nil {
-		return err
-	}
-	if _, err = chooseWay(ctx); err != nil {
-		return err
+	if c.decl.Kind() == Debian {
+		if c.dpkg, err = need("dpkg-deb", "which opens Debian's packages", "Debian and Ubuntu have it; elsewhere it is in the package dpkg"); err != nil {
+			return err
+		}
+		if _, err = chooseWay(ctx); err != nil {
+			return err
+		}
 	}
 	free, known := freeSpace(filepath.Dir(c.work))
 	if need := c.room(); known && free < need {
@@ -176,38 +187,27 @@ func (c *creation) room() int64 {
 func (c *creation) make(ctx context.Context) (Made, error) {
 	d := c.decl
 	var m Made
-	mirror, err := c.o.mirror(ctx)
-	if err != nil {
-		return m, err
-	}
-	acquire, err := aptAcquire(ctx)
-	if err != nil {
-		return m, err
-	}
 	packages := d.order()
-	total := d.size()
-	c.o.Log.Info("making a build root", "buildenv", d.Name, "digest", d.Digest(), "packages", len(packages), "MB", total/1e6, "mirror", mirror)
-	down := &downloader{
-		env: d.Name, mirror: mirror, dir: filepath.Join(c.work, packagesDir), client: newClient(acquire), stall: c.o.Stall,
-		progress: func(done int64) { c.o.Progress("download "+d.Name, done, total) },
-	}
-	if m.Downloaded, err = down.all(ctx, packages); err != nil {
+	var err error
+	if m.Downloaded, err = c.fetch(ctx, packages); err != nil {
 		return m, err
 	}
-	c.o.Progress("download "+d.Name, total, total)
+	c.o.Progress("download "+d.Name, d.size(), d.size())
 	log, err := c.log()
 	if err != nil {
 		return m, err
 	}
-	bytes, err := c.unpack(ctx, down, packages, log)
+	bytes, err := c.unpack(ctx, packages, log)
 	if err != nil {
 		return m, errors.Join(err, log.Close())
 	}
 	m.Info = Info{
-		Form: infoForm, Name: d.Name, Digest: d.Digest(), Suite: d.Suite, Arch: d.Arch, Bytes: bytes, Packages: len(packages),
+		Form: infoForm, Name: d.Name, Digest: d.Digest(), Suite: d.source(), Arch: d.Arch, Bytes: bytes, Packages: len(packages),
 		Root: filepath.Join(c.final, rootDir), Time: time.Now().UTC().Truncate(time.Second),
 	}
-	m.Programs, err = c.programs(ctx, log)
+	if d.Kind() == Debian {
+		m.Programs, err = c.programs(ctx, log)
+	}
 	if err := errors.Join(err, log.Close()); err != nil {
 		return m, err
 	}
@@ -228,29 +228,75 @@ func (c *creation) log() (*os.File, error) {
 	return os.Create(filepath.Join(c.half, logFile))
 }
 
+// file is where a package lies once it is whole and right.
+func (c *creation) file(p Package) string {
+	return filepath.Join(c.work, packagesDir, p.SHA256+p.ext())
+}
+
+// fetch brings the packages, and returns the bytes that came.
+func (c *creation) fetch(ctx context.Context, packages []Package) (int64, error) {
+	d := c.decl
+	if d.Kind() == Python {
+		return c.wheels(ctx, packages)
+	}
+	mirror, acquire := d.from(c.o), map[string]string(nil)
+	if d.Kind() == Debian {
+		var err error
+		if mirror, err = c.o.mirror(ctx); err != nil {
+			return 0, err
+		}
+		if acquire, err = aptAcquire(ctx); err != nil {
+			return 0, err
+		}
+	}
+	c.o.Log.Info("making a build root", "buildenv", d.Name, "digest", d.Digest(), "packages", len(packages), "MB", d.size()/1e6, "mirror", mirror)
+	down := &downloader{
+		env: d.Name, kind: d.Kind(), mirror: mirror, file: c.file, client: newClient(acquire), stall: c.o.Stall,
+		progress: func(done int64) { c.o.Progress("download "+d.Name, done, d.size()) },
+	}
+	return down.all(ctx, packages)
+}
+
 // unpack fills the root and returns the bytes of its files.
-func (c *creation) unpack(ctx context.Context, down *downloader, packages []Package, log *os.File) (int64, error) {
+func (c *creation) unpack(ctx context.Context, packages []Package, log *os.File) (int64, error) {
 	root, err := os.OpenRoot(filepath.Join(c.half, rootDir))
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = root.Close() }() // only a handle of the folder
 	u := unpacker{decl: c.decl, root: root, dpkg: c.dpkg}
+	if c.decl.Kind() != Debian {
+		a := &archives{decl: c.decl, root: root, left: c.decl.RoomMiB << 20}
+		n, err := c.each(ctx, packages, log, a.unpack, &a.bytes)
+		if err != nil {
+			return 0, err
+		}
+		return n, errors.Join(a.version(), u.links(), a.check())
+	}
 	if err := u.layout(); err != nil {
 		return 0, err
 	}
+	n, err := c.each(ctx, packages, log, u.unpack, &u.bytes)
+	if err != nil {
+		return 0, err
+	}
+	return n, u.links()
+}
+
+// each unpacks the packages in order, and notes in the log what bytes says of each.
+func (c *creation) each(ctx context.Context, packages []Package, log io.Writer, unpack func(context.Context, Package, string) error, bytes *int64) (int64, error) {
 	for i, p := range packages {
 		c.o.Progress("unpack "+c.decl.Name, int64(i), int64(len(packages)))
-		before := u.bytes
-		if err := u.unpack(ctx, p, down.file(p)); err != nil {
+		before := *bytes
+		if err := unpack(ctx, p, c.file(p)); err != nil {
 			return 0, err
 		}
-		if _, err := fmt.Fprintf(log, "%s %s %s: %d bytes of files\n", p.Name, p.Version, p.SHA256, u.bytes-before); err != nil {
+		if _, err := fmt.Fprintf(log, "%s %s %s: %d bytes of files\n", p.key(), p.Version, p.SHA256, *bytes-before); err != nil {
 			return 0, err
 		}
 	}
 	c.o.Progress("unpack "+c.decl.Name, int64(len(packages)), int64(len(packages)))
-	return u.bytes, u.links()
+	return *bytes, nil
 }
 
 // programs runs what the declaration promises, in the new root.

@@ -510,7 +510,7 @@ func TestUnlocked(t *testing.T) {
 	}{
 		{func(d *Decl) { d.Lock = nil }, "has no packages.lock"},
 		{func(d *Decl) { d.Base = []string{"tools", "newer"} }, "lacks newer"},
-		{func(d *Decl) { d.Suite = "other" }, "asks for other amd64"},
+		{func(d *Decl) { d.Suite = "other" }, "asks for suite other amd64"},
 	} {
 		changed := d
 		c.change(&changed)

@@ -24,6 +24,7 @@ import (
 // Unavailable says that a package cannot be had as the lock has it.
 type Unavailable struct {
 	Env     string
+	Kind    string // of the buildenv: Debian, NVIDIA or Python; empty: Debian
 	Package string
 	Version string
 	URL     string
@@ -39,7 +40,16 @@ type Unavailable struct {
 func (e *Unavailable) Error() string {
 	head := fmt.Sprintf("buildenv %s: package %s %s", e.Env, e.Package, e.Version)
 	next := fmt.Sprintf("llpatch env create %s --update-lock takes what the mirror has now, and --mirror URL another mirror, such as a snapshot of that time", e.Env)
+	if e.Kind == NVIDIA {
+		next = fmt.Sprintf("--mirror URL takes another folder with the same layout; llpatch env create %s --update-lock takes what the list there says now", e.Env)
+	}
 	switch {
+	case e.Kind == Python:
+		return fmt.Sprintf("%s: %s: %v\n  --mirror FOLDER takes the wheels that lie there", head, e.URL, e.Err)
+	case e.Gone && e.Want == "": // a list
+		return fmt.Sprintf("buildenv %s: %s is not there\n  --mirror URL takes another folder with the same layout", e.Env, e.URL)
+	case e.Want == "":
+		return fmt.Sprintf("buildenv %s: %s: %v\n  --mirror URL takes another folder with the same layout", e.Env, e.URL, e.Err)
 	case e.Gone:
 		return fmt.Sprintf("%s is gone from the mirror: %s\n  the lock wants SHA-256 %s, the mirror has no such file\n  %s", head, e.URL, e.Want, next)
 	case e.GotSize > e.Size: // what came of it has a hash, and that is nobody's
@@ -66,8 +76,9 @@ const (
 // downloader fetches packages into a folder.
 type downloader struct {
 	env      string
+	kind     string
 	mirror   string
-	dir      string
+	file     func(Package) string // where one lies once it is whole and right
 	client   *http.Client
 	stall    time.Duration // how long a mirror may send nothing
 	progress func(done int64)
@@ -88,8 +99,10 @@ func newClient(acquire map[string]string) *http.Client {
 
 // all fetches every package and returns how many bytes came over the network.
 func (d *downloader) all(ctx context.Context, packages []Package) (fetched int64, err error) {
-	if err := os.MkdirAll(d.dir, 0o755); err != nil {
-		return 0, err
+	if len(packages) > 0 {
+		if err := os.MkdirAll(filepath.Dir(d.file(packages[0])), 0o755); err != nil {
+			return 0, err
+		}
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
@@ -105,9 +118,6 @@ func (d *downloader) all(ctx context.Context, packages []Package) (fetched int64
 	err = g.Wait()
 	return fetched, err
 }
-
-// file is where a package lies once it is whole and right.
-func (d *downloader) file(p Package) string { return filepath.Join(d.dir, p.SHA256+".deb") }
 
 func (d *downloader) url(p Package) string {
 	// As apt writes it: some mirrors take a bare plus sign for a space.
@@ -125,7 +135,7 @@ func (d *downloader) one(ctx context.Context, p Package) (int64, error) {
 		return 0, nil
 	}
 	part := d.file(p) + ".part"
-	bad := &Unavailable{Env: d.env, Package: p.Name, Version: p.Version, URL: d.url(p), Want: p.SHA256, Size: p.Size}
+	bad := &Unavailable{Env: d.env, Kind: d.kind, Package: p.Name, Version: p.Version, URL: d.url(p), Want: p.SHA256, Size: p.Size}
 	var fetched int64
 	for cuts, fresh := 0, false; ; cuts++ {
 		if fresh {

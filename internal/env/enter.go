@@ -52,6 +52,9 @@ func Open(ctx context.Context, cache string, d Decl, log *slog.Logger) (*Env, er
 	if err != nil {
 		return nil, errors.Join(&NotMade{d.Name}, held.Close())
 	}
+	if d.Kind() != Debian { // a folder, in which nothing is run
+		return &Env{Info: info, held: held}, nil
+	}
 	e, err := newEnv(ctx, info)
 	if err != nil {
 		return nil, errors.Join(err, held.Close())
@@ -74,7 +77,10 @@ func (e *Env) Temp() string { return e.tmp }
 
 // Close gives the root back and removes the temporary files of what ran in it.
 func (e *Env) Close() error {
-	err := os.RemoveAll(e.tmp)
+	var err error
+	if e.tmp != "" {
+		err = os.RemoveAll(e.tmp)
+	}
 	if e.held != nil {
 		err = errors.Join(err, e.held.Close())
 	}

@@ -10,22 +10,49 @@ import (
 	"strings"
 )
 
+// Kinds of what a root is made of, as the first line of a lock has them.
+const (
+	Debian = "suite"  // Debian's packages
+	NVIDIA = "redist" // archives of NVIDIA's redistributables
+	Python = "wheels" // wheels that pip fetches
+)
+
 // Lock is packages.lock: every package of a root, by its hash.
 type Lock struct {
-	Suite    string
+	Kind     string // Debian, NVIDIA or Python
+	Suite    string // of Debian; of NVIDIA's archives their release, of wheels their platform
 	Arch     string
-	Packages []Package // by name
+	Packages []Package // by name, and where one is there for several platforms by platform
 }
 
 // Package is one line of a lock.
 type Package struct {
 	Name      string
 	Version   string
-	Arch      string // as the package says it: amd64 or all
+	Arch      string // as the package says it: amd64 or all; of archives and wheels the platform
 	Size      int64  // of the file, bytes
 	Installed int64  // what it takes on the disk, KiB, as its maker says
 	SHA256    string // of the file, in hexadecimal
 	File      string // path below the mirror's folder
+}
+
+// key is what a lock sorts by: a component of NVIDIA's is there for several platforms.
+func (p Package) key() string {
+	if p.Arch == linuxArchives || p.Arch == windowsArchives {
+		return p.Name + " " + p.Arch
+	}
+	return p.Name
+}
+
+// kinds are what the files of a lock may be, and what its packages may be called.
+var kinds = map[string]struct {
+	names *regexp.Regexp
+	what  string
+	ends  []string
+}{
+	Debian: {nameRE, "a .deb file", []string{".deb"}},
+	NVIDIA: {componentRE, "a .tar.xz or .zip file", []string{".tar.xz", ".zip"}},
+	Python: {nameRE, "a .whl file", []string{".whl"}},
 }
 
 // LockError is a line of a packages.lock that is wrong.
@@ -38,9 +65,10 @@ type LockError struct {
 func (e *LockError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Msg) }
 
 var (
-	nameRE    = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`)         // Debian policy 5.6.7
-	versionRE = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+~:-]*$`) // 5.6.12
-	suiteRE   = regexp.MustCompile(`^[a-z0-9][a-z0-9./_-]*$`)
+	nameRE      = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`) // Debian policy 5.6.7; a wheel's is of that form too
+	componentRE = regexp.MustCompile(`^[a-z0-9][a-z0-9_]*$`)
+	versionRE   = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+~:-]*$`) // 5.6.12
+	suiteRE     = regexp.MustCompile(`^[a-z0-9][a-z0-9./_-]*$`)
 )
 
 const lockHead = `# Made by llpatch env create NAME --update-lock; not for editing.
@@ -52,7 +80,7 @@ const lockHead = `# Made by llpatch env create NAME --update-lock; not for editi
 func (l Lock) String() string {
 	var b strings.Builder
 	b.WriteString(lockHead)
-	fmt.Fprintf(&b, "suite %s %s\n", l.Suite, l.Arch)
+	fmt.Fprintf(&b, "%s %s %s\n", l.Kind, l.Suite, l.Arch)
 	for _, p := range l.Packages {
 		fmt.Fprintf(&b, "%s %s %s %d %d %s %s\n", p.Name, p.Version, p.Arch, p.Size, p.Installed, p.SHA256, p.File)
 	}
@@ -73,10 +101,10 @@ func ParseLock(data []byte) (*Lock, error) {
 		}
 		f := strings.Split(line, " ")
 		if l.Suite == "" {
-			if len(f) != 3 || f[0] != "suite" || !suiteRE.MatchString(f[1]) || !nameRE.MatchString(f[2]) {
-				return fail("the first line must be: suite NAME ARCHITECTURE")
+			if len(f) != 3 || kinds[f[0]].names == nil || !suiteRE.MatchString(f[1]) || !nameRE.MatchString(f[2]) {
+				return fail("the first line must be: suite NAME ARCHITECTURE, or redist or wheels in the place of suite")
 			}
-			l.Suite, l.Arch = f[1], f[2]
+			l.Kind, l.Suite, l.Arch = f[0], f[1], f[2]
 			continue
 		}
 		if len(f) != 7 {
@@ -87,22 +115,28 @@ func ParseLock(data []byte) (*Lock, error) {
 		kib, err2 := strconv.ParseInt(f[4], 10, 64)
 		p.Size, p.Installed = size, kib
 		sum, err3 := hex.DecodeString(p.SHA256)
+		kind := kinds[l.Kind]
+		isKind := slices.ContainsFunc(kind.ends, func(end string) bool { return strings.HasSuffix(p.File, end) })
 		switch {
-		case !nameRE.MatchString(p.Name):
+		case !kind.names.MatchString(p.Name):
 			return fail("%q is not the name of a package", p.Name)
 		case !versionRE.MatchString(p.Version):
 			return fail("%q is not a version", p.Version)
-		case p.Arch != l.Arch && p.Arch != "all":
+		case l.Kind == Debian && p.Arch != l.Arch && p.Arch != "all":
 			return fail("architecture %q is neither %s nor all", p.Arch, l.Arch)
+		case l.Kind == NVIDIA && p.Arch != linuxArchives && p.Arch != windowsArchives:
+			return fail("platform %q is neither %s nor %s", p.Arch, linuxArchives, windowsArchives)
+		case l.Kind == Python && p.Arch != l.Suite:
+			return fail("platform %q is not %s", p.Arch, l.Suite)
 		case err1 != nil || err2 != nil || size <= 0 || kib < 0 || size > 1<<40 || kib > 1<<32:
 			return fail("the sizes %q and %q are no numbers that make sense", f[3], f[4])
 		case err3 != nil || len(sum) != 32 || strings.ToLower(p.SHA256) != p.SHA256:
 			return fail("%q is not a SHA-256 in lower case", p.SHA256)
-		case !strings.HasSuffix(p.File, ".deb") || path.IsAbs(p.File) || path.Clean(p.File) != p.File || strings.HasPrefix(p.File, "../"):
-			return fail("%q is not the path of a .deb file below a mirror", p.File)
+		case !isKind || path.IsAbs(p.File) || path.Clean(p.File) != p.File || strings.HasPrefix(p.File, "../"):
+			return fail("%q is not the path of %s below a mirror", p.File, kind.what)
 		}
-		if n := len(l.Packages); n > 0 && l.Packages[n-1].Name >= p.Name {
-			return fail("%s must stand before %s, and no package twice", p.Name, l.Packages[n-1].Name)
+		if n := len(l.Packages); n > 0 && l.Packages[n-1].key() >= p.key() {
+			return fail("%s must stand before %s, and no package twice", p.key(), l.Packages[n-1].key())
 		}
 		if other, ok := named[p.SHA256]; ok { // both would be kept under one name
 			return fail("%s has the SHA-256 of %s, so one of the two lines is wrong", p.Name, other)
@@ -118,5 +152,5 @@ func ParseLock(data []byte) (*Lock, error) {
 
 // sortPackages puts packages into the order of a lock.
 func sortPackages(all []Package) {
-	slices.SortFunc(all, func(a, b Package) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b Package) int { return strings.Compare(a.key(), b.key()) })
 }

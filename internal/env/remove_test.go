@@ -72,9 +72,22 @@ func TestRemove(t *testing.T) {
 	must(t, writeInfo(dir+goneSuffix, made.Info))
 	must(t, os.Mkdir(dir+workSuffix, 0o755))
 	must(t, writeInfo(dir+workSuffix, made.Info))
+	// Others' folders stay, before it and behind it by name, and what can go goes.
+	others := []string{filepath.Join(o.Cache, "env", d.Name+"-000000000000"), filepath.Join(o.Cache, "env", d.Name+"-ffffffffffff"), filepath.Join(o.Cache, "env", d.id()+"x.work")}
+	for _, other := range others {
+		must(t, os.Mkdir(other, 0o755))
+		must(t, os.WriteFile(filepath.Join(other, "mine"), nil, 0o644))
+	}
 	removed, err := Remove(o.Cache, d.Name)
-	if err != nil || !slices.Equal(removed, []string{d.id()}) {
+	if !slices.Equal(removed, []string{d.id()}) {
 		t.Errorf("%v, %v", removed, err)
+	}
+	wantErr(t, err, others[0]+" was not made by llpatch", others[1]+" was not made by llpatch")
+	for _, other := range others {
+		if _, err := os.Stat(filepath.Join(other, "mine")); err != nil {
+			t.Error(err)
+		}
+		must(t, os.RemoveAll(other))
 	}
 	precious()
 	if left := glob(t, o.Cache, "env/*"); len(left) != 1 { // locks

@@ -112,7 +112,7 @@ type mirror struct {
 	spoil    func(path string, w http.ResponseWriter, r *http.Request) bool // true: answered
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -177,7 +177,8 @@ func (e *NotMade) Error() string {
 // Remove deletes the roots of a buildenv, or the one that a name with a digest
 // means, with what an interrupted creation left, and returns their names. It
 // deletes only folders that carry llpatch's marker, and none in which something
-// is mounted. The error is an *InUse or a *NotMade where it can be one.
+// is mounted; what must stay is in the error, and the others go all the same. The error
+// holds an *InUse or a *NotMade where it can.
 func Remove(cache, name string) ([]string, error) {
 	s := store{dir: filepath.Join(cache, "env")}
 	entries, err := os.ReadDir(s.dir)
@@ -195,13 +196,15 @@ func Remove(cache, name string) ([]string, error) {
 		return nil, &NotMade{name}
 	}
 	var removed []string
+	var errs []error
 	for _, id := range ids {
 		if err := s.remove(id); err != nil {
-			return removed, err
+			errs = append(errs, err)
+			continue
 		}
 		removed = append(removed, id)
 	}
-	return removed, nil
+	return removed, errors.Join(errs...)
 }
 
 func (s store) remove(id string) (err error) {
@@ -213,16 +216,15 @@ func (s store) remove(id string) (err error) {
 		return &InUse{id}
 	}
 	defer func() { err = errors.Join(err, held.Close()) }()
+	var errs []error
 	for _, suffix := range []string{"", workSuffix, goneSuffix} {
 		dir := s.path(id + suffix)
 		if _, err := os.Lstat(dir); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		if err := s.discard(id, dir); err != nil {
-			return err
-		}
+		errs = append(errs, s.discard(id, dir))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // discard deletes a folder of a root whose lock is held.

@@ -38,7 +38,7 @@ var (
 func readNsys(ctx context.Context, o Options, dir string, log []byte) (Finding, error) {
 	var files []string
 	for _, ext := range []string{"nsys-rep", "qdrep"} { // before 2021.4 it was a qdrep
-		if _, err := os.Stat(filepath.Join(dir, "nsys."+ext)); err == nil {
+		if st, err := os.Stat(filepath.Join(dir, "nsys."+ext)); err == nil && st.Size() > 0 {
 			files = append(files, filepath.Join(dir, "nsys."+ext))
 		}
 	}
@@ -58,6 +58,9 @@ func readNsys(ctx context.Context, o Options, dir string, log []byte) (Finding, 
 // noCapture says why nsys left no capture, as far as it told.
 func noCapture(dir string, log []byte) error {
 	why := "it wrote no report"
+	if fileThere(filepath.Join(dir, "nsys.nsys-rep")) || fileThere(filepath.Join(dir, "nsys.qdrep")) {
+		why = "the report that it wrote is empty"
+	}
 	for line := range strings.Lines(string(log)) {
 		if _, said, ok := strings.Cut(line, "Importer error status: "); ok {
 			why += ": " + strings.TrimSpace(said)

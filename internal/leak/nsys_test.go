@@ -112,6 +112,7 @@ func TestNsys(t *testing.T) {
 		"no summary":       {capture, `echo "ERROR: $5 is no report"; exit 1`, "a capture, but no summary of it: nsys stats", ""},
 		"garbage":          {capture, `echo '@@@@ ,,,' >"${base}_cudaapisum.csv"`, "a capture, but no summary of it: its cudaapisum: it has no columns Num Calls and Name", ""},
 		"no capture":       {`echo 'Importer error status: The importer binary and its dependencies were not found.'; echo raw >"$base.qdstrm"`, "", "", "it wrote no report: The importer binary and its dependencies were not found.; what it recorded is in "},
+		"an empty capture": {`: >"$base.nsys-rep"; code=1`, stats, "", "nsys: the report that it wrote is empty"},
 		"stops":            {`kill -9 $$`, "", "", "nsys: it wrote no report"},
 		"hangs":            {"sleep 60", "", "", "nsys: it did not finish its report within 1s of the program's end, and was stopped"},
 	} {

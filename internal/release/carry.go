@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -24,9 +25,20 @@ var redistributable = []string{
 	"libcusparse.so", "libcusolver.so", "libcurand.so", "libnvrtc.so", "libnvrtc-builtins.so",
 }
 
+// redistributableDLL are those for Windows, of the same list, whose files have a number for
+// the bits and one for the version in their names: cudart64_110.dll is cudart.dll.
+var redistributableDLL = []string{
+	"cudart", "cublas", "cublaslt", "nvblas", "cufft", "cufftw", "cusparse", "cusolver", "curand", "nvrtc", "nvrtc-builtins",
+}
+
+var dllRE = regexp.MustCompile(`^([a-z-]+)64_[0-9]+\.dll$`)
+
 // CanCarry reports whether a library is on the list of those that NVIDIA lets others
 // pass on.
 func CanCarry(lib string) bool {
+	if m := dllRE.FindStringSubmatch(strings.ToLower(lib)); m != nil {
+		return slices.Contains(redistributableDLL, m[1])
+	}
 	base, _, _ := strings.Cut(lib, ".so")
 	return slices.Contains(redistributable, base+".so")
 }
@@ -44,6 +56,9 @@ func carry(to string, names []string, b spec.Bundle, dirs []string) ([]string, e
 	}
 	queue := slices.Clone(names)
 	asked := map[string]bool{}
+	inside := func(lib string) bool {
+		return slices.ContainsFunc(queue, func(have string) bool { return sameLibrary(have, lib) })
+	}
 	for i := 0; i < len(queue); i++ {
 		f, err := binary.Inspect(filepath.Join(to, queue[i]))
 		if errors.Is(err, binary.ErrNotELF) {
@@ -53,7 +68,7 @@ func carry(to string, names []string, b spec.Bundle, dirs []string) ([]string, e
 			return nil, err
 		}
 		for _, lib := range f.Needed {
-			if asked[lib] || slices.Contains(queue, lib) || !matches(b.Carry, lib) {
+			if asked[lib] || inside(lib) || !matches(b.Carry, lib) {
 				continue
 			}
 			asked[lib] = true
@@ -85,8 +100,21 @@ func carry(to string, names []string, b spec.Bundle, dirs []string) ([]string, e
 	return carried, errors.Join(errs...)
 }
 
+// sameLibrary compares names as the loader does: Windows takes upper and lower case alike.
+func sameLibrary(a, b string) bool {
+	return a == b || isDLL(a) && strings.EqualFold(a, b)
+}
+
+func isDLL(name string) bool { return strings.EqualFold(filepath.Ext(name), ".dll") }
+
 func matches(patterns []string, name string) bool {
+	if isDLL(name) {
+		name = strings.ToLower(name)
+	}
 	return slices.ContainsFunc(patterns, func(p string) bool {
+		if isDLL(p) {
+			p = strings.ToLower(p)
+		}
 		ok, err := path.Match(p, name)
 		return err == nil && ok
 	})

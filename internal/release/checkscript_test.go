@@ -185,6 +185,25 @@ func TestCheckScript(t *testing.T) {
 		"ROCr hides, HIP counts":   {cards("ROCR_VISIBLE_DEVICES=1 HIP_VISIBLE_DEVICES=0", old, new), own, 0, nil, "It can run here"},
 		"ROCr hides the right one": {cards("ROCR_VISIBLE_DEVICES=0 HIP_VISIBLE_DEVICES=0", old, new), own, 0, nil, "unset ROCR_VISIBLE_DEVICES; export HIP_VISIBLE_DEVICES=1"},
 		"a card by its name":       {cards("HIP_VISIBLE_DEVICES=GPU-1f0e", old, new), own, 0, nil, "export HIP_VISIBLE_DEVICES=1"},
+		"the right one by its name": {func(m *machine) {
+			cards("HIP_VISIBLE_DEVICES=GPU-00000000000000ff", old, new)(m)
+			m.files["sys/class/kfd/kfd/topology/nodes/1/properties"] += "unique_id 254\n"
+			m.files["sys/class/kfd/kfd/topology/nodes/2/properties"] += "unique_id 255\n"
+		}, own, 0, nil, "It can run here"},
+		"the wrong one by its name": {func(m *machine) {
+			cards("ROCR_VISIBLE_DEVICES=GPU-f2a1b2c3d4e5f607", old, new)(m)
+			m.files["sys/class/kfd/kfd/topology/nodes/1/properties"] += "unique_id 17483451782589183495\n" // more than 63 bits
+			m.files["sys/class/kfd/kfd/topology/nodes/2/properties"] += "unique_id 255\n"
+		}, own, 0, nil, "hides every card that it has code for: unset ROCR_VISIBLE_DEVICES; export HIP_VISIBLE_DEVICES=1"},
+		"a name that no card has": {func(m *machine) {
+			m.tools["rocminfo"], m.env = strings.Replace(able().tools["rocminfo"], "Marketing Name:          AMD Radeon", "Uuid:                    GPU-1f0e5a5a00112233\n  Marketing Name:          AMD Radeon", 1), []string{"HIP_VISIBLE_DEVICES=GPU-1f0e"}
+		}, own, 0, nil, "hides every card that it has code for: export HIP_VISIBLE_DEVICES=0"},
+		"rocminfo's name": {func(m *machine) {
+			m.tools["rocminfo"], m.env = strings.Replace(able().tools["rocminfo"], "Marketing Name:          AMD Radeon", "Uuid:                    GPU-1f0e5a5a00112233\n  Marketing Name:          AMD Radeon", 1), []string{"HIP_VISIBLE_DEVICES=GPU-1f0e5a5a00112233"}
+		}, own, 0, nil, "It can run here"},
+		"cards without names": {func(m *machine) {
+			m.tools["rocminfo"], m.env = strings.Replace(able().tools["rocminfo"], "Marketing Name:          AMD Radeon", "Uuid:                    GPU-XX\n  Marketing Name:          AMD Radeon", 1), []string{"HIP_VISIBLE_DEVICES=GPU-1f0e"}
+		}, own, 0, nil, "It can run here"},
 		"rocminfo sees them all": {func(m *machine) {
 			m.tools["rocminfo"], m.env = "#!/bin/sh\ntest -z \"$ROCR_VISIBLE_DEVICES\" && echo '  Name:   gfx1100'\necho '  Name:   gfx1201'\n", []string{"ROCR_VISIBLE_DEVICES=1"}
 		}, own, 0, []string{"cards:         gfx1100 gfx1201"}, "It can run here"},

@@ -3,6 +3,7 @@ package release
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -71,9 +72,7 @@ func (c *Chain) bundleName(b *Built, glibc string) string {
 	if h := b.Plan.HIP; h.Version != "" {
 		rec.OS = cmp.Or(h.System, rec.OS)
 		rec.Backend += "-" + h.Version
-		for _, target := range rec.Verify.HIP.Archs {
-			rec.Backend += "-" + strings.NewReplacer(":", "-", "+", "on", "xnack-", "xnackoff", "sramecc-", "srameccoff").Replace(target)
-		}
+		rec.Backend += "-" + targetsName(rec.Verify.HIP.Archs)
 		if glibc != "" {
 			rec.Backend += "-glibc" + glibc
 		}
@@ -81,6 +80,26 @@ func (c *Chain) bundleName(b *Built, glibc string) string {
 	name := BundleName(c.Tree.Tag.Short(), b.Level, rec)
 	if c.drop != "" {
 		name = strings.Replace(name, "-bin-", "-backend-", 1)
+	}
+	return name
+}
+
+// maxTargets bounds the part of an archive's name that its targets make: a file name has 255
+// bytes on most systems, and the names of parts and of temporary files are longer.
+const maxTargets = 100
+
+// targetsName writes the targets of AMD's cards as a part of a file name. Of too many it is
+// their number and a hash of them; the bundle's README.md and BUILD_INFO.json name them.
+func targetsName(targets []string) string {
+	clean := strings.NewReplacer(":", "-", "+", "on", "xnack-", "xnackoff", "sramecc-", "srameccoff")
+	var names []string
+	for _, target := range targets {
+		names = append(names, clean.Replace(target))
+	}
+	name := strings.Join(names, "-")
+	if len(name) > maxTargets {
+		sum := sha256.Sum256([]byte(name))
+		return fmt.Sprintf("%d-targets-%x", len(targets), sum[:4])
 	}
 	return name
 }

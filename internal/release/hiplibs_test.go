@@ -1,6 +1,7 @@
 package release
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -83,5 +84,19 @@ func TestHIPBundleName(t *testing.T) {
 	b.Plan.HIP.System, c.drop = "", "libggml-hip.so"
 	if got, want := c.bundleName(b, ""), "llama-b8833-llp2-backend-linux-rocm-6.4-gfx12-generic-gfx90a-srameccon-xnackoff-x64"; got != want {
 		t.Errorf("%s, want %s", got, want)
+	}
+
+	// With too many for a file's name, parts and temporary names included, it says how many.
+	many := "gfx900,gfx906,gfx908,gfx90a:sramecc+:xnack-,gfx942:sramecc+:xnack+,gfx1010,gfx1011,gfx1012,gfx1030,gfx1031,gfx1032,gfx1034,gfx1035,gfx1100,gfx1101,gfx1102,gfx1103,gfx1150,gfx1151,gfx1200,gfx1201"
+	seen := map[string]bool{}
+	for _, list := range []string{many, many + ",gfx1152"} {
+		if err := c.Recipe.SetGFX(list); err != nil {
+			t.Fatal(err)
+		}
+		got := c.bundleName(b, "2.38")
+		if seen[got] || len(got) > 150 || !strings.Contains(got, fmt.Sprintf("-rocm-6.4-%d-targets-", len(c.Recipe.Verify.HIP.Archs))) {
+			t.Errorf("%s (%d bytes)", got, len(got))
+		}
+		seen[got] = true
 	}
 }

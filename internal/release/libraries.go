@@ -6,23 +6,37 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
-// openLibraries takes the root with the libraries that a full bundle of a build in a
-// buildenv carries: the build's own root has only what is linked with.
+// openLibraries takes the root with the libraries that a full bundle carries: the one
+// that the recipe names, or that the buildenv of a build names, whose own root has only
+// what is linked with.
 func (c *Chain) openLibraries(ctx context.Context) error {
-	if c.Recipe.Bundle.Runtime != spec.Full || c.Env == nil || c.libs != nil || c.drop != "" {
+	from := c.Recipe.Bundle.Libraries
+	if c.Recipe.Bundle.Runtime != spec.Full || c.libs != nil || c.drop != "" || c.Env == nil && from == "" {
 		return nil
 	}
-	if c.EnvRuntime == nil {
+	decl := c.EnvRuntime
+	if from != "" {
+		d, err := c.Repo.Env(from)
+		if err == nil {
+			d, _, err = d.WithOwnLock(c.Cache)
+		}
+		if err != nil {
+			return err
+		}
+		decl = &d
+	}
+	if decl == nil {
 		return &BadOption{"--bundle full", fmt.Errorf("buildenv %s has no libraries to carry: no runtime is in its %s", c.Env.Name, spec.EnvFile)}
 	}
 	var err error
-	c.libs, err = env.Open(ctx, c.Cache, *c.EnvRuntime, c.Log)
+	c.libs, err = env.Open(ctx, c.Cache, *decl, c.Log)
 	return err
 }
 
@@ -35,14 +49,30 @@ func (c *Chain) librariesDigest() string {
 }
 
 // libraryDirs are the folders that a full bundle's libraries are taken from: those
-// that the build in dir linked with, or the same ones of the other root.
+// that the build in dir linked with, the same ones of the other root, or every one of the
+// root that the recipe names.
 func (c *Chain) libraryDirs(dir string) ([]string, error) {
+	if c.libs != nil && c.Recipe.Bundle.Libraries != "" {
+		return foldersBelow(c.libs.Root)
+	}
 	dirs, err := build.LibraryDirs(dir)
 	if c.libs != nil {
 		for i := range dirs {
 			dirs[i] = filepath.Join(c.libs.Root, dirs[i])
 		}
 	}
+	return dirs, err
+}
+
+// foldersBelow lists the folders of a root that hold files, in lexical order.
+func foldersBelow(root string) ([]string, error) {
+	var dirs []string
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if dir := filepath.Dir(p); err == nil && !d.IsDir() && !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+		return err
+	})
 	return dirs, err
 }
 

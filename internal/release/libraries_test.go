@@ -22,7 +22,7 @@ func TestLibrariesOfABuildenv(t *testing.T) {
 	if err := c.openLibraries(t.Context()); err == nil || !strings.Contains(err.Error(), "--bundle full: buildenv kit has no libraries to carry") {
 		t.Errorf("none is named: %v", err)
 	}
-	libs := env.Decl{Name: "kit-runtime", Suite: "bookworm", Arch: "amd64", Lock: &env.Lock{Suite: "bookworm", Arch: "amd64"}}
+	libs := env.Decl{Name: "kit-runtime", Suite: "bookworm", Arch: "amd64", Lock: &env.Lock{Kind: env.Debian, Suite: "bookworm", Arch: "amd64"}}
 	c.EnvRuntime = &libs
 	var not *env.NotMade
 	if err := c.openLibraries(t.Context()); !errors.As(err, &not) || not.Name != "kit-runtime" {

@@ -137,7 +137,9 @@ func stage(art build.Artifacts, to string, rec spec.Recipe, libraries func(dir s
 			return nil, err
 		}
 		names = append(names, carried...)
-		rec.Verify.Needed = slices.Concat(rec.Verify.Needed, glibc)
+		if rec.Verify.PE == nil {
+			rec.Verify.Needed = slices.Concat(rec.Verify.Needed, glibc)
+		}
 	}
 	return binary.Verify(to, names, rec.Verify)
 }

@@ -104,3 +104,82 @@ func TestEnv(t *testing.T) {
 		}
 	}
 }
+
+const goodRedist = `summary = "s"
+arch = "amd64"
+room-mib = 10
+holds = ["include/cuda.h"]
+exclude = ["lib64/*_static.a"]
+[links]
+"/lib" = "lib64"
+[redist]
+url = "https://example.com/redist"
+release = "11.4.4"
+linux = ["cuda_cudart"]
+windows = ["cuda_cudart"]
+`
+
+const goodWheels = `summary = "s"
+arch = "amd64"
+room-mib = 10
+holds = ["x.dll"]
+[wheels]
+platform = "win_amd64"
+packages = ["nvidia-cuda-runtime-cu11==11.8.89"]
+`
+
+const redistLock = "redist 11.4.4 amd64\n" +
+	"cuda_cudart 11.4.148 linux-x86_64 10 0 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff cuda_cudart/a.tar.xz\n" +
+	"cuda_cudart 11.4.148 windows-x86_64 10 0 10112233445566778899aabbccddeeff00112233445566778899aabbccddeeff cuda_cudart/a.zip\n"
+
+// Buildenvs of NVIDIA's archives and of Python's wheels.
+func TestEnvArchives(t *testing.T) {
+	r, err := loadEnv(t, goodRedist, redistLock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d, err := r.Env("x"); err != nil || d.CheckLock() != nil || len(d.Lock.Packages) != 2 {
+		t.Errorf("%+v, %v", d, err)
+	}
+	if r, err = loadEnv(t, goodWheels, "wheels win_amd64 amd64\nnvidia-cuda-runtime-cu11 11.8.89 win_amd64 10 0 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff a.whl\n"); err != nil {
+		t.Fatal(err)
+	}
+	if d := r.Envs["x"]; d.CheckLock() != nil {
+		t.Error(d.CheckLock())
+	}
+	for _, c := range []struct{ good, old, new, want string }{
+		{goodRedist, `arch = "amd64"`, `arch = "arm64"`, `env.toml:2:1: arch is "arm64"; archives and wheels are known for amd64`},
+		{goodRedist, `room-mib = 10`, ``, "room-mib is 0; it must be a bound"},
+		{goodRedist, `["include/cuda.h"]`, `[]`, "holds is empty"},
+		{goodRedist, `include/cuda.h`, `/include/cuda.h`, `env.toml:4:1: "/include/cuda.h" must be a path in the root`},
+		{goodRedist, `include/cuda.h`, `../x`, `"../x" must be a path in the root`},
+		{goodRedist, `https://example.com/redist`, `file:///x`, "must be the folder of NVIDIA's archives, http or https"},
+		{goodRedist, `"11.4.4"`, `"../11.4.4"`, `release "../11.4.4" must be numbers`},
+		{goodRedist, `linux = ["cuda_cudart"]`, `linux = ["cuda-cudart"]`, `"cuda-cudart" is not the name of a component`},
+		{goodRedist, `linux = ["cuda_cudart"]`, `linux = ["a", "a"]`, "a stands here twice"},
+		{goodRedist, "linux = [\"cuda_cudart\"]\nwindows = [\"cuda_cudart\"]", ``, "it names no component"},
+		{goodRedist, `arch =`, "suite = \"bookworm\"\narch =", "suite has no place in a buildenv of redist"},
+		{goodRedist, `arch =`, "base = [\"cmake\"]\narch =", "base has no place in a buildenv of redist"},
+		{goodRedist, `arch =`, "runtime = \"x\"\narch =", "runtime has no place in a buildenv of redist"},
+		{goodRedist, `[redist]`, "[wheels]\nplatform = \"win_amd64\"\npackages = [\"a==1\"]\n[redist]", "redist has no place in a buildenv of redist"},
+		{goodWheels, `win_amd64`, `win amd64`, `platform "win amd64" must be one of pip's`},
+		{goodWheels, `["nvidia-cuda-runtime-cu11==11.8.89"]`, `[]`, "packages is empty"},
+		{goodWheels, `==11.8.89`, `>=11`, "is not a package and its version, joined by =="},
+		{goodWheels, `"nvidia-`, `"--index-url=x nvidia-`, "is not a package and its version"},
+		{goodEnv, `[links]`, "holds = [\"x\"]\n[links]", "holds and room-mib are for archives and wheels"},
+	} {
+		if _, err := loadEnv(t, strings.Replace(c.good, c.old, c.new, 1), ""); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", c.new, err, c.want)
+		}
+	}
+	for _, c := range []struct{ old, new, want string }{
+		{"redist 11.4.4", "rpm 11.4.4", "packages.lock:1:1: the first line must be"},
+		{"linux-x86_64", "linux-sbsa", `packages.lock:2:1: platform "linux-sbsa" is neither`},
+		{"a.tar.xz", "a.deb", `"cuda_cudart/a.deb" is not the path of a .tar.xz or .zip file`},
+		{"cuda_cudart 11.4.148 windows-x86_64", "cuda_cudart 11.4.148 linux-x86_64", "packages.lock:3:1: cuda_cudart linux-x86_64 must stand before"},
+	} {
+		if _, err := loadEnv(t, goodRedist, strings.Replace(redistLock, c.old, c.new, 1)); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", c.new, err, c.want)
+		}
+	}
+}

@@ -67,6 +67,11 @@ func Load(fsys fs.FS) (*Repo, error) {
 		}
 	}
 	r.Envs = l.envs()
+	for _, name := range sortedKeys(r.Recipes) {
+		if from := r.Recipes[name].Bundle.Libraries; from != "" && r.Envs[from].Name == "" {
+			l.fail(ErrorAt(fsys, path.Join("recipes", name+".toml"), "bundle.libraries", "there is no buildenv %q", from))
+		}
+	}
 	r.Lock = l.lock()
 	r.Levels = l.levels()
 	if err := errors.Join(l.errs...); err != nil {

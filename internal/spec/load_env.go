@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"path"
 	"regexp"
 	"slices"
@@ -85,6 +86,26 @@ func (l *loader) env(dir string) (env.Decl, bool) {
 		f.fail("", "%q is not a fit name for a buildenv: lower-case letters, digits, dots and hyphens", d.Name)
 	}
 	f.required(map[string]string{"summary": d.Summary})
+	if d.Kind() == env.Debian {
+		f.debian(d)
+	} else {
+		f.archives(d)
+	}
+	f.rootGlobs("exclude", d.Exclude)
+	f.rootGlobs("keep", d.Keep)
+	for _, from := range sortedKeys(d.Links) {
+		if !rootPath(from) || d.Links[from] == "" {
+			f.fail("links", "link %q must be an absolute path in the root, and point somewhere", from)
+		}
+	}
+	if f.bad {
+		return d, false
+	}
+	return d, l.envLock(path.Join(dir, EnvLock), &d)
+}
+
+// debian checks what is said of a root of Debian's packages.
+func (f *file) debian(d env.Decl) {
 	for key, words := range map[string][]string{"suite": {d.Suite}, "arch": {d.Arch}, "components": d.Components} {
 		if len(words) == 0 {
 			f.fail(key, "%s is empty", key)
@@ -107,13 +128,6 @@ func (l *loader) env(dir string) (env.Decl, bool) {
 			f.fail("unpack", "package %s is in base as well", p)
 		}
 	}
-	f.rootGlobs("exclude", d.Exclude)
-	f.rootGlobs("keep", d.Keep)
-	for _, from := range sortedKeys(d.Links) {
-		if !rootPath(from) || d.Links[from] == "" {
-			f.fail("links", "link %q must be an absolute path in the root, and point somewhere", from)
-		}
-	}
 	for _, role := range sortedKeys(d.Programs) {
 		p := d.Programs[role]
 		if !rootPath(p.Path) {
@@ -126,10 +140,74 @@ func (l *loader) env(dir string) (env.Decl, bool) {
 	if len(d.Programs) == 0 && !libraries {
 		f.fail("program", "no program is promised: a root is proven by running one")
 	}
-	if f.bad {
-		return d, false
+	if len(d.Holds) > 0 || d.RoomMiB != 0 {
+		f.fail("holds", "holds and room-mib are for archives and wheels")
 	}
-	return d, l.envLock(path.Join(dir, EnvLock), &d)
+}
+
+var (
+	releaseRE   = regexp.MustCompile(`^[0-9]+(\.[0-9]+)*$`)
+	componentRE = regexp.MustCompile(`^[a-z0-9][a-z0-9_]*$`)
+	wheelRE     = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]*==[0-9][0-9a-z.]*$`)
+	platformRE  = regexp.MustCompile(`^[a-z0-9][a-z0-9_]*$`)
+)
+
+// archives checks what is said of a root of NVIDIA's archives or of Python's wheels.
+func (f *file) archives(d env.Decl) {
+	for key, said := range map[string]bool{
+		"suite": d.Suite != "", "components": len(d.Components) > 0, "base": len(d.Base) > 0, "unpack": len(d.Unpack) > 0,
+		"program": len(d.Programs) > 0, "runtime": d.Runtime != "", "redist": d.Redist != nil && d.Wheels != nil,
+	} {
+		if said {
+			f.fail(key, "%s has no place in a buildenv of %s", key, d.Kind())
+		}
+	}
+	if d.Arch != "amd64" {
+		f.fail("arch", "arch is %q; archives and wheels are known for amd64", d.Arch)
+	}
+	if d.RoomMiB <= 0 {
+		f.fail("room-mib", "room-mib is %d; it must be a bound, in MiB, for what is unpacked", d.RoomMiB)
+	}
+	if len(d.Holds) == 0 {
+		f.fail("holds", "holds is empty: a root is proven by what it must have")
+	}
+	for _, h := range d.Holds {
+		if !fs.ValidPath(h) || h == "." {
+			f.fail("holds", "%q must be a path in the root, with no slash before it", h)
+		}
+	}
+	list := func(key string, names []string, re *regexp.Regexp, what string) {
+		for i, n := range names {
+			if !re.MatchString(n) {
+				f.fail(key, "%q is not %s", n, what)
+			}
+			if slices.Contains(names[:i], n) {
+				f.fail(key, "%s stands here twice", n)
+			}
+		}
+	}
+	if r := d.Redist; r != nil {
+		if u, err := url.Parse(r.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			f.fail("redist.url", "url %q must be the folder of NVIDIA's archives, http or https", r.URL)
+		}
+		if !releaseRE.MatchString(r.Release) {
+			f.fail("redist.release", "release %q must be numbers with dots between them", r.Release)
+		}
+		if len(r.Linux)+len(r.Windows) == 0 {
+			f.fail("redist", "it names no component, neither in linux nor in windows")
+		}
+		list("redist.linux", r.Linux, componentRE, "the name of a component")
+		list("redist.windows", r.Windows, componentRE, "the name of a component")
+	}
+	if w := d.Wheels; w != nil {
+		if !platformRE.MatchString(w.Platform) {
+			f.fail("wheels.platform", "platform %q must be one of pip's, such as win_amd64", w.Platform)
+		}
+		if len(w.Packages) == 0 {
+			f.fail("wheels.packages", "packages is empty")
+		}
+		list("wheels.packages", w.Packages, wheelRE, "a package and its version, joined by ==")
+	}
 }
 
 // envLock reads a buildenv's lock; that there is none is not a fault before

@@ -152,6 +152,9 @@ func (f *file) carry(b Bundle) {
 	if b.Runtime == Full && len(b.Carry) == 0 {
 		f.fail("bundle.runtime", "bundle.runtime is full and bundle.carry names no library, such as libcudart.so.*")
 	}
+	if b.Libraries != "" && len(b.Carry) == 0 {
+		f.fail("bundle.libraries", "bundle.libraries names a buildenv and bundle.carry no library of it")
+	}
 }
 
 // script checks that a recipe's check script is there.

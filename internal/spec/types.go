@@ -162,6 +162,9 @@ type Bundle struct {
 	Carry    []string `toml:"carry" json:"carry,omitempty"`     // libraries of the toolkit that a full bundle holds, with * and ?
 	Check    string   `toml:"check" json:"check,omitempty"`     // script in recipes/ that becomes the bundle's check.sh; empty: none
 	Notes    []string `toml:"notes" json:"notes,omitempty"`     // what the bundle's README says besides, a paragraph each
+	// Libraries is the buildenv that a full bundle's libraries come from; empty: where the
+	// build found what it linked with, or the one that the build's own buildenv names.
+	Libraries string `toml:"libraries" json:"libraries,omitempty"`
 }
 
 // Forms of the archive that a bundle is, as upstream has them: a tar.gz with one

@@ -1,0 +1,152 @@
+package env
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Platforms of NVIDIA's archives, as their list has them.
+const (
+	linuxArchives   = "linux-x86_64"
+	windowsArchives = "windows-x86_64"
+)
+
+// maxList bounds the list of a release; that of CUDA 11.4.4 has 41,049 bytes.
+const maxList = 8 << 20
+
+// component is what redistrib_<release>.json says of one.
+type component struct {
+	Version  string
+	Archives map[string]struct { // by platform
+		Path   string `json:"relative_path"`
+		SHA256 string `json:"sha256"`
+		Size   string `json:"size"` // bytes
+	}
+}
+
+// UnmarshalJSON reads one: the platforms stand beside the version.
+func (c *component) UnmarshalJSON(data []byte) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(data, &fields); err != nil {
+		return nil //nolint:nilerr // such as the release's date, which is no component
+	}
+	if v, ok := fields["version"]; ok {
+		if err := json.Unmarshal(v, &c.Version); err != nil {
+			return err
+		}
+	}
+	delete(fields, "version")
+	only := map[string]json.RawMessage{}
+	for _, platform := range []string{linuxArchives, windowsArchives} {
+		if v, ok := fields[platform]; ok {
+			only[platform] = v
+		}
+	}
+	text, err := json.Marshal(only)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, &c.Archives)
+}
+
+// updateRedist makes a lock of what the list of the release says.
+func updateRedist(ctx context.Context, d Decl, o Options) (*Lock, error) {
+	from := d.from(o)
+	name := "redistrib_" + d.Redist.Release + ".json"
+	bad := &Unavailable{Env: d.Name, Kind: NVIDIA, Package: name, URL: strings.TrimSuffix(from, "/") + "/" + name}
+	data, err := fetchList(ctx, bad.URL, o.Stall)
+	if err != nil {
+		bad.Gone, bad.Err = errors.Is(err, fs.ErrNotExist), err
+		return nil, bad
+	}
+	return d.redistLock(data, bad.URL)
+}
+
+// redistLock makes a lock of a list, which came from a URL.
+func (d Decl) redistLock(data []byte, from string) (*Lock, error) {
+	var all map[string]component
+	if err := json.Unmarshal(data, &all); err != nil {
+		return nil, fmt.Errorf("buildenv %s: %s is no list of archives: %w", d.Name, from, err)
+	}
+	l := &Lock{Kind: NVIDIA, Suite: d.Redist.Release, Arch: d.Arch}
+	for platform, names := range map[string][]string{linuxArchives: d.Redist.Linux, windowsArchives: d.Redist.Windows} {
+		for _, n := range names {
+			a, ok := all[n].Archives[platform]
+			if !ok {
+				return nil, fmt.Errorf("buildenv %s: %s has no %s for %s", d.Name, from, n, platform)
+			}
+			size, err := strconv.ParseInt(a.Size, 10, 64)
+			if err != nil {
+				return nil, fmt.Errorf("buildenv %s: %s: the size of %s for %s: %w", d.Name, from, n, platform, err)
+			}
+			l.Packages = append(l.Packages, Package{Name: n, Version: all[n].Version, Arch: platform, Size: size, SHA256: a.SHA256, File: a.Path})
+		}
+	}
+	return l.checked(d, from)
+}
+
+// checked returns a lock that reads as it is written and has what the declaration asks for.
+func (l *Lock) checked(d Decl, from string) (*Lock, error) {
+	sortPackages(l.Packages)
+	if _, err := ParseLock([]byte(l.String())); err != nil {
+		return nil, fmt.Errorf("buildenv %s: what %s says makes no lock: %w", d.Name, from, err)
+	}
+	d.Lock = l
+	return l, d.CheckLock()
+}
+
+// from is the folder that a buildenv's archives come from.
+func (d Decl) from(o Options) string {
+	if o.Mirror != "" || d.Redist == nil {
+		return o.Mirror
+	}
+	return d.Redist.URL
+}
+
+func fetchList(ctx context.Context, url string, stall time.Duration) ([]byte, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, stall, fmt.Errorf("no answer for %v", stall))
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := newClient(nil).Do(req)
+	if err != nil {
+		return nil, because(ctx, err)
+	}
+	defer func() { _ = resp.Body.Close() }() // only read from
+	switch resp.StatusCode {
+	case http.StatusOK:
+	case http.StatusNotFound, http.StatusGone:
+		return nil, fmt.Errorf("%s: %w", resp.Status, fs.ErrNotExist)
+	default:
+		return nil, fmt.Errorf("the server says %s", resp.Status)
+	}
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxList+1))
+	if err == nil && len(data) > maxList {
+		err = fmt.Errorf("it has more than %d bytes", maxList)
+	}
+	return data, err
+}
+
+// version writes what an installed toolkit says of itself, which compilers read.
+func (a *archives) version() error {
+	for _, p := range a.decl.Lock.Packages {
+		if p.Name == "cuda_cudart" && p.Arch == linuxArchives {
+			return a.root.WriteFile("version.txt", fmt.Appendf(nil, "CUDA Version %s\n", p.Version), 0o644)
+		}
+	}
+	return nil
+}
+
+// ext is what the file of a package is called after its hash in the cache.
+func (p Package) ext() string { return path.Ext(p.File) }

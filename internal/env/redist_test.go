@@ -1,0 +1,394 @@
+//go:build linux
+
+package env
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// item is an entry of an archive that a test makes.
+type item struct {
+	name, text, link string
+	kind             byte // of tar; zero: a file
+	mode             fs.FileMode
+}
+
+func tarXZ(t testing.TB, items ...item) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for _, i := range items {
+		h := &tar.Header{Name: i.name, Typeflag: i.kind, Linkname: i.link, Mode: int64(i.mode | 0o644), Size: int64(len(i.text))}
+		if i.kind == 0 {
+			h.Typeflag = tar.TypeReg
+		}
+		must(t, w.WriteHeader(h))
+		_, err := w.Write([]byte(i.text))
+		must(t, err)
+	}
+	must(t, w.Close())
+	c := exec.Command("xz", "-1", "-c")
+	c.Stdin = &b
+	out, err := c.Output()
+	if err != nil {
+		t.Fatal("these tests pack with xz (Debian package xz-utils): ", err)
+	}
+	return out
+}
+
+func zipped(t testing.TB, items ...item) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := zip.NewWriter(&b)
+	for _, i := range items {
+		h := &zip.FileHeader{Name: i.name, Method: zip.Deflate}
+		h.SetMode(i.mode | 0o644)
+		f, err := w.CreateHeader(h)
+		must(t, err)
+		_, err = f.Write([]byte(i.text))
+		must(t, err)
+	}
+	must(t, w.Close())
+	return b.Bytes()
+}
+
+// nvidia serves archives as NVIDIA's server has them: a list, and a folder for each
+// component and platform.
+type nvidia struct {
+	files map[string][]byte // by path
+	url   string
+
+	mu     sync.Mutex
+	cut    map[string]bool // whose next answer ends in the middle
+	ranges []string
+}
+
+func newNVIDIA(t *testing.T) *nvidia {
+	n := &nvidia{files: map[string][]byte{}, cut: map[string]bool{}}
+	s := httptest.NewServer(n)
+	t.Cleanup(s.Close)
+	n.url = s.URL + "/redist"
+	return n
+}
+
+// ServeHTTP sends a file, or, once, its first half.
+func (n *nvidia) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	name := strings.TrimPrefix(r.URL.Path, "/redist/")
+	n.mu.Lock()
+	data, ok := n.files[name]
+	cut := n.cut[name]
+	delete(n.cut, name)
+	if h := r.Header.Get("Range"); h != "" {
+		n.ranges = append(n.ranges, h)
+	}
+	n.mu.Unlock()
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	if cut {
+		w.Header().Set("Content-Length", fmt.Sprint(len(data)))
+		_, _ = w.Write(data[:len(data)/2])
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}
+	http.ServeContent(w, r, "", time.Now(), bytes.NewReader(data))
+}
+
+// put adds an archive and writes the list anew.
+func (n *nvidia) put(t *testing.T, name, version, platform string, data []byte) {
+	t.Helper()
+	ending := "tar.xz"
+	if platform == windowsArchives {
+		ending = "zip"
+	}
+	file := fmt.Sprintf("%s/%s/%s-%s-%s-archive.%s", name, platform, name, platform, version, ending)
+	list := map[string]any{"release_date": "2022-02-01"}
+	if have := n.files["redistrib_11.4.4.json"]; have != nil {
+		must(t, json.Unmarshal(have, &list))
+	}
+	c, ok := list[name].(map[string]any)
+	if !ok {
+		c = map[string]any{"name": name, "license": "CUDA Toolkit", "version": version, "linux-sbsa": map[string]any{"size": "1"}}
+	}
+	c[platform] = map[string]any{"relative_path": file, "sha256": sha(data), "md5": "0", "size": fmt.Sprint(len(data))}
+	list[name] = c
+	text, err := json.Marshal(list)
+	must(t, err)
+	n.files[file], n.files["redistrib_11.4.4.json"] = data, text
+}
+
+// toolkit fills the server with what the tests' buildenv asks for.
+func (n *nvidia) toolkit(t *testing.T) Decl {
+	t.Helper()
+	const a, c, w = "cuda_cudart-linux-x86_64-11.4.148-archive/", "cuda_nvcc-linux-x86_64-11.4.152-archive/", "cuda_cudart-windows-x86_64-11.4.148-archive/"
+	n.put(t, "cuda_cudart", "11.4.148", linuxArchives, tarXZ(t,
+		item{name: a, kind: tar.TypeDir}, item{name: a + "LICENSE", text: "terms"}, item{name: a + "include/cuda.h", text: "#define CUDA_VERSION 11040"},
+		item{name: a + "include/shared.h", text: "same"},
+		item{name: a + "lib/libcudart.so", kind: tar.TypeSymlink, link: "libcudart.so.11.0"},
+		item{name: a + "lib/libcudart.so.11.0", text: "elf", mode: fs.ModeSetuid | 0o4755},
+		item{name: a + "lib/stubs/libcuda.so", text: "stub"}, item{name: a + "lib/again.so", kind: tar.TypeLink, link: a + "lib/stubs/libcuda.so"},
+		item{name: a + "lib/libx_static.a", text: "large"}))
+	n.put(t, "cuda_nvcc", "11.4.152", linuxArchives, tarXZ(t,
+		item{name: c + "bin/ptxas", text: "#!", mode: 0o755}, item{name: c + "nvvm/libdevice/libdevice.10.bc", text: "BC"}, item{name: c + "include/shared.h", text: "same"}))
+	n.put(t, "cuda_cudart", "11.4.148", windowsArchives, zipped(t,
+		item{name: w + "LICENSE", text: "terms"}, item{name: w + "bin/cudart64_110.dll", text: "MZ"}, item{name: w + "lib/x64/cudart.lib", text: "lib"}))
+	return Decl{
+		Name: "kit", Summary: "for a test", Arch: "amd64", RoomMiB: 16,
+		Redist:  &Redist{URL: n.url, Release: "11.4.4", Linux: []string{"cuda_cudart", "cuda_nvcc"}, Windows: []string{"cuda_cudart"}},
+		Exclude: []string{"lib64/*_static.a"}, Links: map[string]string{"/lib": "lib64"},
+		Holds: []string{"bin/ptxas", "lib64/libcudart.so", "windows/cuda_cudart/bin/cudart64_110.dll"},
+	}
+}
+
+// contents lists a folder: path -> content, "-> x" for a link.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	m := map[string]string{}
+	must(t, filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(dir, p)
+		if err != nil {
+			return err
+		}
+		if d.Type()&fs.ModeSymlink != 0 {
+			to, err := os.Readlink(p)
+			m[rel] = "-> " + to
+			return err
+		}
+		data, err := os.ReadFile(p)
+		m[rel] = string(data)
+		return err
+	}))
+	return m
+}
+
+// NVIDIA's archives become a folder as an installed toolkit is one.
+func TestRedist(t *testing.T) {
+	n := newNVIDIA(t)
+	d := n.toolkit(t)
+	var err error
+	d.Lock, err = Update(t.Context(), d, Options{})
+	must(t, err)
+	again, err := ParseLock([]byte(d.Lock.String()))
+	if err != nil || again.String() != d.Lock.String() || len(again.Packages) != 3 {
+		t.Fatalf("the lock does not read as it was written: %v\n%s", err, d.Lock)
+	}
+
+	cache := t.TempDir()
+	o := Options{Cache: cache}
+	n.cut[d.Lock.Packages[2].File] = true // goes on in the middle
+	made, err := Create(t.Context(), d, o)
+	must(t, err)
+	want := map[string]string{
+		"LICENSE": "", "bin/ptxas": "#!", "include/cuda.h": "#define CUDA_VERSION 11040", "include/shared.h": "same",
+		"lib": "-> lib64", "lib64/libcudart.so": "-> libcudart.so.11.0", "lib64/libcudart.so.11.0": "elf", "lib64/stubs/libcuda.so": "stub", "lib64/again.so": "stub",
+		"licenses/cuda_cudart/LICENSE": "terms", "nvvm/libdevice/libdevice.10.bc": "BC", "version.txt": "CUDA Version 11.4.148\n",
+		"windows/cuda_cudart/LICENSE": "terms", "windows/cuda_cudart/bin/cudart64_110.dll": "MZ", "windows/cuda_cudart/lib/x64/cudart.lib": "lib",
+	}
+	delete(want, "LICENSE")
+	if got := contents(t, made.Root); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	if len(n.ranges) != 1 || n.ranges[0] == "bytes=0-" {
+		t.Errorf("what was cut did not go on: %q", n.ranges)
+	}
+	st, err := os.Stat(filepath.Join(made.Root, "lib64/libcudart.so.11.0"))
+	if err != nil || st.Mode()&fs.ModeSetuid != 0 {
+		t.Errorf("mode %v, %v", st.Mode(), err)
+	}
+	if st, err = os.Stat(filepath.Join(made.Root, "bin/ptxas")); err != nil || st.Mode().Perm()&0o111 == 0 {
+		t.Errorf("ptxas cannot be run: %v, %v", st.Mode(), err)
+	}
+	if made, err = Create(t.Context(), d, o); err != nil || !made.Existed {
+		t.Errorf("again: %+v, %v", made, err)
+	}
+	all, err := List(cache)
+	if err != nil || len(all) != 1 || all[0].Name != "kit" || all[0].Suite != "11.4.4" || all[0].Packages != 3 {
+		t.Errorf("listed: %+v, %v", all, err)
+	}
+	// In use it is a folder, and cannot be removed.
+	e, err := Open(t.Context(), cache, d, nil)
+	must(t, err)
+	var use *InUse
+	if _, err := Remove(cache, "kit"); !errors.As(err, &use) || e.Root != made.Root {
+		t.Errorf("removed while in use: %v; root %s", err, e.Root)
+	}
+	must(t, e.Close())
+	if removed, err := Remove(cache, "kit"); err != nil || !slices.Equal(removed, []string{d.id()}) {
+		t.Errorf("removed %v, %v", removed, err)
+	}
+	// The other folder with the same layout, and one without anything.
+	d.Redist.URL = "http://127.0.0.1:1/redist"
+	if _, err = Create(t.Context(), d, Options{Cache: cache, Mirror: n.url}); err != nil {
+		t.Error(err)
+	}
+	var gone *Unavailable
+	if _, err = Update(t.Context(), d, Options{Mirror: n.url + "/other"}); !errors.As(err, &gone) || !gone.Gone {
+		t.Errorf("no list: %v", err)
+	}
+	wantErr(t, err, "redistrib_11.4.4.json is not there", "--mirror URL")
+	_, err = Update(t.Context(), d, Options{})
+	wantErr(t, err, "127.0.0.1:1", "refused")
+}
+
+// A list that makes no lock.
+func TestRedistList(t *testing.T) {
+	n := newNVIDIA(t)
+	d := n.toolkit(t)
+	good := n.files["redistrib_11.4.4.json"]
+	for want, spoil := range map[string]func(string) string{
+		"is no list of archives":            func(string) string { return "<html>" },
+		"has no cuda_nvcc for linux-x86_64": func(s string) string { return strings.ReplaceAll(s, "cuda_nvcc", "cuda_nvcx") },
+		"is not the path of a .tar.xz":      func(s string) string { return strings.ReplaceAll(s, `"cuda_nvcc/`, `"../../cuda_nvcc/`) },
+		"no numbers that make sense":        func(s string) string { return strings.ReplaceAll(s, `"size":"`, `"size":"-`) },
+		"invalid syntax":                    func(s string) string { return strings.ReplaceAll(s, `"size":"`, `"size":"x`) },
+		"is not a SHA-256":                  func(s string) string { return strings.ReplaceAll(s, `"sha256":"`, `"sha256":"g`) },
+		"cannot unmarshal number":           func(s string) string { return strings.ReplaceAll(s, `"sha256":"`, `"sha256":7,"x":"`) },
+		`"11.4_152" is not a version`:       func(s string) string { return strings.ReplaceAll(s, `"version":"11.4.152"`, `"version":"11.4_152"`) },
+		"it has more than 8388608 bytes":    func(s string) string { return s + strings.Repeat(" ", maxList) },
+	} {
+		n.files["redistrib_11.4.4.json"] = []byte(spoil(string(good)))
+		_, err := Update(t.Context(), d, Options{})
+		wantErr(t, err, want, "kit")
+	}
+}
+
+// Another archive than the lock's is not opened.
+func TestRedistOther(t *testing.T) {
+	n := newNVIDIA(t)
+	d := n.toolkit(t)
+	var err error
+	d.Lock, err = Update(t.Context(), d, Options{})
+	must(t, err)
+	p := d.Lock.Packages[0]
+	other := bytes.Clone(n.files[p.File])
+	other[len(other)/2] ^= 1
+	n.files[p.File] = other
+	cache := t.TempDir()
+	_, err = Create(t.Context(), d, Options{Cache: cache})
+	wantErr(t, err, "is not what the lock has", p.SHA256, sha(other), "--mirror URL takes another folder with the same layout")
+	if roots, err := List(cache); err != nil || len(roots) != 0 {
+		t.Errorf("there is a root: %v, %v", roots, err)
+	}
+	// A lock of another release, and one that has what nobody asked for.
+	bad := d
+	redist := *d.Redist
+	bad.Redist = &redist
+	bad.Redist.Release = "11.4.3"
+	_, err = Create(t.Context(), bad, Options{Cache: cache})
+	wantErr(t, err, "packages.lock is of redist 11.4.4 amd64, and env.toml asks for redist 11.4.3 amd64")
+	bad.Redist.Release, bad.Redist.Windows = "11.4.4", nil
+	_, err = Create(t.Context(), bad, Options{Cache: cache})
+	wantErr(t, err, "packages.lock has cuda_cudart windows-x86_64 11.4.148, for which env.toml does not ask")
+	bad.Redist.Windows = []string{"cuda_cudart", "libcublas"}
+	_, err = Create(t.Context(), bad, Options{Cache: cache})
+	wantErr(t, err, "packages.lock lacks libcublas windows-x86_64")
+}
+
+// What no archive may hold, although its hash is right.
+func TestHostileArchives(t *testing.T) {
+	const top = "a-1-archive/"
+	for name, c := range map[string]struct {
+		tar  []item
+		zip  []item
+		want string
+	}{
+		"a path out of it":       {tar: []item{{name: top + "../../x", text: "x"}}, want: "is no path that an archive may have"},
+		"an absolute path":       {tar: []item{{name: "/" + top + "x", text: "x"}}, want: "is no path that an archive may have"},
+		"a backslash":            {zip: []item{{name: top + `..\x`, text: "x"}}, want: "is no path that an archive may have"},
+		"a drive":                {zip: []item{{name: "c:/x", text: "x"}}, want: "is no path that an archive may have"},
+		"a line break":           {tar: []item{{name: top + "a\nb", text: "x"}}, want: `a\nb" is no path`},
+		"a long name":            {tar: []item{{name: top + strings.Repeat("x", 2000), text: "x"}}, want: "is no path"},
+		"a folder too long":      {tar: []item{{name: top + strings.Repeat("x", 300) + "/y", text: "x"}}, want: "cannot be placed"},
+		"two folders at the top": {tar: []item{{name: top + "a", text: "x"}, {name: "b/c", text: "x"}}, want: "is not below one folder"},
+		"no folder at the top":   {tar: []item{{name: "a", text: "x"}}, want: "is not below one folder"},
+		"a file twice":           {tar: []item{{name: top + "b/c", text: "x"}, {name: top + "b/c", text: "y"}}, want: "is in it twice"},
+		"a DLL twice":            {zip: []item{{name: top + "bin/a.dll", text: "x"}, {name: top + "bin/A.DLL", text: "y"}}, want: "is in it twice"},
+		"a file as a folder":     {tar: []item{{name: top + "b/c", text: "x"}, {name: top + "b/c/d", text: "y"}}, want: "cannot be placed"},
+		"a link away":            {tar: []item{{name: top + "b/c", kind: tar.TypeSymlink, link: "/etc/passwd"}}, want: `is a link to "/etc/passwd", out of the root`},
+		"a link up":              {tar: []item{{name: top + "b/c", kind: tar.TypeSymlink, link: "../../../x"}}, want: "out of the root"},
+		"links that lead away together": {tar: []item{
+			{name: top + "b/c/s", kind: tar.TypeSymlink, link: "../.."}, {name: top + "b/t", kind: tar.TypeSymlink, link: "c/s/../../x"},
+		}, want: "is a link that does not stay in it"},
+		"another name of what is not there": {tar: []item{{name: top + "b/c", kind: tar.TypeLink, link: "../../etc/passwd"}}, want: "is another name of"},
+		"a device":                          {tar: []item{{name: top + "b/c", kind: tar.TypeChar}}, want: "is neither a file nor a folder"},
+		"a pipe":                            {tar: []item{{name: top + "b/c", kind: tar.TypeFifo}}, want: "is neither a file nor a folder"},
+		"a link in a zip":                   {zip: []item{{name: top + "b/c", mode: fs.ModeSymlink, text: "/etc/passwd"}}, want: "is neither a file nor a folder"},
+		"too much in a tar":                 {tar: []item{{name: top + "b/c", text: strings.Repeat("0", 3<<20)}}, want: "unpack to more than the 1 MiB"},
+		"too much left out of a tar":        {tar: []item{{name: top + "left/out", text: strings.Repeat("0", 3<<20)}}, want: "unpack to more than the 1 MiB"},
+		"too much in a zip":                 {zip: []item{{name: top + "b/c", text: strings.Repeat("0", 3<<20)}}, want: "unpack to more than the 1 MiB"},
+		"not what is promised":              {tar: []item{{name: top + "b/d", text: "x"}}, want: "has no b/c, which env.toml promises"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := newNVIDIA(t)
+			d := Decl{Name: "kit", Arch: "amd64", RoomMiB: 1, Redist: &Redist{URL: n.url, Release: "11.4.4"}, Exclude: []string{"left/**"}, Holds: []string{"b/c"}}
+			if c.tar != nil {
+				n.put(t, "a", "1", linuxArchives, tarXZ(t, c.tar...))
+				d.Redist.Linux = []string{"a"}
+			} else {
+				n.put(t, "a", "1", windowsArchives, zipped(t, c.zip...))
+				d.Redist.Windows = []string{"a"}
+			}
+			refused(t, d, c.want)
+		})
+	}
+	t.Run("two archives with different files for one path", func(t *testing.T) {
+		n := newNVIDIA(t)
+		d := Decl{Name: "kit", Arch: "amd64", RoomMiB: 1, Redist: &Redist{URL: n.url, Release: "11.4.4", Linux: []string{"a", "b"}}, Holds: []string{"b/c"}}
+		n.put(t, "a", "1", linuxArchives, tarXZ(t, item{name: top + "b/c", text: "x"}))
+		for _, text := range []string{"y", "xy", ""} {
+			n.put(t, "b", "1", linuxArchives, tarXZ(t, item{name: "b/b/c", text: text}))
+			refused(t, d, "and another archive before it have different files for b/c")
+		}
+	})
+	t.Run("no archive at all", func(t *testing.T) {
+		n := newNVIDIA(t)
+		d := Decl{Name: "kit", Arch: "amd64", RoomMiB: 1, Redist: &Redist{URL: n.url, Release: "11.4.4", Linux: []string{"a"}}, Holds: []string{"b/c"}}
+		n.put(t, "a", "1", linuxArchives, []byte("<html>"))
+		refused(t, d, "unpack a-linux-x86_64-1-archive.tar.xz: xz")
+		d.Redist.Linux, d.Redist.Windows = nil, []string{"a"}
+		n.put(t, "a", "1", windowsArchives, []byte("<html>"))
+		refused(t, d, "unpack a-windows-x86_64-1-archive.zip: zip")
+	})
+}
+
+// refused makes a root that must not come about, and sees that nothing of it is left
+// but what was fetched.
+func refused(t *testing.T, d Decl, want string) {
+	t.Helper()
+	var err error
+	if d.Lock, err = Update(t.Context(), d, Options{}); err != nil {
+		t.Fatal(err)
+	}
+	top := t.TempDir()
+	cache := filepath.Join(top, "a/b/c/cache")
+	_, err = Create(t.Context(), d, Options{Cache: cache})
+	wantErr(t, err, want, "kit")
+	if roots, err := List(cache); err != nil || len(roots) != 0 {
+		t.Errorf("there is a root: %v, %v", roots, err)
+	}
+	for name := range contents(t, top) {
+		if dir := filepath.Dir(name); filepath.Base(dir) != packagesDir && filepath.Base(dir) != "locks" && filepath.Base(name) != infoFile {
+			t.Errorf("%s is left", name)
+		}
+	}
+}
