@@ -24,7 +24,7 @@ import (
 	"github.com/llpatch/llpatch/internal/run"
 )
 
-//go:embed c/*.c c/*.h c/hip
+//go:embed c/*.c c/*.h c/hip c/mingw
 var embedded embed.FS
 
 // Options say what to build and where.
@@ -33,6 +33,7 @@ type Options struct {
 	Out     string // folder that gets the libraries and objects, and keeps them for the next build
 	Headers string // folder with NVIDIA's headers in include/, as scripts/cuda-headers makes it
 	HIP     string // folder with AMD's headers, as scripts/hip-headers makes it: the backend is ggml-hip, and the libraries are HIP's; empty: CUDA
+	Windows bool   // DLLs for 64-bit Windows 7 and later, which wine runs, instead of libraries for Linux; not with HIP
 	Clang   string // clang++, a name or a path; empty: the newest on the PATH
 	Jobs    int    // compilers at a time; 0: one a processor
 	NoVMM   bool   // compile ggml-cuda with GGML_CUDA_NO_VMM, ggml-hip with GGML_HIP_NO_VMM
@@ -44,22 +45,26 @@ type Options struct {
 
 // Library is a simulated device and a ggml-cuda that uses it.
 type Library struct {
-	Dir      string   // folder of the CUDA libraries; empty where only a program was asked for
-	Backend  string   // libggml-cuda.so or libggml-hip.so, host code only
+	Dir      string   // folder of the CUDA libraries
+	Backend  string   // libggml-cuda.so, libggml-hip.so or ggml-cuda.dll, host code only
 	Objects  int      // that the backend is made of
 	Compiled int      // of all objects, in this build
 	Refused  []string // CUDA functions that the backend can reach and that are not simulated: they print their name and fail
 }
 
 // Env returns the variables with which a GGML_BACKEND_DL build of the same tag
-// uses the library, no file of it being touched.
+// uses the library, no file of it being touched. A build for Windows runs through
+// wine, whose drive Z is this machine's root.
 func (l *Library) Env() []string {
+	if filepath.Ext(l.Backend) == ".dll" {
+		return []string{"GGML_BACKEND_PATH=" + WinePath(l.Backend), "WINEPATH=" + WinePath(l.Dir)}
+	}
 	return []string{"GGML_BACKEND_PATH=" + l.Backend, "LD_LIBRARY_PATH=" + l.Dir}
 }
 
 // Build compiles the simulated device and the host code of o.Src's ggml-cuda
 // into o.Out; what is there and has not changed is kept. It needs Linux on
-// x86-64, clang++, Ninja and CMake: what is missing is a *MissingTool.
+// x86-64, clang++, Ninja and CMake, and for Windows MinGW-w64: what is missing is a *MissingTool.
 func Build(ctx context.Context, o Options) (*Library, error) {
 	b, unlock, err := open(ctx, &o)
 	if err != nil {
@@ -77,6 +82,16 @@ func Build(ctx context.Context, o Options) (*Library, error) {
 		return nil, err
 	}
 	lib := &Library{Dir: filepath.Join(o.Out, "lib"), Backend: filepath.Join(o.Out, o.backend()), Objects: len(p.sources)}
+	if o.Windows {
+		if lib.Refused, err = b.exports(ctx, p); err != nil {
+			return nil, err
+		}
+		if err := b.ninja(ctx, o.backend()); err != nil {
+			return nil, err
+		}
+		lib.Compiled = b.watch.compiled
+		return lib, nil
+	}
 	if lib.Refused, err = refused(o.Out, p, filepath.Join(lib.Dir, b.names.cudart)); err != nil {
 		return nil, err
 	}
@@ -101,13 +116,27 @@ func BuildRuntime(ctx context.Context, o Options) (dir string, err error) {
 	if err := b.write(plan{}); err != nil {
 		return "", err
 	}
-	return filepath.Join(o.Out, "lib"), b.ninja(ctx, "objects")
+	if err := b.ninja(ctx, "objects"); err != nil {
+		return "", err
+	}
+	if o.Windows {
+		if _, err := b.exports(ctx, plan{}); err != nil {
+			return "", err
+		}
+		if err := b.ninja(ctx, "libraries"); err != nil {
+			return "", err
+		}
+	}
+	return filepath.Join(o.Out, "lib"), nil
 }
 
 // backend is the file name of what is built.
 func (o Options) backend() string {
-	if o.HIP != "" {
+	switch {
+	case o.HIP != "":
 		return "libggml-hip.so"
+	case o.Windows:
+		return "ggml-cuda.dll"
 	}
 	return "libggml-cuda.so"
 }
@@ -117,6 +146,7 @@ type builder struct {
 	tools  tools
 	names  names
 	cudart int
+	c      []string // the simulation's own C files, below src
 	watch  watcher
 }
 
@@ -138,7 +168,13 @@ func open(ctx context.Context, o *Options) (*builder, func(), error) {
 	if o.Out == "" || o.Headers == "" {
 		return nil, nil, errors.New("sim: Out and Headers are needed")
 	}
+	if o.Windows && o.HIP != "" {
+		return nil, nil, errors.New("simulated device: HIP's is made for Linux alone")
+	}
 	t, err := findTools(ctx, o.Clang)
+	if o.Windows {
+		err = errors.Join(err, t.forWindows(ctx, filepath.Join(o.Out, "src", "mingw")))
+	}
 	if err != nil {
 		return nil, nil, fmt.Errorf("simulated device: %w", err)
 	}
@@ -163,6 +199,9 @@ func open(ctx context.Context, o *Options) (*builder, func(), error) {
 		}
 		b.names = hipNames
 	}
+	if o.Windows {
+		b.names = dllNames(v)
+	}
 	b.watch.progress = o.Progress
 	return b, func() { _ = lock.Unlock() }, nil
 }
@@ -175,10 +214,13 @@ func (b *builder) write(p plan) error {
 		case err != nil:
 			return err
 		case e.IsDir():
-			if name == "c/hip" && b.o.HIP == "" {
+			if name == "c/hip" && b.o.HIP == "" || name == "c/mingw" && !b.o.Windows {
 				return fs.SkipDir
 			}
 			return os.MkdirAll(filepath.Join(b.o.Out, "src", strings.TrimPrefix(name, "c")), 0o755)
+		}
+		if name == "c/linux.c" && b.o.Windows || name == "c/windows.c" && !b.o.Windows {
+			return nil
 		}
 		data, err := fs.ReadFile(embedded, name)
 		if err != nil {
@@ -190,6 +232,10 @@ func (b *builder) write(p plan) error {
 	})
 	if err != nil {
 		return err
+	}
+	b.c = slices.DeleteFunc(slices.Clone(sources), func(f string) bool { return filepath.Ext(f) != ".c" })
+	if b.o.Windows {
+		return writeChanged(filepath.Join(b.o.Out, "build.ninja"), windowsNinja(b.tools, b.o, p, b.names, b.c))
 	}
 	if err := writeChanged(filepath.Join(b.o.Out, "src", "versions.map"), []byte(b.names.versions())); err != nil {
 		return err

@@ -10,8 +10,11 @@ import (
 func TestMain(m *testing.M) {
 	run.Supervise()
 	code := m.Run()
-	if theRuntime.out != "" {
-		_ = os.RemoveAll(theRuntime.out)
+	for _, dir := range []string{theRuntime.out, theDLLs.out} {
+		if dir != "" {
+			_ = os.RemoveAll(dir)
+		}
 	}
+	stopWine()
 	os.Exit(code)
 }

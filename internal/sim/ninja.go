@@ -20,7 +20,19 @@ func (s *script) rule(name, command string, more ...string) {
 
 // edge adds a build statement; vars are NAME = VALUE lines.
 func (s *script) edge(out, rule string, in, implicit []string, vars ...string) {
-	fmt.Fprintf(s, "build %s: %s", escape(out), rule)
+	s.edges([]string{out}, rule, in, implicit, vars...)
+}
+
+// edges is edge for a rule that makes several files.
+func (s *script) edges(outs []string, rule string, in, implicit []string, vars ...string) {
+	s.WriteString("build")
+	for i, out := range outs {
+		if i == 1 {
+			s.WriteString(" |") // $out is the first
+		}
+		s.WriteString(" " + escape(out))
+	}
+	s.WriteString(": " + rule)
 	for _, f := range in {
 		s.WriteString(" " + escape(f))
 	}
@@ -89,10 +101,10 @@ const optimize = "-O0"
 // runtime's own header first, which launch.h, in the folder src, needs. sm_86
 // chooses no code on the host side, but clang wants one.
 func cudaFlags(t tools, headers, src string) []string {
-	return []string{
-		t.clang, "-x", "cuda", "--cuda-host-only", "--cuda-path=" + headers, "-nocudalib", "--cuda-gpu-arch=sm_86",
+	return slices.Concat([]string{t.clang}, t.target, []string{
+		"-x", "cuda", "--cuda-host-only", "--cuda-path=" + headers, "-nocudalib", "--cuda-gpu-arch=sm_86",
 		"-Xclang", "-target-sdk-version=9.0", "-include", src + "/launch.h",
-	}
+	})
 }
 
 // hipFlags are cudaFlags for a HIP file; the launches' older form is an option there.

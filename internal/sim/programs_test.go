@@ -90,21 +90,45 @@ func runProgram(t *testing.T, file string, env []string) (stdout string, events 
 	if err != nil {
 		t.Fatalf("%v\n%s%s", err, out, errs.Bytes())
 	}
-	f, err := os.Open(trace)
-	if err != nil {
+	if events, err = readTrace(trace); err != nil {
 		t.Fatal(err)
-	}
-	defer f.Close()
-	for ev, err := range ReadTrace(f) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		events = append(events, ev)
 	}
 	if s, err = ReadState(state); err != nil {
 		t.Fatal(err)
 	}
 	return string(out), events, s
+}
+
+func readTrace(file string) (events []Event, err error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	for ev, err := range ReadTrace(f) {
+		if err != nil {
+			return nil, err
+		}
+		events = append(events, ev)
+	}
+	return events, nil
+}
+
+// programs are the sources in testdata/programs.
+func programs(t *testing.T) []string {
+	t.Helper()
+	var files []string
+	for _, ext := range []string{"c", "cu"} {
+		more, err := filepath.Glob("testdata/programs/*." + ext)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, more...)
+	}
+	if len(files) < 20 {
+		t.Fatalf("%d programs", len(files))
+	}
+	return files
 }
 
 var envRE = regexp.MustCompile(`(?m)^// .*\benv: (.*)$`)
@@ -129,18 +153,7 @@ func programEnv(t *testing.T, src string) []string {
 // not sim-only it is what a real card gave (docs/sim.md says which). What the
 // simulation alone knows, its faults, is appended.
 func TestPrograms(t *testing.T) {
-	var files []string
-	for _, ext := range []string{"c", "cu"} {
-		more, err := filepath.Glob("testdata/programs/*." + ext)
-		if err != nil {
-			t.Fatal(err)
-		}
-		files = append(files, more...)
-	}
-	if len(files) < 20 {
-		t.Fatalf("%d programs", len(files))
-	}
-	for _, src := range files {
+	for _, src := range programs(t) {
 		name := strings.TrimSuffix(filepath.Base(src), filepath.Ext(src))
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

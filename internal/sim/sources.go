@@ -65,7 +65,7 @@ func ask(ctx context.Context, t tools, o Options, cudart int) (plan, error) {
 	if err := writeChanged(filepath.Join(dir, "CMakeLists.txt"), []byte(asker)); err != nil {
 		return plan{}, err
 	}
-	backend := strings.TrimSuffix(strings.TrimPrefix(o.backend(), "lib"), ".so")
+	backend := strings.TrimSuffix(strings.TrimPrefix(o.backend(), "lib"), filepath.Ext(o.backend()))
 	argv := []string{
 		t.cmake, "-S", dir, "-B", filepath.Join(dir, "build"), "-G", "Ninja", "-DCMAKE_MAKE_PROGRAM=" + t.ninja,
 		"-DGGML=" + ggml, "-DBACKEND=" + backend, "-DGGML_BACKEND_DL=ON", fmt.Sprintf("-DCUDAToolkit_VERSION=%d.%d", cudart/1000, cudart%1000/10),

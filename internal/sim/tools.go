@@ -35,6 +35,9 @@ var clangNames = []string{"clang++-22", "clang++-21", "clang++-20", "clang++-19"
 type tools struct {
 	clang, ninja, cmake string
 	env                 []string
+
+	link   string   // for Windows: MinGW's compiler, which links
+	target []string // for Windows: what makes clang compile for it
 }
 
 func findTools(ctx context.Context, clang string) (tools, error) {

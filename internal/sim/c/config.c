@@ -8,8 +8,6 @@
 
 #define PREFIX "LLPATCH_SIM_"
 
-extern char **environ;
-
 struct config config = {
 	.vram = 12288 * MIB, .cc = 86, .sms = 28, .runtime = 11040, .driver = 11040, .occupancy = 2, .gfx = "gfx1201",
 };
@@ -113,7 +111,7 @@ static bool one(const char *name, const char *text)
 
 bool config_read(void)
 {
-	for (char **e = environ; e && *e; e++) {
+	for (const char *const *e = os_environment(); e && *e; e++) {
 		const char *equals = strchr(*e, '=');
 		if (!equals || strncmp(*e, PREFIX, strlen(PREFIX)) || !equals[1])
 			continue;

@@ -4,7 +4,6 @@
 // LLPATCH_SIM_COUNT=n, as the 32-bit numbers 0 to n-1 in turn).
 #include "sim.h"
 #include <string.h>
-#include <sys/mman.h>
 
 enum side { HOST, SIM, BAD };
 
@@ -78,7 +77,7 @@ static cudaError_t move(uint64_t dst, uint64_t src, size_t n, bool report)
 static void zero(uint64_t dst, size_t n)
 {
 	uint64_t from = (dst + 4095) / 4096 * 4096, to = (dst + n) / 4096 * 4096;
-	if (from >= to || madvise((void *)from, to - from, MADV_DONTNEED)) {
+	if (from >= to || !os_clear(from, to - from)) {
 		memset((void *)dst, 0, n);
 		return;
 	}

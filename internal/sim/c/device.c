@@ -1,9 +1,7 @@
 // The device itself: its start, its errors, its properties.
 #include "sim.h"
-#include <pthread.h>
 #include <string.h>
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static enum { UNTRIED, READY, BROKEN } started;
 static _Thread_local cudaError_t last;
 
@@ -17,7 +15,7 @@ static void start(void)
 
 cudaError_t begin(void)
 {
-	pthread_mutex_lock(&lock);
+	os_lock();
 	if (started == UNTRIED)
 		start();
 	state_begin();
@@ -29,7 +27,7 @@ cudaError_t begin(void)
 cudaError_t finish(cudaError_t e)
 {
 	state_end();
-	pthread_mutex_unlock(&lock);
+	os_unlock();
 	if (e && e != cudaErrorNotReady)
 		last = e;
 	return e;
@@ -38,20 +36,21 @@ cudaError_t finish(cudaError_t e)
 void pause_lock(void)
 {
 	state_end();
-	pthread_mutex_unlock(&lock);
+	os_unlock();
 }
 
 void resume_lock(void)
 {
-	pthread_mutex_lock(&lock);
+	os_lock();
 	state_begin();
 }
 
 __attribute__((destructor)) static void stop(void)
 {
-	pthread_mutex_lock(&lock);
+	if (!os_last_lock())
+		return;
 	trace_close();
-	pthread_mutex_unlock(&lock);
+	os_unlock();
 }
 
 cudaError_t cudaGetLastError(void)

@@ -1,11 +1,10 @@
 // Events: a mark in a stream, which draws another stream into a capture.
 #include "sim.h"
 #include <string.h>
-#include <time.h>
 
 struct event {
 	bool timed, recorded;
-	double at; // seconds
+	int64_t at; // microseconds
 	uint64_t capture; // the capture that it was last recorded in; 0: none
 	uint32_t *front;
 	uint32_t n_front;
@@ -53,10 +52,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 	struct event *v = handle_get(H_EVENT, event);
 	if (!v)
 		return finish(cudaErrorInvalidResourceHandle);
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
 	v->recorded = true;
-	v->at = t.tv_sec + t.tv_nsec / 1e9;
+	v->at = os_time();
 	v->capture = s->capture ? s->capture->id : 0;
 	set_front(&v->front, &v->n_front, s->front, s->n_front);
 	return finish(cudaSuccess);
@@ -100,7 +97,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 		return finish(cudaErrorInvalidResourceHandle);
 	if ((e = captured_event(a)) || (e = captured_event(b)))
 		return finish(e);
-	*ms = (float)((b->at - a->at) * 1e3);
+	*ms = (float)((b->at - a->at) / 1e3);
 	return finish(cudaSuccess);
 }
 

@@ -4,7 +4,6 @@
 // hands over each argument with its size, so pointers inside structures are seen
 // too. Of a launch through cudaLaunchKernel only the array of arguments is known.
 #include "sim.h"
-#include <pthread.h>
 #include <string.h>
 
 #define NESTED 8
@@ -134,14 +133,8 @@ cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, 
 static void guess(struct pending *p, void **args, size_t most)
 {
 	static _Thread_local uintptr_t top;
-	pthread_attr_t attr;
-	void *base;
-	size_t size;
-	if (!top && !pthread_getattr_np(pthread_self(), &attr)) {
-		if (!pthread_attr_getstack(&attr, &base, &size))
-			top = (uintptr_t)base + size;
-		pthread_attr_destroy(&attr);
-	}
+	if (!top)
+		top = os_stack_top();
 	uintptr_t low = (uintptr_t)__builtin_frame_address(0);
 	if (!top || (uintptr_t)args < low || (uintptr_t)args >= top)
 		return;

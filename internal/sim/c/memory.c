@@ -4,7 +4,6 @@
 #include "sim.h"
 #include <errno.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #define GRAIN ((uintptr_t)1 << 16)
 #define CHUNK 4096
@@ -36,18 +35,16 @@ static uint64_t calls;
 
 bool memory_open(void)
 {
-	for (size_t size = (size_t)64 << 40; size >= (size_t)1 << 40; size /= 2) {
-		void *p = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		if (p == MAP_FAILED)
-			continue;
-		arena = (uintptr_t)p;
-		arena_end = arena + size;
-		next = arena;
-		now->vram_total = config.vram;
-		return true;
+	size_t size;
+	arena = os_arena(&size);
+	if (!arena) {
+		say("1 TiB of address space cannot be reserved: %s (is ulimit -v set?)", strerror(errno));
+		return false;
 	}
-	say("1 TiB of address space cannot be reserved: %s (is ulimit -v set?)", strerror(errno));
-	return false;
+	arena_end = arena + size;
+	next = arena;
+	now->vram_total = config.vram;
+	return true;
 }
 
 bool in_arena(uint64_t p)
@@ -149,7 +146,7 @@ static bool has_bytes(enum kind kind)
 
 struct alloc *place_at(uintptr_t base, enum kind kind, size_t size)
 {
-	if (has_bytes(kind) && mprotect((void *)base, (size + 4095) / 4096 * 4096, PROT_READ | PROT_WRITE)) {
+	if (has_bytes(kind) && !os_commit(base, (size + 4095) / 4096 * 4096)) {
 		say("the host gives no %zu bytes: %s", size, strerror(errno));
 		return NULL;
 	}
@@ -169,8 +166,7 @@ void unplace(struct alloc *a)
 	a->live = false;
 	a->freed = stack_here();
 	if (has_bytes(a->kind))
-		mmap((void *)a->base, (a->size + 4095) / 4096 * 4096, PROT_NONE,
-		     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+		os_release(a->base, (a->size + 4095) / 4096 * 4096);
 }
 
 static uint64_t *counter(enum kind kind)

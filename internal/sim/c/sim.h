@@ -27,6 +27,25 @@ struct config {
 extern struct config config;
 bool config_read(void); // false: a message is on stderr
 
+// linux.c or windows.c: what the system is asked for. An int that is a bool sets errno
+// where it is false.
+void os_lock(void);
+void os_unlock(void);
+bool os_last_lock(void); // when the program ends; false: another thread had it, and is gone
+int64_t os_time(void);   // microseconds, from any beginning
+int os_id(void);         // the process's number
+const char *const *os_environment(void);
+int os_open(const char *path);           // empties a file and keeps every other process from writing it; -1: errno is EWOULDBLOCK where one does
+void *os_map(int file, size_t size);     // a new file's bytes, for other processes to read too
+uintptr_t os_arena(size_t *size);        // addresses that nothing else gets
+bool os_commit(uintptr_t p, size_t n);   // bytes at such addresses
+void os_release(uintptr_t p, size_t n);  // and none again
+bool os_clear(uintptr_t p, size_t n);    // bytes read as zeros, and cost nothing until they are written
+int os_stack(void **frames, int n);      // return addresses, innermost first
+bool os_own(const void *p);              // whether it lies in this library
+uintptr_t os_stack_top(void);            // of this thread's stack; 0: unknown
+void os_modules(void (*seen)(const char *path, uintptr_t from, uintptr_t to, uintptr_t base));
+
 // state.c: counters, kept in a mapped file where the user asks for one.
 // The order is the file's; internal/sim/state.go has the same list.
 struct counters {

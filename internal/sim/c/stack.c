@@ -1,13 +1,10 @@
-// Call stacks, each kept and written once. Modules come from /proc/self/maps
-// and not from dladdr, which would take the loader's lock under ours.
+// Call stacks, each kept and written once.
 #include "sim.h"
-#include <execinfo.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define DEPTH 24
-
-extern const char __ehdr_start[], _end[]; // this library
 
 struct stack {
 	uint64_t hash;
@@ -57,39 +54,25 @@ static void spell(char *out, size_t size, const char *path)
 	*out = 0;
 }
 
-static void read_modules(void)
+static void note_module(const char *path, uintptr_t from, uintptr_t to, uintptr_t base)
 {
-	FILE *f = fopen("/proc/self/maps", "re");
-	if (!f)
+	for (uint32_t i = 0; i < n_modules; i++) {
+		struct module *m = &modules[i];
+		if (strcmp(m->path, path))
+			continue;
+		m->from = from < m->from ? from : m->from;
+		m->to = to > m->to ? to : m->to;
 		return;
-	char line[4352], path[4096];
-	while (fgets(line, sizeof line, f)) {
-		uintptr_t from, to, offset;
-		path[0] = 0;
-		if (sscanf(line, "%lx-%lx %*s %lx %*s %*s %4095[^\n]", &from, &to, &offset, path) < 3 || path[0] != '/')
-			continue;
-		bool known = false;
-		for (uint32_t i = 0; i < n_modules && !known; i++) {
-			struct module *m = &modules[i];
-			if (strcmp(m->path, path))
-				continue;
-			known = true;
-			m->from = from < m->from ? from : m->from;
-			m->to = to > m->to ? to : m->to;
-		}
-		if (known)
-			continue;
-		if (n_modules == cap_modules) {
-			modules = own_alloc(modules, cap_modules * sizeof *modules, (cap_modules + 64) * sizeof *modules);
-			cap_modules += 64;
-		}
-		size_t n = strlen(path) + 1;
-		modules[n_modules++] = (struct module){from, to, from - offset, memcpy(own_alloc(NULL, 0, n), path, n)};
-		char word[3 * 1024];
-		spell(word, sizeof word, path);
-		trace("module", "n=%u path=%s", n_modules, word);
 	}
-	fclose(f);
+	if (n_modules == cap_modules) {
+		modules = own_alloc(modules, cap_modules * sizeof *modules, (cap_modules + 64) * sizeof *modules);
+		cap_modules += 64;
+	}
+	size_t n = strlen(path) + 1;
+	modules[n_modules++] = (struct module){from, to, base, memcpy(own_alloc(NULL, 0, n), path, n)};
+	char word[3 * 1024];
+	spell(word, sizeof word, path);
+	trace("module", "n=%u path=%s", n_modules, word);
 }
 
 static int module_of(uintptr_t p)
@@ -111,10 +94,10 @@ static void write_stack(uint32_t id)
 		uintptr_t p = stacks[id].frames[i] - 1;
 		int m = module_of(p);
 		if (m < 0) {
-			read_modules();
+			os_modules(note_module);
 			m = module_of(p);
 		}
-		n += snprintf(text + n, sizeof text - n, "%s%d+%lx", i ? "," : "", m + 1, m < 0 ? p : p - modules[m].base);
+		n += snprintf(text + n, sizeof text - n, "%s%d+%" PRIxPTR, i ? "," : "", m + 1, m < 0 ? p : p - modules[m].base);
 	}
 	trace("stack", "n=%u frames=%s", id, text);
 }
@@ -140,8 +123,8 @@ stack_id stack_here(void)
 	if (!tracing)
 		return 0;
 	void *raw[DEPTH + 8];
-	int n = backtrace(raw, LEN(raw)), skip = 0;
-	while (skip < n && (char *)raw[skip] >= __ehdr_start && (char *)raw[skip] < _end)
+	int n = os_stack(raw, LEN(raw)), skip = 0;
+	while (skip < n && os_own(raw[skip]))
 		skip++;
 	struct stack s = {.hash = 1469598103934665603u};
 	for (int i = skip; i < n && s.n < DEPTH; i++) {
@@ -168,11 +151,4 @@ stack_id stack_here(void)
 	table[at] = id;
 	write_stack(id);
 	return id;
-}
-
-// backtrace loads libgcc the first time; that must not happen under our lock.
-__attribute__((constructor)) static void load_unwinder(void)
-{
-	void *one[1];
-	backtrace(one, 1);
 }

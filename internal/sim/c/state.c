@@ -2,12 +2,8 @@
 // makes the sequence number odd first and even afterwards.
 #include "sim.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 struct page {
 	char magic[8];
@@ -25,24 +21,16 @@ struct counters *now = &private_page.page.counters;
 
 bool state_open(const char *path)
 {
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB)) {
+	int file = os_open(path);
+	struct page *p = file < 0 ? NULL : os_map(file, sizeof private_page);
+	if (!p) {
 		say("state file %s: %s", path, errno == EWOULDBLOCK ? "another process uses it" : strerror(errno));
 		return false;
 	}
-	if (ftruncate(fd, 0) || ftruncate(fd, sizeof private_page)) {
-		say("state file %s: %s", path, strerror(errno));
-		return false;
-	}
-	struct page *p = mmap(NULL, sizeof private_page, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	if (p == MAP_FAILED) {
-		say("state file %s: %s", path, strerror(errno));
-		return false;
-	}
-	// fd stays open: it holds the lock.
+	// The file stays open, so that it is this process's alone.
 	p->counters = page->counters;
 	p->version = 1;
-	p->pid = getpid();
+	p->pid = os_id();
 	page = p;
 	now = &p->counters;
 	atomic_thread_fence(memory_order_release);

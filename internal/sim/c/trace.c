@@ -2,28 +2,25 @@
 // has said everything. doc.go describes the lines.
 #include "sim.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <stdarg.h>
 #include <string.h>
-#include <sys/file.h>
-#include <time.h>
 #include <unistd.h>
 
 bool tracing;
-static int fd = -1;
-static struct timespec start;
+static int file = -1;
+static int64_t start;
 
 bool trace_open(const char *path)
 {
-	fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-	if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) || ftruncate(fd, 0)) {
+	file = os_open(path);
+	if (file < 0) {
 		say("trace %s: %s", path, errno == EWOULDBLOCK ? "another process writes it" : strerror(errno));
 		return false;
 	}
-	clock_gettime(CLOCK_MONOTONIC, &start);
+	start = os_time();
 	tracing = true;
 	trace("sim", "version=1 pid=%d cc=%d.%d sms=%d vram=%zu vmm=%d cuda=%d.%d managed=%d managed-more=%zu delay-frees=%llu fail-alloc=%llu store=%d reuse=%d",
-	      getpid(), config.cc / 10, config.cc % 10, config.sms, config.vram, config.vmm, config.runtime / 1000,
+	      os_id(), config.cc / 10, config.cc % 10, config.sms, config.vram, config.vmm, config.runtime / 1000,
 	      config.runtime % 1000 / 10, config.managed, config.managed_more, (unsigned long long)config.delay_frees,
 	      (unsigned long long)config.fail_alloc, config.store, config.reuse);
 	return true;
@@ -32,7 +29,7 @@ bool trace_open(const char *path)
 static void put(int to, const char *line, size_t n)
 {
 	while (n > 0) {
-		ssize_t done = write(to, line, n);
+		int done = write(to, line, n);
 		if (done < 0 && errno == EINTR)
 			continue;
 		if (done < 0) {
@@ -53,9 +50,7 @@ void trace(const char *event, const char *format, ...)
 	if (!tracing)
 		return;
 	char line[4096];
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	int64_t us = (t.tv_sec - start.tv_sec) * 1000000LL + (t.tv_nsec - start.tv_nsec) / 1000;
+	int64_t us = os_time() - start;
 	int n = snprintf(line, sizeof line, "%s t=%lld.%06lld ", event, (long long)(us / 1000000), (long long)(us % 1000000));
 	va_list args;
 	va_start(args, format);
@@ -64,7 +59,7 @@ void trace(const char *event, const char *format, ...)
 	if (n > (int)sizeof line - 2)
 		n = sizeof line - 2;
 	line[n++] = '\n';
-	put(fd, line, n);
+	put(file, line, n);
 }
 
 void trace_close(void)
@@ -77,7 +72,7 @@ void trace_close(void)
 	      (unsigned long long)now->graph_launches, (unsigned long long)now->instances_peak,
 	      (unsigned long long)now->faults, (unsigned long long)now->refusals);
 	tracing = false;
-	close(fd);
+	close(file);
 }
 
 void say(const char *format, ...)

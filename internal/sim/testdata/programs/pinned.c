@@ -35,7 +35,11 @@ int main(void) {
     LAST();
     CALL(cudaFree(d));
 
+#ifdef _WIN32
+    void * own = _aligned_malloc(MIB, 4096);
+#else
     void * own = aligned_alloc(4096, MIB);
+#endif
     CALL(cudaHostRegister(own, MIB, cudaHostRegisterPortable));
     CALL(cudaHostRegister(own, MIB, cudaHostRegisterPortable));
     LAST();
