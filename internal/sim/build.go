@@ -29,14 +29,15 @@ var embedded embed.FS
 
 // Options say what to build and where.
 type Options struct {
-	Src     string // a tree of llama.cpp, with ggml/src/ggml-cuda
-	Out     string // folder that gets the libraries and objects, and keeps them for the next build
-	Headers string // folder with NVIDIA's headers in include/, as scripts/cuda-headers makes it
-	HIP     string // folder with AMD's headers, as scripts/hip-headers makes it: the backend is ggml-hip, and the libraries are HIP's; empty: CUDA
-	Windows bool   // DLLs for 64-bit Windows 7 and later, which wine runs, instead of libraries for Linux; not with HIP
-	Clang   string // clang++, a name or a path; empty: the newest on the PATH
-	Jobs    int    // compilers at a time; 0: one a processor
-	NoVMM   bool   // compile ggml-cuda with GGML_CUDA_NO_VMM, ggml-hip with GGML_HIP_NO_VMM
+	Src     string   // a tree of llama.cpp, with ggml/src/ggml-cuda
+	Out     string   // folder that gets the libraries and objects, and keeps them for the next build
+	Headers string   // folder with NVIDIA's headers in include/, as scripts/cuda-headers makes it
+	HIP     string   // folder with AMD's headers, as scripts/hip-headers makes it: the backend is ggml-hip, and the libraries are HIP's; empty: CUDA
+	Windows bool     // DLLs for 64-bit Windows 7 and later, which wine runs, instead of libraries for Linux; not with HIP
+	Clang   string   // clang++, a name or a path; empty: the newest on the PATH
+	Jobs    int      // compilers at a time; 0: one a processor
+	NoVMM   bool     // compile ggml-cuda with GGML_CUDA_NO_VMM, ggml-hip with GGML_HIP_NO_VMM
+	Defines []string // NAME=VALUE, of the backend's files besides
 
 	Logger   *slog.Logger // nil: none
 	Log      string       // file that gets all output; empty: none
@@ -233,17 +234,15 @@ func (b *builder) write(p plan) error {
 	if err != nil {
 		return err
 	}
+	if err := writeChanged(filepath.Join(b.o.Out, "src", head), []byte(b.o.headText())); err != nil {
+		return err
+	}
 	b.c = slices.DeleteFunc(slices.Clone(sources), func(f string) bool { return filepath.Ext(f) != ".c" })
 	if b.o.Windows {
 		return writeChanged(filepath.Join(b.o.Out, "build.ninja"), windowsNinja(b.tools, b.o, p, b.names, b.c))
 	}
 	if err := writeChanged(filepath.Join(b.o.Out, "src", "versions.map"), []byte(b.names.versions())); err != nil {
 		return err
-	}
-	if b.o.HIP != "" {
-		if err := writeChanged(filepath.Join(b.o.Out, "src", "head.hip"), []byte(hipHead)); err != nil {
-			return err
-		}
 	}
 	return writeChanged(filepath.Join(b.o.Out, "build.ninja"), ninjaFile(b.tools, b.o, p, b.names, sources))
 }

@@ -59,8 +59,10 @@ if (CUDAToolkit_FOUND)
     target_link_libraries(ggml-cuda PRIVATE CUDA::cudart)
 endif()
 `,
-	"ggml/src/ggml-cuda/common.cuh": "#pragma once\n#define LENGTH 1\n",
+	"ggml/src/ggml-cuda/common.cuh": "#pragma once\n#ifndef __CUDACC__\n#error this is not CUDA\n#endif\n",
+	"ggml/src/ggml-cuda/one.cuh":    "#pragma once\n#define LENGTH 1\n",
 	"ggml/src/ggml-cuda/one.cu": `#include "common.cuh"
+#include "one.cuh"
 static __global__ void k(int *p, int n) { p[0] = n; }
 extern "C" int one(int *p) { k<<<LENGTH, LIMIT>>>(p, 1); return cudaGetLastError(); }
 `,
@@ -97,7 +99,7 @@ func TestBuild(t *testing.T) {
 		t.Errorf("nothing changed, and %d were compiled", again.Compiled)
 	}
 	time.Sleep(20 * time.Millisecond) // another time stamp
-	if err := os.WriteFile(filepath.Join(src, "ggml/src/ggml-cuda/common.cuh"), []byte("#pragma once\n#define LENGTH 2\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(src, "ggml/src/ggml-cuda/one.cuh"), []byte("#pragma once\n#define LENGTH 2\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if again := build(); again.Compiled != 1 {

@@ -78,7 +78,6 @@ var linkFlags = []string{
 // exports, is known once the objects are there: see exports.
 func windowsNinja(t tools, o Options, p plan, n names, sources []string) []byte {
 	var s script
-	ggml := filepath.Join(o.Src, "ggml")
 
 	c := slices.Concat([]string{t.clang}, t.target, []string{
 		"-x", "c", "-std=gnu11", "-O2", "-g1", "-fno-strict-aliasing", "-Wall", "-Wextra", "-Werror", "-Wno-macro-redefined",
@@ -86,13 +85,7 @@ func windowsNinja(t tools, o Options, p plan, n names, sources []string) []byte 
 	})
 	s.rule("C", words(c)+" -MMD -MF $out.d -c $in -o $out", "deps = gcc", "depfile = $out.d")
 
-	cuda := append(cudaFlags(t, o.Headers, "src"), "-std=gnu++17", optimize, "-DNDEBUG", "-w",
-		"-DGGML_BACKEND_DL", "-DGGML_BACKEND_SHARED", "-DGGML_BACKEND_BUILD", "-DGGML_SHARED")
-	for _, d := range p.definitions {
-		cuda = append(cuda, "-D"+d)
-	}
-	cuda = append(cuda, "-I"+filepath.Join(ggml, "src", "ggml-cuda"), "-I"+filepath.Join(ggml, "src"), "-I"+filepath.Join(ggml, "include"))
-	s.rule("CUDA", words(cuda)+" -MD -MF $out.d -c $in -o $out", "deps = gcc", "depfile = $out.d")
+	kind := s.backendRules(t, o, p, nil)
 
 	link := append([]string{t.link}, linkFlags...)
 	s.rule("LINK", words(link)+" $flags -o $out @$out.rsp", "rspfile = $out.rsp", "rspfile_content = $in $libs")
@@ -104,7 +97,7 @@ func windowsNinja(t tools, o Options, p plan, n names, sources []string) []byte 
 	}
 	for _, f := range slices.Sorted(slices.Values(p.sources)) {
 		backend = append(backend, "obj/"+f+".o")
-		s.edge("obj/"+f+".o", "CUDA", []string{filepath.Join(ggml, "src", "ggml-cuda", f)}, []string{"src/launch.h"})
+		s.edge("obj/"+f+".o", kind, []string{filepath.Join(o.Src, "ggml", "src", "ggml-cuda", f)}, []string{"obj/head.pch"})
 	}
 	s.edge("objects", "phony", slices.Concat(objects, backend), nil)
 

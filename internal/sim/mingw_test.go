@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // wine is a Windows 7 of this test's own: a folder, and one of wine's programs that
@@ -130,7 +133,7 @@ func compileExe(t *testing.T, src string) string {
 	}
 	argv := slices.Concat([]string{tl.clang}, tl.target, []string{"-x", "c", "-std=gnu11"})
 	if filepath.Ext(src) == ".cu" {
-		argv = append(cudaFlags(tl, headers(t), filepath.Join(out, "src")), "-std=gnu++17", "-Wno-unknown-cuda-version")
+		argv = append(cudaFlags(tl, headers(t)), "-include", filepath.Join(out, "src", "launch.h"), "-std=gnu++17", "-Wno-unknown-cuda-version")
 	}
 	dir := t.TempDir()
 	object, exe := filepath.Join(dir, "program.o"), filepath.Join(dir, "program.exe")
@@ -189,4 +192,114 @@ func TestProgramsWindows(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A small backend is loaded as ggml loads one, finds ggml's base library in the program's
+// folder and the device's on the path, and its stacks have names.
+func TestBuildWindows(t *testing.T) {
+	w := wine7(t)
+	files := maps.Clone(small)
+	files["ggml/src/ggml-cuda/two.cu"] = `#include <cublas_v2.h>
+extern "C" void ggml_abort(const char *);
+extern "C" int ggml_backend_try(int *p) {
+    if (!p) ggml_abort("nothing");
+    void *q;
+    cublasHandle_t h;
+    cudaMalloc(&q, 1 << 20);
+    if (cublasCreate(&h)) return 1;
+    return cudaMemcpyToArray(nullptr, 0, 0, p, 4, cudaMemcpyHostToDevice);
+}
+`
+	o := Options{Src: tree(t, files), Out: filepath.Join(t.TempDir(), "out"), Headers: headers(t), Windows: true, NoVMM: true, Defines: []string{"LIKED=1"}}
+	lib, err := Build(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lib.Objects != 4 || lib.Compiled < 4 || !slices.Equal(lib.Refused, []string{"cudaMemcpyToArray"}) || filepath.Base(lib.Backend) != "ggml-cuda.dll" {
+		t.Errorf("%+v", lib)
+	}
+	if again, err := Build(t.Context(), o); err != nil || again.Compiled != 0 {
+		t.Errorf("nothing changed, and %d were compiled: %v", again.Compiled, err)
+	}
+	bin := filepath.Join(t.TempDir(), "bin")
+	mingw := func(text string, args ...string) {
+		t.Helper()
+		args = append([]string{"-x", "c", source(t, text), "-x", "none"}, args...)
+		if out, err := exec.CommandContext(t.Context(), mingwNames[0], args...).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	if err := os.Mkdir(bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	mingw("#include <stdlib.h>\nvoid ggml_abort(const char *w) { (void) w; exit(9); }\n", "-shared", "-o", filepath.Join(bin, ggmlBase))
+	mingw(`#include <stdio.h>
+#include <stdlib.h>
+#include <windows.h>
+int main(void) {
+    int x = 0;
+    LoadLibraryA("ggml-base.dll");
+    HMODULE h = LoadLibraryA(getenv("GGML_BACKEND_PATH"));
+    if (!h) { printf("error %lu\n", GetLastError()); return 1; }
+    printf("%d\n", ((int (*)(int *))GetProcAddress(h, "ggml_backend_try"))(&x));
+    return 0;
+}
+`, "-o", filepath.Join(bin, "main.exe"))
+	trace := filepath.Join(t.TempDir(), "trace")
+	cmd := w.command(t.Context(), filepath.Join(bin, "main.exe"))
+	cmd.Env = slices.Concat(cmd.Env, lib.Env(), Device{}.Env(WinePath(trace), ""))
+	out, err := cmd.CombinedOutput()
+	want := "llpatch-sim: cudaMemcpyToArray is not simulated\n801\n"
+	if d := cmp.Diff(want, strings.ReplaceAll(string(out), "\r", "")); err != nil || d != "" {
+		t.Errorf("%v %s", err, d)
+	}
+	events, err := readTrace(trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names Symbols
+	i := slices.IndexFunc(events, func(e Event) bool { return e.Name == "alloc" })
+	if i < 0 || !strings.HasPrefix(names.Stack(events[i].Stack), "ggml_backend_try < main") {
+		t.Errorf("allocated by %q of %d events", names.Stack(events[max(i, 0)].Stack), len(events))
+	}
+}
+
+// What a ggml-cuda.dll that was linked against NVIDIA's own libraries wants is all there.
+func TestExports(t *testing.T) {
+	lib := filepath.Join(dlls(t), "lib")
+	list, err := os.ReadFile("testdata/ggml-cuda.imports")
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := map[string]map[string]bool{}
+	for line := range strings.Lines(string(list)) {
+		dll, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if has[dll] == nil {
+			has[dll] = exported(t, filepath.Join(lib, dll))
+		}
+		if !has[dll][name] {
+			t.Errorf("%s has no %s", dll, name)
+		}
+	}
+	if len(has) != 3 {
+		t.Errorf("%d libraries", len(has))
+	}
+	t.Logf("exported: %d of cudart64_110.dll, %d of cublas64_11.dll, %d of nvcuda.dll", len(has["cudart64_110.dll"]), len(has["cublas64_11.dll"]), len(has["nvcuda.dll"]))
+}
+
+// exported reads a DLL's exports through objdump, which is no part of this project.
+func exported(t *testing.T, dll string) map[string]bool {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "x86_64-w64-mingw32-objdump", "-p", dll).Output()
+	if err != nil {
+		t.Fatalf("%s: %v", dll, err)
+	}
+	_, table, _ := strings.Cut(string(out), "[Ordinal/Name Pointer] Table")
+	names := map[string]bool{}
+	for line := range strings.Lines(table) {
+		if f := strings.Fields(line); len(f) > 2 && f[0] == "[" {
+			names[f[len(f)-1]] = true
+		}
+	}
+	return names
 }

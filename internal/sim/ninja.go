@@ -100,10 +100,10 @@ const optimize = "-O0"
 // form in which the simulation sees each argument (c/launch.h). clang puts the
 // runtime's own header first, which launch.h, in the folder src, needs. sm_86
 // chooses no code on the host side, but clang wants one.
-func cudaFlags(t tools, headers, src string) []string {
+func cudaFlags(t tools, headers string) []string {
 	return slices.Concat([]string{t.clang}, t.target, []string{
 		"-x", "cuda", "--cuda-host-only", "--cuda-path=" + headers, "-nocudalib", "--cuda-gpu-arch=sm_86",
-		"-Xclang", "-target-sdk-version=9.0", "-include", src + "/launch.h",
+		"-Xclang", "-target-sdk-version=9.0",
 	})
 }
 
@@ -115,14 +115,39 @@ func hipFlags(t tools, headers string) []string {
 	}
 }
 
-// hipHead is what every file of ggml-hip begins with. Compiled once, it takes off half
-// of the time.
-const hipHead = "#include \"common.cuh\"\n#include \"hip/launch.h\"\n"
+// head is a file with what every file of the backend begins with. Compiled once, it
+// takes off half of the time.
+const head = "head.cuh"
+
+func (o Options) headText() string {
+	if o.HIP != "" {
+		return "#include \"common.cuh\"\n#include \"hip/launch.h\"\n"
+	}
+	return "#include \"launch.h\"\n#include \"common.cuh\"\n"
+}
+
+// backendRules writes the rules that compile the backend's files and returns the last's name.
+func (s *script) backendRules(t tools, o Options, p plan, flags []string) string {
+	kind, ggml := "CUDA", filepath.Join(o.Src, "ggml")
+	argv := cudaFlags(t, o.Headers)
+	if o.HIP != "" {
+		kind, argv = "HIP", hipFlags(t, o.HIP)
+	}
+	argv = slices.Concat(argv, []string{"-std=gnu++17", optimize, "-DNDEBUG", "-w"}, flags,
+		[]string{"-DGGML_BACKEND_DL", "-DGGML_BACKEND_SHARED", "-DGGML_BACKEND_BUILD", "-DGGML_SHARED"})
+	for _, d := range slices.Concat(p.definitions, o.Defines) {
+		argv = append(argv, "-D"+d)
+	}
+	argv = append(argv, "-I"+filepath.Join(ggml, "src", "ggml-cuda"), "-I"+filepath.Join(ggml, "src"), "-I"+filepath.Join(ggml, "include"), "-Isrc")
+	s.rule("PCH", words(argv)+" -Xclang -emit-pch -MD -MF $out.d -c $in -o $out", "deps = gcc", "depfile = $out.d")
+	s.edge("obj/head.pch", "PCH", []string{"src/" + head}, nil)
+	s.rule(kind, words(append(argv, "-include-pch", "obj/head.pch"))+" -MD -MF $out.d -c $in -o $out", "deps = gcc", "depfile = $out.d")
+	return kind
+}
 
 // ninjaFile writes the rules. Everything is relative to out, where Ninja runs.
 func ninjaFile(t tools, o Options, p plan, n names, sources []string) []byte {
 	var s script
-	ggml := filepath.Join(o.Src, "ggml")
 	include := filepath.Join(o.Headers, "include")
 
 	c := []string{
@@ -136,25 +161,7 @@ func ninjaFile(t tools, o Options, p plan, n names, sources []string) []byte {
 		s.rule("CHIP", words(c)+" -MMD -MF $out.d -c $in -o $out", "deps = gcc", "depfile = $out.d")
 	}
 
-	kind, flags := "CUDA", cudaFlags(t, o.Headers, "src")
-	if o.HIP != "" {
-		kind, flags = "HIP", hipFlags(t, o.HIP)
-	}
-	cuda := append(flags, "-std=gnu++17", optimize, "-fPIC", "-DNDEBUG", "-w", "-D_GNU_SOURCE", "-D_XOPEN_SOURCE=600",
-		"-DGGML_BACKEND_DL", "-DGGML_BACKEND_SHARED", "-DGGML_BACKEND_BUILD", "-DGGML_SHARED")
-	for _, d := range p.definitions {
-		cuda = append(cuda, "-D"+d)
-	}
-	cuda = append(cuda, "-I"+filepath.Join(ggml, "src", "ggml-cuda"), "-I"+filepath.Join(ggml, "src"), "-I"+filepath.Join(ggml, "include"))
-	head := []string{"src/launch.h"}
-	if o.HIP != "" {
-		cuda = append(cuda, "-Isrc")
-		s.rule("PCH", words(cuda)+" -Xclang -emit-pch -MD -MF $out.d -c $in -o $out", "deps = gcc", "depfile = $out.d")
-		head = []string{"obj/head.pch"}
-		s.edge(head[0], "PCH", []string{"src/head.hip"}, nil)
-		cuda = append(cuda, "-include-pch", head[0])
-	}
-	s.rule(kind, words(cuda)+" -MD -MF $out.d -c $in -o $out", "deps = gcc", "depfile = $out.d")
+	kind := s.backendRules(t, o, p, []string{"-fPIC", "-D_GNU_SOURCE", "-D_XOPEN_SOURCE=600"})
 
 	s.rule("LINK", words([]string{t.clang, "-shared", "-Wl,--build-id"})+" $flags -o $out $in $libs")
 
@@ -183,7 +190,7 @@ func ninjaFile(t tools, o Options, p plan, n names, sources []string) []byte {
 	for _, f := range slices.Sorted(slices.Values(p.sources)) {
 		object := "obj/" + f + ".o"
 		backend = append(backend, object)
-		s.edge(object, kind, []string{filepath.Join(ggml, "src", "ggml-cuda", f)}, head)
+		s.edge(object, kind, []string{filepath.Join(o.Src, "ggml", "src", "ggml-cuda", f)}, []string{"obj/head.pch"})
 	}
 	s.edge("objects", "phony", slices.Concat(backend, []string{cudart, "lib/" + n.cublas, "lib/" + n.cuda}), nil)
 	s.edge("obj/sim/refused.o", "C", []string{"src/refused.c"}, nil)

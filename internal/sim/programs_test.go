@@ -59,7 +59,7 @@ func compile(t *testing.T, src string) string {
 	}
 	argv := []string{tl.clang, "-x", "c", "-std=gnu11"}
 	if filepath.Ext(src) == ".cu" {
-		argv = append(cudaFlags(tl, headers(t), filepath.Join(dir, "..", "src")), "-std=gnu++17", "-Wno-unknown-cuda-version")
+		argv = append(cudaFlags(tl, headers(t)), "-include", filepath.Join(dir, "..", "src", "launch.h"), "-std=gnu++17", "-Wno-unknown-cuda-version")
 	}
 	out := filepath.Join(t.TempDir(), "program")
 	argv = append(argv, "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-isystem", filepath.Join(headers(t), "include"), src, "-o", out, "-x", "none")

@@ -1,9 +1,11 @@
 package sim
 
 import (
+	"cmp"
 	"debug/elf"
+	"debug/pe"
 	"fmt"
-	"path/filepath"
+	"path"
 	"slices"
 	"strings"
 
@@ -18,7 +20,12 @@ type Symbols struct {
 
 type module struct {
 	first uint64 // address of the file's beginning, as the file counts
-	funcs []elf.Symbol
+	funcs []function
+}
+
+type function struct {
+	name     string
+	at, size uint64
 }
 
 // Name returns the function of f, such as "ggml_cuda_pool_leg::alloc", or the
@@ -29,7 +36,7 @@ func (s *Symbols) Name(f Frame) string {
 	}
 	m, ok := s.modules[f.Module]
 	if !ok {
-		m = readModule(f.Module)
+		m = readModule(UnixPath(f.Module))
 		if s.modules == nil {
 			s.modules = map[string]*module{}
 		}
@@ -38,7 +45,7 @@ func (s *Symbols) Name(f Frame) string {
 	if name := m.function(f.Offset); name != "" {
 		return demangle.Filter(name, demangle.NoParams, demangle.NoTemplateParams, demangle.NoEnclosingParams)
 	}
-	return fmt.Sprintf("%s+%#x", filepath.Base(f.Module), f.Offset)
+	return fmt.Sprintf("%s+%#x", path.Base(strings.ReplaceAll(f.Module, `\`, "/")), f.Offset)
 }
 
 // Stack returns the names of frames, innermost first, as one line.
@@ -51,13 +58,20 @@ func (s *Symbols) Stack(frames []Frame) string {
 }
 
 // readModule reads a module's functions; none where the file cannot be read.
-func readModule(path string) *module {
+func readModule(file string) *module {
 	m := &module{}
-	f, err := elf.Open(path)
-	if err != nil {
-		return m
+	if f, err := elf.Open(file); err == nil {
+		m.readELF(f)
+		f.Close()
+	} else if f, err := pe.Open(file); err == nil {
+		m.readPE(f)
+		f.Close()
 	}
-	defer f.Close()
+	slices.SortFunc(m.funcs, func(a, b function) int { return cmp.Compare(a.at, b.at) })
+	return m
+}
+
+func (m *module) readELF(f *elf.File) {
 	for _, p := range f.Progs {
 		if p.Type == elf.PT_LOAD {
 			m.first = p.Vaddr - p.Off
@@ -70,34 +84,36 @@ func readModule(path string) *module {
 	}
 	for _, s := range symbols {
 		if elf.ST_TYPE(s.Info) == elf.STT_FUNC && s.Section != elf.SHN_UNDEF {
-			m.funcs = append(m.funcs, s)
+			m.funcs = append(m.funcs, function{s.Name, s.Value, s.Size})
 		}
 	}
-	slices.SortFunc(m.funcs, func(a, b elf.Symbol) int {
-		if a.Value < b.Value {
-			return -1
+}
+
+// coffFunction is the derived part of a COFF symbol's type that says it is a function.
+const coffFunction = 2 << 4
+
+// readPE reads the symbol table that MinGW's linker leaves in a DLL. It has no sizes: a
+// function ends where its section does, or where the next begins.
+func (m *module) readPE(f *pe.File) {
+	for _, s := range f.Symbols {
+		if s.SectionNumber < 1 || int(s.SectionNumber) > len(f.Sections) || s.Type != coffFunction {
+			continue
 		}
-		return int(min(a.Value-b.Value, 1))
-	})
-	return m
+		section := f.Sections[s.SectionNumber-1]
+		if s.Value < section.VirtualSize {
+			m.funcs = append(m.funcs, function{s.Name, uint64(section.VirtualAddress) + uint64(s.Value), uint64(section.VirtualSize - s.Value)})
+		}
+	}
 }
 
 func (m *module) function(offset uint64) string {
 	at := offset + m.first
-	i, found := slices.BinarySearchFunc(m.funcs, at, func(s elf.Symbol, at uint64) int {
-		switch {
-		case s.Value < at:
-			return -1
-		case s.Value > at:
-			return 1
-		}
-		return 0
-	})
+	i, found := slices.BinarySearchFunc(m.funcs, at, func(f function, at uint64) int { return cmp.Compare(f.at, at) })
 	if !found {
 		i--
 	}
-	if i < 0 || at-m.funcs[i].Value >= max(m.funcs[i].Size, 1) {
+	if i < 0 || at-m.funcs[i].at >= max(m.funcs[i].size, 1) {
 		return ""
 	}
-	return m.funcs[i].Name
+	return m.funcs[i].name
 }
