@@ -65,7 +65,7 @@ type Proofs struct {
 
 // simulated is the part of a tree that the simulated device's backend is made
 // of: only this may differ between the two builds of a proof, since both use
-// the same programs.
+// the same programs, which are those of the patched tree.
 const simulated = "ggml/src/ggml-cuda/"
 
 // NoFolder says that there is no such folder of CUDA or HIP headers.
@@ -95,6 +95,14 @@ func (c *Chain) CanProve(ctx context.Context, s Simulation) error {
 	}
 	if st, err := os.Stat(s.HIP); s.HIP != "" && (err != nil || !st.IsDir()) {
 		return &NoFolder{Path: s.HIP, HIP: true}
+	}
+	if c.Recipe.Wine != "" {
+		if s.HIP != "" {
+			return c.notRun(errors.New("the simulated HIP device is made for Linux alone"))
+		}
+		if _, err := c.wine(ctx); err != nil {
+			return err
+		}
 	}
 	lacks := sim.Lacks(ctx, s.Headers, s.HIP, s.Clang)
 	if ctx.Err() != nil {
@@ -130,12 +138,11 @@ func (c *Chain) toProve(s Simulation) (*Proofs, []smoke.ProofOptions, error) {
 			p.Without[in.Fix] = proof
 		}
 	}
-	if len(todo) == 0 {
-		return p, nil, nil
-	}
+	// What other fixes change is in both halves: the programs are those of the patched tree.
 	for _, t := range c.Patched.Touched {
-		if !strings.HasPrefix(t.Path, simulated) {
-			return nil, nil, c.notRun(fmt.Errorf("the series changes %s, outside %s, so its programs are not those of the stock tree: such a series cannot be proven on the simulated device", t.Path, simulated))
+		proven := slices.ContainsFunc(todo, func(o smoke.ProofOptions) bool { return o.Fix == t.Fix })
+		if proven && !strings.HasPrefix(t.Path, simulated) {
+			return nil, nil, c.notRun(fmt.Errorf("%s changes %s, outside %s, so the programs with it are not those without it: such a fix cannot be proven on the simulated device", t.Fix, t.Path, simulated))
 		}
 	}
 	return p, todo, nil
@@ -143,7 +150,7 @@ func (c *Chain) toProve(s Simulation) (*Proofs, []smoke.ProofOptions, error) {
 
 // Prove runs the proof of every fix of the series on the simulated device:
 // ggml-cuda's host code of the stock tree and of the patched one, each with the
-// same built programs. The fixes whose proof is not one of smoke.Proofs are
+// same built programs, which run through wine where the recipe's are for Windows. The fixes whose proof is not one of smoke.Proofs are
 // told in the result. A proof that does not hold is an error that wraps
 // *smoke.Failed or *smoke.NotRun, after all of them have run. A tree that the
 // simulated device's compiler refuses is a *build.Failed.
@@ -156,6 +163,14 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 		return nil, err
 	}
 	dir, err := c.absolute()
+	if err != nil {
+		return nil, err
+	}
+	wine, err := c.wine(ctx)
+	if err != nil {
+		return nil, err
+	}
+	bin, err := c.simBin(s)
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +196,7 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 			return nil, err
 		}
 		c.Log.Info("built ggml-cuda for the simulated device", "tree", name, "objects", lib.Objects, "compiled", lib.Compiled)
-		sides[name] = smoke.Programs{Bin: c.stageDir(), Env: lib.Env()}
+		sides[name] = smoke.Programs{Bin: bin, Env: lib.Env()}
 	}
 	var errs []error
 	for i, o := range todo {
@@ -191,7 +206,7 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 		}
 		o.Options = smoke.Options{
 			Tag: p.Tag, Target: p.Target, Commit: c.Tree.Pin.Commit, Tree: c.Patched.Tree.ID(),
-			Work: c.file(path.Join(s.folder(), work)), Device: o.Check.Device, Log: c.Log, Progress: c.Progress, Hold: c.hold(),
+			Work: c.file(path.Join(s.folder(), work)), Device: o.Check.Device, Wine: wine, Log: c.Log, Progress: c.Progress, Hold: c.hold(),
 		}
 		o.Unpatched, o.Patched = sides["stock"], sides["patched"]
 		proof, err := smoke.Prove(ctx, o)
@@ -222,7 +237,7 @@ func (c *Chain) simulate(ctx context.Context, plan build.Plan, s Simulation, log
 		before = info.Size()
 	}
 	lib, err := sim.Build(ctx, sim.Options{
-		Src: plan.Source, Out: plan.Dir, Headers: s.Headers, HIP: s.HIP, Clang: s.Clang, NoVMM: true,
+		Src: plan.Source, Out: plan.Dir, Headers: s.Headers, HIP: s.HIP, Clang: s.Clang, NoVMM: true, Windows: c.Recipe.Wine != "",
 		Jobs: plan.Jobs, Logger: c.Log, Log: log, Progress: c.Progress,
 	})
 	var e *run.Error

@@ -39,7 +39,11 @@ func (s *session) opened(d sim.Device) (*device, error) {
 	base := filepath.Join(s.o.Work, fmt.Sprintf("device-%s-%d", s.current.Name, len(s.report.Servers)+1))
 	dev := &device{state: base + ".state", trace: base + ".trace"}
 	env := map[string]string{}
-	for _, kv := range d.Env(dev.trace, dev.state) {
+	seen := func(path string) string { return path }
+	if s.wine != nil {
+		seen = sim.WinePath
+	}
+	for _, kv := range d.Env(seen(dev.trace), seen(dev.state)) {
 		k, v, _ := strings.Cut(kv, "=")
 		env[k] = v
 	}

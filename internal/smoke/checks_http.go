@@ -14,6 +14,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/gguf"
 	"github.com/llpatch/llpatch/internal/llamaserver"
+	"github.com/llpatch/llpatch/internal/sim"
 )
 
 // config reads the arguments that every check with a server takes: model (f16
@@ -172,7 +173,7 @@ func variantsCheck(a *args) step {
 		var lib string
 		for _, m := range loadedBackend.FindAllSubmatch(log, -1) {
 			if string(m[1]) == backend {
-				lib = unixPath(string(m[2]))
+				lib = sim.UnixPath(string(m[2]))
 			}
 		}
 		if lib == "" && srv.s.wine != nil {

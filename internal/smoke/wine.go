@@ -16,6 +16,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/memory"
 	"github.com/llpatch/llpatch/internal/run"
+	"github.com/llpatch/llpatch/internal/sim"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -155,11 +156,12 @@ func (w *wine) pids() []int {
 }
 
 // env is what wine needs to know. It asks for no add-on, and names the libraries
-// that it loads.
+// that it loads. Variables with other letters than ASCII's come through in UTF-8 alone.
+// Some builds of wine have an nvcuda.dll of their own, which leads to this machine's card.
 func (w *wine) env() []string {
 	return []string{
-		"WINEPREFIX=" + w.prefix, "WINEARCH=win64", "WINEDEBUG=-all,+loaddll",
-		"WINEDLLOVERRIDES=mscoree=;mshtml=;winemenubuilder.exe=",
+		"WINEPREFIX=" + w.prefix, "WINEARCH=win64", "WINEDEBUG=-all,+loaddll", "LC_ALL=C.UTF-8",
+		"WINEDLLOVERRIDES=mscoree=;mshtml=;winemenubuilder.exe=;nvcuda=n",
 	}
 }
 
@@ -203,19 +205,10 @@ var wineLoaded = regexp.MustCompile(`(?m)trace:loaddll:build_module Loaded L"(.+
 func lastLoaded(log, name string) string {
 	last := ""
 	for _, m := range wineLoaded.FindAllStringSubmatch(log, -1) {
-		path := unixPath(strings.ReplaceAll(m[1], `\\`, `\`))
+		path := sim.UnixPath(strings.ReplaceAll(m[1], `\\`, `\`))
 		if strings.HasPrefix(filepath.Base(path), name) {
 			last = path
 		}
 	}
 	return last
-}
-
-// unixPath is a path of wine's drive Z, which is this machine's root, and any other
-// path as it is.
-func unixPath(path string) string {
-	if rest, ok := strings.CutPrefix(path, `Z:\`); ok {
-		return "/" + strings.ReplaceAll(rest, `\`, "/")
-	}
-	return path
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/llpatch/llpatch/internal/run"
+	"github.com/llpatch/llpatch/internal/sim"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -188,7 +189,7 @@ func TestWinePaths(t *testing.T) {
 	if got := lastLoaded(log, "ggml-cuda"); got != "" {
 		t.Errorf("got %q", got)
 	}
-	if got := unixPath(`C:\x`); got != `C:\x` {
+	if got := sim.UnixPath(`C:\x`); got != `C:\x` {
 		t.Errorf("got %q, want it as it is (%s)", got, strconv.Quote(got))
 	}
 }
