@@ -303,3 +303,46 @@ func exported(t *testing.T, dll string) map[string]bool {
 	}
 	return names
 }
+
+// The state is read here while the program runs there; a second program cannot write it,
+// nor can one start under settings that cannot be meant.
+func TestOneWriterWindows(t *testing.T) {
+	w := wine7(t)
+	exe, state := compileExe(t, source(t, props)), filepath.Join(t.TempDir(), "state")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	start := func(env []string) *exec.Cmd {
+		c := w.command(ctx, exe)
+		c.Env = slices.Concat(c.Env, []string{"WINEPATH=" + WinePath(filepath.Join(dlls(t), "lib"))}, env)
+		return c
+	}
+	first := start(Device{VRAMMiB: 250, CUDA: "11.4"}.Env("", WinePath(state)))
+	in, err := first.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	first.Stdout = &said
+	if err := first.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if s, err := ReadState(state); err == nil && s.VRAMTotal == 250<<20 {
+			break
+		} else if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	for setting, want := range map[string]string{
+		"STATE=" + WinePath(state): "another process", "TRACE=Z:\\nowhere\\trace": "No such file", "VRAM=much": "is not a whole number", "VRMA=1": "is not a setting",
+	} {
+		if out, err := start([]string{"LLPATCH_SIM_" + setting}).CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
+			t.Errorf("%s: %v\n%s", setting, err, out)
+		}
+	}
+	in.Close()
+	if err := first.Wait(); err != nil || !strings.Contains(said.String(), "250 MiB, 86, 28 multiprocessors, runtime 11040") {
+		t.Errorf("%v %q", err, said.String())
+	}
+}
