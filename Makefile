@@ -12,7 +12,7 @@ GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 .PHONY: help
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## the main job: release $(TAG) for linux-cpu, from nothing to a bundle
@@ -37,7 +37,7 @@ test-wine: ## what of llpatch's own tests runs on Windows, through wine
 
 .PHONY: real
 real: ## a full release of b8390 from its npm package, compiled and run for real
-	sh scripts/setup build test
+	sh scripts/setup build test win7
 	go test -tags real -timeout 40m -count 1 -run TestReal -v ./internal/cli
 
 .PHONY: real-win7
@@ -49,6 +49,11 @@ real-win7: ## the same for Windows 7, with MinGW-w64 and wine
 nvidia: ## NVIDIA's cudart64_110.dll, by pip (1 MB): it exports what ours is linked with, and Windows 7 has what it needs; ARGS=-cublas: cuBLAS too (430 MB)
 	sh scripts/setup build test
 	go test -tags real -count 1 -run TestNVIDIA -v -timeout 30m . -args $(ARGS)
+
+.PHONY: sim-win7
+sim-win7: ## a long prompt on the simulated device through wine, with ubatch-pool-purge and without (part of make real)
+	sh scripts/setup build syntax win7
+	go test -tags real -timeout 20m -count 1 -run TestRealWindowsDevice -v ./internal/cli
 
 .PHONY: syntax
 syntax: ## compile every CUDA file that a fix touches, host side, on the npm bundles
