@@ -170,7 +170,7 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 	if err != nil {
 		return nil, err
 	}
-	bin, err := c.simBin(s)
+	bin, err := withoutCUDA(c.stageDir(), c.file(filepath.Join(s.folder(), "bin")))
 	if err != nil {
 		return nil, err
 	}

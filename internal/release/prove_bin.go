@@ -12,34 +12,33 @@ import (
 // simulated one it would be a second device, or be taken in its place.
 var ownCUDA = regexp.MustCompile(`^(?:lib)?(?:ggml-cuda|cudart|cublas|cublaslt|cuda|nvcuda)(?:64_|[-.])`)
 
-// simBin is the folder with the programs for the simulated device: that of the stage, or
-// a copy without its own CUDA.
-func (c *Chain) simBin(s Simulation) (string, error) {
-	stage := c.stageDir()
+// withoutCUDA returns the folder with the programs of stage for the simulated device:
+// stage itself, or a copy in bin without its own CUDA. An older copy is gone.
+func withoutCUDA(stage, bin string) (string, error) {
+	if err := os.RemoveAll(bin); err != nil {
+		return "", err
+	}
 	entries, err := os.ReadDir(stage)
 	if err != nil {
 		return "", err
 	}
-	own := 0
+	var keep []string
 	for _, e := range entries {
-		if ownCUDA.MatchString(strings.ToLower(e.Name())) {
-			own++
+		if !ownCUDA.MatchString(strings.ToLower(e.Name())) {
+			keep = append(keep, e.Name())
 		}
 	}
-	if own == 0 {
+	if len(keep) == len(entries) {
 		return stage, nil
 	}
-	bin := c.file(filepath.Join(s.folder(), "bin"))
-	if err := errors.Join(os.RemoveAll(bin), os.MkdirAll(bin, 0o755)); err != nil {
-		return "", err
-	}
-	for _, e := range entries {
-		if e.IsDir() || ownCUDA.MatchString(strings.ToLower(e.Name())) {
+	err = os.MkdirAll(bin, 0o755)
+	for _, name := range keep {
+		from := filepath.Join(stage, name)
+		if info, statErr := os.Stat(from); statErr != nil || info.IsDir() {
+			err = errors.Join(err, statErr)
 			continue
 		}
-		if err := copyFile(filepath.Join(stage, e.Name()), filepath.Join(bin, e.Name())); err != nil {
-			return "", err
-		}
+		err = errors.Join(err, copyFile(from, filepath.Join(bin, name)))
 	}
-	return bin, nil
+	return bin, err
 }
