@@ -12,7 +12,8 @@
 // with more to come. In a path, bytes beyond printable ASCII, blanks and % are
 // written as %XX. Stacks and modules are written once, before the first event
 // that has their number; a frame is MODULE+OFFSET in hexadecimal, the
-// call's distance from where the module's file is mapped; module 0 is none.
+// call's distance from where the module's file is mapped; module 0 is none. On
+// Windows a path is one of Windows.
 //
 //	sim          version= pid= and the settings; the first line
 //	module       n= path=
