@@ -33,7 +33,7 @@ func (r *Report) proofs(ctx context.Context, o Options, rec spec.Recipe, driver 
 	}
 	if fixes := o.simulated(rec); onSim > 0 || len(fixes) > 0 {
 		what := "What is proven on the simulated device (" + strings.Join(fixes, ", ") + ")"
-		if err := r.simulated(ctx, o, what); err != nil {
+		if err := r.simulated(ctx, o, rec, what); err != nil {
 			return err
 		}
 	}
@@ -82,9 +82,6 @@ func (r *Report) hostChecks(ctx context.Context, o Options, rec spec.Recipe, n i
 // simulated are the fixes of a target that have a proof on the simulated device.
 func (o Options) simulated(rec spec.Recipe) []string {
 	var ids []string
-	if rec.Wine != "" {
-		return nil // the device is a library for this machine's own programs
-	}
 	for _, f := range o.Repo.Fixes {
 		mine := rec.Fixes.All || slices.Contains(rec.Fixes.IDs, f.ID)
 		if mine && rec.Upstream == spec.LlamaCpp && f.Proof != "build" {
@@ -94,8 +91,8 @@ func (o Options) simulated(rec spec.Recipe) []string {
 	return ids
 }
 
-func (r *Report) simulated(ctx context.Context, o Options, what string) error {
-	lacks := sim.Lacks(ctx, o.CUDAHeaders, "", o.Clang)
+func (r *Report) simulated(ctx context.Context, o Options, rec spec.Recipe, what string) error {
+	lacks := sim.Lacks(ctx, sim.Options{Headers: o.CUDAHeaders, Clang: o.Clang, Windows: rec.Wine != ""})
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -104,7 +104,7 @@ func (c *Chain) CanProve(ctx context.Context, s Simulation) error {
 			return err
 		}
 	}
-	lacks := sim.Lacks(ctx, s.Headers, s.HIP, s.Clang)
+	lacks := sim.Lacks(ctx, sim.Options{Headers: s.Headers, HIP: s.HIP, Clang: s.Clang, Windows: c.Recipe.Wine != ""})
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

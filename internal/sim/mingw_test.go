@@ -346,3 +346,18 @@ func TestOneWriterWindows(t *testing.T) {
 		t.Errorf("%v %q", err, said.String())
 	}
 }
+
+// What is missing for Windows is told like the rest.
+func TestLacksWindows(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	lacks := Lacks(t.Context(), Options{Windows: true})
+	if len(lacks) != 4 || !strings.Contains(lacks[3].Error(), "apt-get install g++-mingw-w64-x86-64-posix") {
+		t.Errorf("%v", lacks)
+	}
+	if lacks := Lacks(t.Context(), Options{}); len(lacks) != 3 {
+		t.Errorf("%v", lacks)
+	}
+	if _, err := BuildRuntime(t.Context(), Options{Out: t.TempDir(), Headers: t.TempDir(), HIP: t.TempDir(), Windows: true}); err == nil || !strings.Contains(err.Error(), "HIP's is made for Linux alone") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,26 +1,35 @@
 package sim
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // Lacks returns what a build of the simulation would miss on this machine, each a
-// *MissingTool or why it cannot be told; nil where all is there. headers is the folder
-// of the CUDA headers, hip that of the HIP headers; empty: they are not looked for.
-func Lacks(ctx context.Context, headers, hip, clang string) []error {
+// *MissingTool or why it cannot be told; nil where all is there. Of o it reads Headers
+// and HIP (empty: those headers are not looked for), Clang and Windows.
+func Lacks(ctx context.Context, o Options) []error {
 	var lacks []error
-	if _, err := findTools(ctx, clang); err != nil {
-		if many, ok := err.(interface{ Unwrap() []error }); ok {
-			lacks = append(lacks, many.Unwrap()...)
-		} else {
+	t, err := findTools(ctx, o.Clang)
+	var many interface{ Unwrap() []error }
+	switch {
+	case errors.As(err, &many):
+		lacks = append(lacks, many.Unwrap()...)
+	case err != nil:
+		lacks = append(lacks, err)
+	}
+	if o.Windows {
+		if err := t.forWindows(ctx, ""); err != nil {
 			lacks = append(lacks, err)
 		}
 	}
-	if headers != "" {
-		if _, err := cudartVersion(headers); err != nil {
+	if o.Headers != "" {
+		if _, err := cudartVersion(o.Headers); err != nil {
 			lacks = append(lacks, err)
 		}
 	}
-	if hip != "" {
-		if err := hipHeaders(hip); err != nil {
+	if o.HIP != "" {
+		if err := hipHeaders(o.HIP); err != nil {
 			lacks = append(lacks, err)
 		}
 	}
