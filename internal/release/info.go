@@ -40,14 +40,17 @@ type BuildInfo struct {
 	Glibc     string            `json:"glibc,omitempty"` // lowest version that runs it
 	Libstdcpp string            `json:"glibcxx,omitempty"`
 	Windows   string            `json:"windows,omitempty"` // what it was checked to run on: spec.Win7 or spec.Win7VxKex
-	Needs     []string          `json:"needs"`             // libraries of the user's system
-	DropIn    string            `json:"drop_in,omitempty"` // the one library that the bundle holds, for the official package of the tag
-	CUDA      *binary.Verdict   `json:"cuda,omitempty"`    // on which cards and with which driver it runs
-	AMD       []binary.GPU      `json:"amd,omitempty"`     // on which of AMD's cards it runs
-	Notes     []string          `json:"notes,omitempty"`   // the recipe's
-	Checks    []CheckInfo       `json:"checks"`
-	Files     []*binary.File    `json:"files"`
-	Sums      map[string]string `json:"sha256"`
+	WebUI     bool              `json:"webui"`             // the page of llama-server is in
+	NVIDIA    []string          `json:"nvidia,omitempty"`  // DLLs of NVIDIA's that it loads on Windows
+	signed
+	Needs  []string          `json:"needs"`             // libraries of the user's system
+	DropIn string            `json:"drop_in,omitempty"` // the one library that the bundle holds, for the official package of the tag
+	CUDA   *binary.Verdict   `json:"cuda,omitempty"`    // on which cards and with which driver it runs
+	AMD    []binary.GPU      `json:"amd,omitempty"`     // on which of AMD's cards it runs
+	Notes  []string          `json:"notes,omitempty"`   // the recipe's
+	Checks []CheckInfo       `json:"checks"`
+	Files  []*binary.File    `json:"files"`
+	Sums   map[string]string `json:"sha256"`
 
 	terms map[string][]byte // licences of Carried
 }
@@ -125,7 +128,13 @@ func (i BuildInfo) windows() string {
 	if slices.ContainsFunc(i.Checks, func(c CheckInfo) bool { return c.Place == "wine" }) {
 		text += "The checks below ran it through wine, which only stands for Windows: on Windows itself it was not tried.\n"
 	}
-	return text
+	if i.DropIn == "" {
+		text += i.page() + "\n"
+	}
+	if i.Signer != "" {
+		text += fmt.Sprintf("The programs are signed by %s (Authenticode).\n", i.Signer)
+	}
+	return text + "README-WIN7.txt says the rest; check-win7.cmd looks at the user's machine.\n"
 }
 
 // cards says on which cards the device code runs, with which driver, and what the
@@ -138,7 +147,8 @@ func (i BuildInfo) cards() string {
 			fmt.Fprintf(&b, "- %s\n", c)
 		}
 		for _, d := range []*binary.Driver{v.Driver, v.JIT} {
-			if d != nil && d.Version != "" {
+			// The numbers are of drivers for Linux; README-WIN7.txt has Windows'.
+			if i.Windows == "" && d != nil && d.Version != "" {
 				fmt.Fprintf(&b, "\nNVIDIA's driver must be %s or newer, for %s.\n", d.Version, d.Why)
 			}
 		}
@@ -195,7 +205,7 @@ func (c *Chain) sums(top string) (map[string]string, error) {
 	m := map[string]string{}
 	for line := range strings.Lines(string(text)) {
 		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
-		if first, _, _ := strings.Cut(name, "/"); !slices.Contains(extras, first) {
+		if first, _, _ := strings.Cut(name, "/"); !extra(first) {
 			m[name] = sum
 		}
 	}
@@ -237,7 +247,8 @@ func (c *Chain) info(b *Built, files []*binary.File, report *smoke.Report) (Buil
 	for _, note := range c.Recipe.Bundle.Notes {
 		i.Notes = append(i.Notes, strings.TrimSpace(note))
 	}
-	i.DropIn = c.drop
+	i.DropIn, i.signed = c.drop, c.signed
+	i.WebUI = c.drop == "" && b.Plan.WebUI()
 	// Folders and programs of this machine decide nothing, and would make two
 	// builds of the same plan differ.
 	neutral := strings.NewReplacer(b.Plan.Dir, "BUILD", b.Plan.Source, "SOURCE", build.InsideDir, "BUILD", build.InsideSource, "SOURCE")
@@ -255,6 +266,7 @@ func (c *Chain) info(b *Built, files []*binary.File, report *smoke.Report) (Buil
 	}
 	if pe := c.Recipe.Verify.PE; pe != nil {
 		i.Windows = pe.OS
+		i.NVIDIA = nvidiaDLLs(i.Needs, c.Recipe.Bundle.Carry)
 	}
 	if len(c.Recipe.Bundle.Carry) > 0 {
 		i.Runtime = c.Recipe.Bundle.Runtime

@@ -15,7 +15,8 @@ import (
 
 // inside is the build root that the checks run in: the one of the build, where this
 // machine's C library is older than what the files need. nil: this machine's own
-// libraries. What another machine built, runs here or not at all. The error wraps a *smoke.NotRun where they can run in neither.
+// libraries. What another machine built runs here or not at all. The error wraps a
+// *smoke.NotRun where they can run in neither.
 func (c *Chain) inside(ctx context.Context, b *Built, files []*binary.File, bin string) (*smoke.Inside, error) {
 	if b.Plan.Root == nil && b.Plan.Host == nil {
 		return nil, nil
