@@ -52,6 +52,9 @@ func (o options) cuda(in Input) error {
 	}
 	why := "toolchain " + in.Toolchain.Name
 	o.set("CMAKE_CUDA_COMPILER", nvcc.Path, why)
+	if msvc(in.Toolchain) {
+		return nil // nvcc takes the cl.exe that Visual Studio set up, and flags from the environment
+	}
 	o.set("CMAKE_CUDA_HOST_COMPILER", cxx.Path, why)
 	if in.Facts.CUDA.Root != "" {
 		o.set("CUDAToolkit_ROOT", in.Facts.CUDA.Root, "the toolkit of "+nvcc.Path)

@@ -22,6 +22,7 @@ type RunOptions struct {
 	Logger   *slog.Logger // nil: none
 	Progress func(what string, done, total int64)
 	Inside   *env.Env   // the plan's root, open; nil where it has none
+	On       *Host      // the plan's machine; nil where it is this one
 	Hold     []*os.File // locks that last until the last process is gone
 	Peaks    string     // file that keeps what the jobs took, as PeaksFile names it; empty: none
 }
@@ -39,7 +40,11 @@ func Run(ctx context.Context, p Plan, o RunOptions) (Artifacts, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	b := &builder{plan: p, o: o}
-	art, err := b.run(ctx)
+	start := b.run
+	if p.Host != nil {
+		start = b.runOn
+	}
+	art, err := start(ctx)
 	var f *Failed
 	switch {
 	case err == nil || errors.As(err, &f):
@@ -138,22 +143,27 @@ func (b *builder) step(ctx context.Context, s Step, started func(pid int)) (*wat
 		w.all()
 		return w, nil
 	}
+	return w, b.stepFault(ctx, s.Name, w, err)
+}
+
+// stepFault says what came of a step that ended with err and wrote what w has.
+func (b *builder) stepFault(ctx context.Context, name string, w *watcher, err error) error {
 	if ctx.Err() != nil {
-		return w, fmt.Errorf("%s: %w", s.Name, ctx.Err())
+		return fmt.Errorf("%s: %w", name, ctx.Err())
 	}
 	var e *run.Error
 	if !errors.As(err, &e) || (e.Exit <= 0 && e.Signal == "") {
-		return w, err // it did not start, or only its log failed
+		return err // it did not start, or only its log failed
 	}
-	f := b.plan.failed(s.Name, findCause(w.all()))
+	f := b.plan.failed(name, findCause(w.all()))
 	if e.Signal == "killed" {
-		f.Kind, f.Cause = KindMemory, s.Name+" was killed"
+		f.Kind, f.Cause = KindMemory, name+" was killed"
 	}
-	if f.Kind != KindDisk && diskFull(b.plan.Dir) {
+	if f.Kind != KindDisk && b.plan.Host == nil && diskFull(b.plan.Dir) {
 		f.Kind, f.Cause = KindDisk, "no space left on device below "+b.plan.Dir+"; "+f.Cause
 	}
 	f.Log, f.Err, f.Jobs = b.o.Log, e, b.plan.Jobs
-	return w, f
+	return f
 }
 
 // fetched is where CMake's FetchContent puts what it takes from the network.
@@ -253,6 +263,9 @@ func (b *builder) targets(ctx context.Context) ([]string, error) {
 
 // ninja asks Ninja about the build folder; that is not a step of the plan.
 func (b *builder) ninja(ctx context.Context, args ...string) ([]byte, error) {
+	if b.plan.Host != nil {
+		return b.hostAsk(ctx, args...)
+	}
 	s := b.plan.Steps[1]
 	c, err := b.enter(run.Cmd{
 		Argv: append([]string{s.Argv[0], "-C", b.plan.dir()}, args...), Env: s.Env, Dir: b.plan.dir(), Grace: stopGrace, Hold: b.o.Hold,

@@ -18,6 +18,7 @@ type Facts struct {
 	HIP       HIPFact             `json:"hip,omitzero"`
 	Launcher  string              `json:"launcher"`       // absolute path of ccache or sccache, or empty
 	Root      *RootFact           `json:"root,omitempty"` // nil: the machine itself
+	Host      *HostFact           `json:"host,omitempty"` // nil: this machine
 	Env       map[string]string   `json:"env"`            // HOME and what the toolchain inherits, where set
 }
 

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -17,6 +18,12 @@ import (
 
 func TestMain(m *testing.M) {
 	run.Supervise()
+	if len(os.Args) == 2 && os.Args[1] == InsideCommand { // as llpatch on another machine
+		if err := AnswerProbe(context.Background(), os.Stdin, os.Stdout); err != nil {
+			panic(err)
+		}
+		return
+	}
 	os.Exit(m.Run())
 }
 

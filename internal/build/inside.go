@@ -216,15 +216,21 @@ const (
 
 // source and dir are the plan's folders as its commands see them.
 func (p Plan) source() string {
-	if p.Root != nil {
+	switch {
+	case p.Root != nil:
 		return InsideSource
+	case p.Host != nil:
+		return p.Host.Dir + "/src"
 	}
 	return p.Source
 }
 
 func (p Plan) dir() string {
-	if p.Root != nil {
+	switch {
+	case p.Root != nil:
 		return InsideDir
+	case p.Host != nil:
+		return p.Host.Dir + "/build"
 	}
 	return p.Dir
 }

@@ -166,6 +166,16 @@ func (o options) standing(in Input, versionCommit string) {
 	if rc, ok := in.Facts.Tools["rc"]; ok {
 		o.set("CMAKE_RC_COMPILER", rc.Path, "toolchain "+in.Toolchain.Name)
 	}
+	if !in.NoVersion {
+		o.set("LLAMA_BUILD_NUMBER", fmt.Sprint(in.Build), "what --version prints")
+		o.set("LLAMA_BUILD_COMMIT", versionCommit, "what --version prints")
+	}
+	if in.Build >= versionsFrom && in.Recipe.Upstream == spec.LlamaCpp && isRelease(in.Tag) {
+		o.set("LLAMA_BUILD_IS_DEV", "OFF", in.Tag+" is a release of upstream's")
+	}
+	if msvc(in.Toolchain) {
+		return // its flags are in the environment: CMake's own are to stay
+	}
 	// Else the build folder ends up in what links to a library of it. Not
 	// CMAKE_BUILD_RPATH_USE_ORIGIN: that writes "$ORIGIN:", and the empty entry
 	// behind the colon makes the loader look in whatever folder the user is in.
@@ -189,13 +199,6 @@ func (o options) standing(in Input, versionCommit string) {
 	if in.Facts.Launcher != "" {
 		o.set("CMAKE_C_COMPILER_LAUNCHER", in.Facts.Launcher, "compiler cache")
 		o.set("CMAKE_CXX_COMPILER_LAUNCHER", in.Facts.Launcher, "compiler cache")
-	}
-	if !in.NoVersion {
-		o.set("LLAMA_BUILD_NUMBER", fmt.Sprint(in.Build), "what --version prints")
-		o.set("LLAMA_BUILD_COMMIT", versionCommit, "what --version prints")
-	}
-	if in.Build >= versionsFrom && in.Recipe.Upstream == spec.LlamaCpp && isRelease(in.Tag) {
-		o.set("LLAMA_BUILD_IS_DEV", "OFF", in.Tag+" is a release of upstream's")
 	}
 }
 

@@ -61,6 +61,8 @@ type Plan struct {
 	CUDA          CUDAFact            `json:"cuda,omitzero"`
 	HIP           HIPFact             `json:"hip,omitzero"`
 	Root          *RootFact           `json:"root,omitempty"` // the build root that the steps run in, where it is not this machine itself; likewise
+	Host          *HostFact           `json:"host,omitempty"` // the machine that the steps run on, where it is not this one; likewise
+	Box           *BoxFact            `json:"box,omitempty"`  // for a Windows machine whose tools the script finds; nil: for any other
 	Digest        string              `json:"digest"`         // sha256 of what decides the binaries, whatever the machine's paths
 }
 
@@ -109,7 +111,7 @@ func newPlan(in Input) (Plan, error) {
 	p := Plan{
 		Upstream: cmp.Or(in.Recipe.Upstream, spec.LlamaCpp), Tag: in.Tag, Target: in.Recipe.Name, Build: in.Build, Tree: in.Tree, Series: in.Series, Touched: in.Touched,
 		VersionCommit: versionCommit(in), Source: in.Source, Dir: in.Dir,
-		Programs: in.Recipe.Programs, Backends: in.Recipe.Backends, Tools: in.Facts.Tools, CUDA: in.Facts.CUDA, HIP: in.Facts.HIP, Root: in.Facts.Root,
+		Programs: in.Recipe.Programs, Backends: in.Recipe.Backends, Tools: in.Facts.Tools, CUDA: in.Facts.CUDA, HIP: in.Facts.HIP, Root: in.Facts.Root, Host: in.Facts.Host, Box: boxFact(in.Toolchain),
 	}
 	if len(in.Only) > 0 {
 		p.Programs = in.Only
@@ -178,6 +180,9 @@ func versionCommit(in Input) string {
 // planEnv is the environment of every step: nothing of the caller's but what
 // the toolchain inherits.
 func planEnv(f Facts, tc spec.Toolchain, epoch int64) []string {
+	if msvc(tc) {
+		return boxEnv(tc, epoch)
+	}
 	env := map[string]string{
 		"LANG": "C", "LC_ALL": "C", "TZ": "UTC",
 		"PATH": toolPath(f),
@@ -236,7 +241,7 @@ func canonical(in Input) Input {
 	c.Source, c.Dir, c.Level = "/source", "/build", 0
 	c.Series, c.Touched, c.Only = nil, nil, nil
 	c.Facts.Cores, c.Facts.MemoryMiB, c.Facts.Launcher = 1, 0, ""
-	c.Facts.Env, c.Facts.Root = nil, nil
+	c.Facts.Env, c.Facts.Root, c.Facts.Host = nil, nil, nil
 	c.Facts.Tools = map[string]ToolFact{}
 	for role := range in.Facts.Tools {
 		c.Facts.Tools[role] = ToolFact{Path: "/tools/" + role}

@@ -6,9 +6,30 @@ import (
 	"github.com/llpatch/llpatch/internal/run"
 )
 
-// words quotes s and puts the shell variable of each name in vars where its
-// value stands as a whole path or as the beginning of one.
+// variable is a script's variable that stands for a path.
+type variable struct{ name, value string }
+
+// words quotes s for a POSIX shell and puts the shell variable of each name in vars
+// where its value stands as a whole path or as the beginning of one.
 func words(s string, vars []variable) string {
+	parts := split(s, vars)
+	if len(parts) == 0 {
+		return run.Quote(s)
+	}
+	var b strings.Builder
+	for _, p := range parts {
+		if p.name != "" {
+			b.WriteString(`"$` + p.name + `"`)
+		} else {
+			b.WriteString(run.Quote(p.value))
+		}
+	}
+	return b.String()
+}
+
+// split cuts s where the value of a variable begins and ends; what is none has no name.
+// Of two variables that fit, the first counts.
+func split(s string, vars []variable) []variable {
 	for _, v := range vars {
 		if v.value == "" {
 			continue
@@ -20,26 +41,17 @@ func words(s string, vars []variable) string {
 			}
 			i += from
 			end := i + len(v.value)
-			if !pathEnds(s[end:]) || !pathBegins(s[:i]) {
-				from = end
-				continue
+			if pathEnds(s[end:]) && pathBegins(s[:i]) {
+				return append(append(split(s[:i], vars), v), split(s[end:], vars)...)
 			}
-			var b strings.Builder
-			if i > 0 {
-				b.WriteString(words(s[:i], vars))
-			}
-			b.WriteString(`"$` + v.name + `"`)
-			if end < len(s) {
-				b.WriteString(words(s[end:], vars))
-			}
-			return b.String()
+			from = end
 		}
 	}
-	return run.Quote(s)
+	if s == "" {
+		return nil
+	}
+	return []variable{{value: s}}
 }
-
-// variable is a shell variable that stands for a path.
-type variable struct{ name, value string }
 
 func pathEnds(rest string) bool {
 	return rest == "" || strings.ContainsRune(`/=:" `, rune(rest[0]))

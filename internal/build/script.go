@@ -63,6 +63,7 @@ type scriptData struct {
 	Env    []string
 	Config []string
 	Build  []string
+	Ninja  string
 	Enter  []string
 	Root   string
 }
@@ -92,6 +93,9 @@ func hereDoc(p ScriptPatch, i int) (hereText, error) {
 func (d *scriptData) steps() {
 	p := d.Plan
 	vars := []variable{{"SRC", p.Source}, {"BUILD", p.Dir}}
+	if p.Host != nil {
+		vars = []variable{{"SRC", p.source()}, {"BUILD", p.dir()}}
+	}
 	for _, t := range []struct{ name, role string }{{"CMAKE", "cmake"}, {"NINJA", "ninja"}, {"CC", "cc"}, {"CXX", "cxx"}, {"RC", "rc"}, {"NVCC", "nvcc"}} {
 		if path := p.Tools[t.role].Path; path != "" {
 			vars = append(vars, variable{t.name, path})
@@ -130,6 +134,7 @@ func (d *scriptData) steps() {
 		d.Config = append(d.Config, words(a, vars))
 	}
 	argv := p.Steps[1].Argv
+	d.Ninja = words(argv[0], vars)
 	for i, a := range argv {
 		if i > 0 && argv[i-1] == "-j" {
 			d.Build = append(d.Build, `"$JOBS"`)
@@ -151,7 +156,7 @@ var scriptTemplate = template.Must(template.New("plan.sh").Funcs(template.FuncMa
 #
 # SRC is the patched source; where it is not there it is made. BUILD gets the
 # programs in BUILD/bin. {{range $i, $t := .Tools}}{{if $i}}{{if last $i $.Tools}} and {{else}}, {{end}}{{end}}{{$t.Name}}{{end}} may be
-# set to absolute paths, JOBS to a number.
+# set to absolute paths, JOBS to a number, STEP to configure or build: only that.
 # patched tree {{.Plan.Tree}}
 # plan {{.Plan.Digest}}{{range .Plan.Off}}
 # left out: {{.}}{{end}}
@@ -251,7 +256,21 @@ ENVTMP=$(mktemp -d)
 {{- end}}
 
 cd "$SRC"
-clean {{lines .Config}}
-clean {{lines .Build}}
-echo "$BUILD/bin"
+case ${STEP:=all} in
+all | configure)
+	clean {{lines .Config}}
+	;;
+esac
+case $STEP in
+all | build)
+	clean {{lines .Build}}
+	echo "$BUILD/bin"
+	;;
+targets | deps | cleandead) # what Ninja knows
+	if [ "$STEP" = targets ]; then set -- targets all; else set -- "$STEP"; fi
+	clean {{.Ninja}} -C "$BUILD" -t "$@"
+	;;
+configure) ;;
+*) die "STEP is $STEP: it must be all, configure or build" ;;
+esac
 `))

@@ -146,6 +146,9 @@ func classify(err error) (code int, hint string) {
 	if _, ok := is[*build.Failed](err); ok {
 		return exitBuild, ""
 	}
+	if h, ok := is[*build.HostError](err); ok {
+		return exitBuild, h.Hint()
+	}
 	if m, ok := is[*build.MissingTools](err); ok && !holds[*smoke.NotRun](err) { // wine is missing then
 		hint := ""
 		for role, env := range map[string]string{"nvcc": "cuda-11.8", "hipcc": "rocm"} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -125,7 +126,7 @@ func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do f
 	builds := slices.Contains(building, use)
 	var archs, gfx string
 	var backendOnly bool
-	var buildenv string
+	var buildenv, on string
 	c := &cobra.Command{
 		Use: use + " TAG TARGET", Short: short, Args: args("TAG", "TARGET"),
 		RunE: func(c *cobra.Command, got []string) error {
@@ -139,6 +140,13 @@ func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do f
 				}
 			}
 			o.Archs, o.GFX, o.BackendOnly, o.Builds = archs, gfx, backendOnly, builds
+			if on != "" {
+				h, err := build.ParseHost(on, os.Environ())
+				if err != nil {
+					return &usageError{err: fmt.Errorf("--on: %w", err), help: c.CommandPath() + " --help"}
+				}
+				o.On = &h
+			}
 			if buildenv != "" {
 				d, err := a.envDecl(o.Repo, o.Cache, buildenv)
 				if err != nil {
@@ -166,19 +174,29 @@ func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do f
 		c.Flags().StringVar(&archs, "cuda-archs", "", "make device code for these instead of the recipe's: 86 or 120a for machine code and PTX, 86-real, 86-virtual; several joined by commas")
 		c.Flags().StringVar(&gfx, "gfx", "", "make device code for these AMD cards instead of the recipe's: gfx1201, gfx12-generic; several joined by commas")
 		c.Flags().StringVar(&buildenv, "env", "", "build inside the root of this buildenv, which llpatch env create NAME makes, with its compilers")
+		if use != "plan" {
+			c.Flags().StringVar(&on, "on", "", "build on another machine, ssh:HOST or ssh:HOST:DIR (a folder there that llpatch may fill; default: llpatch), and fetch the programs")
+		}
 		c.Flags().BoolVar(&backendOnly, "backend-only", false, "make nothing but the target's backend library, for the official package of the same tag")
 	}
 	return c
 }
 
 func (a *app) planCmd() *cobra.Command {
-	var sh bool
-	c := a.chainCmd("plan", "Show the commands that build the target", func(ctx context.Context, c *release.Chain) error {
+	var sh, ps1 bool
+	c := a.tunedChainCmd("plan", "Show the commands that build the target", func(o *release.Options) { o.Box = ps1 }, func(ctx context.Context, c *release.Chain) error {
 		plan, _, err := c.Plan(ctx)
 		if err != nil {
 			return err
 		}
 		a.progress.close()
+		if ps1 {
+			script, err := c.BoxScript()
+			if err != nil {
+				return err
+			}
+			return plan.PowerShell(a.stdout, script)
+		}
 		if !sh {
 			return a.print(plan, func() string { return planText(plan) })
 		}
@@ -188,12 +206,18 @@ func (a *app) planCmd() *cobra.Command {
 		}
 		return plan.Script(a.stdout, script)
 	})
-	c.PreRunE = func(*cobra.Command, []string) error {
-		if sh && a.json {
-			return &usageError{err: errors.New("--sh and --json cannot both be had"), help: "llpatch plan --help"}
+	c.PreRunE = func(c *cobra.Command, _ []string) error {
+		for _, two := range []struct {
+			both bool
+			err  string
+		}{{sh && a.json, "--sh and --json cannot both be had"}, {ps1 && a.json, "--ps1 and --json cannot both be had"}, {sh && ps1, "--sh and --ps1 cannot both be had"}, {ps1 && c.Flags().Changed("env"), "--ps1 and --env cannot both be had"}} {
+			if two.both {
+				return &usageError{err: errors.New(two.err), help: "llpatch plan --help"}
+			}
 		}
 		return nil
 	}
+	c.Flags().BoolVar(&ps1, "ps1", false, "as a PowerShell script that checks the patched source and builds it on a Windows machine")
 	c.Flags().BoolVar(&sh, "sh", false, "as a shell script that fetches, patches and builds without llpatch")
 	return c
 }

@@ -38,8 +38,8 @@ func ParseHost(text string, env []string) (HostProbe, string, error) {
 		return nil, "", fmt.Errorf("%q: write ssh:HOST:PROCESS, as ssh:me@box:llama-server", text)
 	}
 	host, process := rest[:i], strings.TrimSuffix(rest[i+1:], ".exe")
-	if strings.HasPrefix(host, "-") || strings.ContainsAny(host, " \t\r\n") {
-		return nil, "", fmt.Errorf("%q is no host for ssh", host)
+	if err := run.CheckHost(host); err != nil {
+		return nil, "", err
 	}
 	if !instance.MatchString(process) {
 		return nil, "", fmt.Errorf("%q is no name of a process: letters, digits, and . _ - # are, as in llama-server or llama-server#1", process)
@@ -67,8 +67,7 @@ func typeperf(env []string, host, process string) HostProbe {
 			t := &counters{out: out}
 			text := &lines{each: t.line}
 			err := run.Run(ctx, run.Cmd{
-				// No question is asked: nobody is there to answer.
-				Argv: []string{"ssh", "-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5", "-o", "ServerAliveCountMax=3", "--", host, command},
+				Argv: run.SSH(host, command),
 				Env:  env, Stdout: &until{ctx, text}, Grace: time.Second,
 			})
 			text.flush() // a line without an end
@@ -81,7 +80,7 @@ func typeperf(env []string, host, process string) HostProbe {
 			switch {
 			case errors.Is(err, run.ErrNotFound):
 				return errors.New("ssh is not on the PATH; install openssh-client")
-			case errors.As(err, &e) && e.Exit == 255: // ssh(1): its own trouble
+			case errors.As(err, &e) && e.Exit == run.SSHFailed:
 				return fmt.Errorf("ssh %s: %s", host, t.lastLine("it could not be reached"))
 			case t.seen():
 				return fmt.Errorf("typeperf on %s ended: %s", host, t.lastLine("it said nothing"))

@@ -108,7 +108,7 @@ func TestTypeperf(t *testing.T) {
 	if n < 20 || v.State != Grows {
 		t.Errorf("%d readings, %v, notes %q", n, v, s.Notes)
 	}
-	want := "-T\n-o\nBatchMode=yes\n-o\nServerAliveInterval=5\n-o\nServerAliveCountMax=3\n--\nme@box\n" +
+	want := "-T\n-o\nBatchMode=yes\n-o\nConnectTimeout=15\n-o\nServerAliveInterval=5\n-o\nServerAliveCountMax=3\n--\nme@box\n" +
 		`typeperf -si 1 "\Process(llama-server)\Private Bytes" "\Process(llama-server)\Working Set"` + "\n"
 	if argv != want {
 		t.Errorf("ssh got %q", argv)

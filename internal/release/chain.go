@@ -40,12 +40,14 @@ type Options struct {
 	ThreeWay *ThreeWay                            // merge where a patch does not fit; nil: do not
 	Place    Place                                // where smoke checks run
 
-	Archs       string    // CUDA archs instead of the recipe's, as spec.Recipe.SetArchs takes them; empty: the recipe's
-	GFX         string    // AMD targets instead of the recipe's, as spec.Recipe.SetGFX takes them; empty: the recipe's
-	Env         *env.Decl // the buildenv to build in; nil: this machine itself
-	EnvRuntime  *env.Decl // the one with the libraries that a full bundle carries; nil: Env names none
-	Builds      bool      // a plan or a build follows: the tools are looked at before anything is fetched
-	BackendOnly bool      // make only the target's own backend, for the stock package of the tag
+	Archs       string      // CUDA archs instead of the recipe's, as spec.Recipe.SetArchs takes them; empty: the recipe's
+	GFX         string      // AMD targets instead of the recipe's, as spec.Recipe.SetGFX takes them; empty: the recipe's
+	Env         *env.Decl   // the buildenv to build in; nil: this machine itself
+	EnvRuntime  *env.Decl   // the one with the libraries that a full bundle carries; nil: Env names none
+	Builds      bool        // a plan or a build follows: the tools are looked at before anything is fetched
+	On          *build.Host // the machine to build on; nil: this one
+	Box         bool        // plan for a Windows machine that nobody looks at, with the recipe's box
+	BackendOnly bool        // make only the target's own backend, for the stock package of the tag
 }
 
 // Chain takes one tag to one target. Every stage makes those before it; what
@@ -103,12 +105,15 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (_ *Chain, e
 	if n, known := o.build(rec, t); known && !o.Nearest && !rec.Range.Contains(n) {
 		return nil, &spec.OutOfRange{Recipe: rec, Tag: t.String(), Build: n}
 	}
-	c := &Chain{Options: o, Recipe: rec, drop: drop, Toolchain: o.Repo.Toolchains[rec.Toolchain]}
+	c := &Chain{Options: o, Recipe: rec, drop: drop}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.closeRoots())
 		}
 	}()
+	if c.Toolchain, err = o.toolchain(ctx, rec); err != nil {
+		return nil, err
+	}
 	if o.Builds {
 		if _, err := c.probe(ctx); err != nil {
 			return nil, err
@@ -347,7 +352,7 @@ func (c *Chain) Build(ctx context.Context) (*Built, error) {
 		return nil, err
 	}
 	start := time.Now()
-	options := build.RunOptions{Log: c.file("logs/build.log"), Logger: c.Log, Progress: c.Progress, Hold: c.hold(), Inside: c.root, Peaks: c.peaks(c.Recipe.Name)}
+	options := build.RunOptions{Log: c.file("logs/build.log"), Logger: c.Log, Progress: c.Progress, Hold: c.hold(), Inside: c.root, On: c.On, Peaks: c.peaks(c.Recipe.Name)}
 	art, err := build.Run(ctx, plan, options)
 	if err == nil && c.tampered(plan, art) {
 		art, err = build.Run(ctx, plan, options)

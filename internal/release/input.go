@@ -19,6 +19,13 @@ func (c *Chain) input(ctx context.Context, dir string) (build.Input, error) {
 	if err != nil {
 		return build.Input{}, err
 	}
+	if facts.Host != nil {
+		at := *facts.Host
+		if at.Dir, err = c.onHost(at.Dir, dir); err != nil {
+			return build.Input{}, err
+		}
+		facts.Host = &at
+	}
 	noVersion, err := noVersion(c.Recipe.Upstream, c.Patched.Tree)
 	if err != nil {
 		return build.Input{}, err
@@ -36,10 +43,15 @@ func (c *Chain) probe(ctx context.Context) (build.Facts, error) {
 	if c.facts == nil {
 		var facts build.Facts
 		var err error
-		if c.Env == nil {
+		switch {
+		case c.Box:
+			facts = build.BoxFacts(c.Toolchain)
+		case c.On != nil:
+			facts, err = build.ProbeOn(ctx, *c.On, c.Toolchain, c.Recipe)
+		case c.Env == nil:
 			facts, err = build.Probe(ctx, c.Toolchain, c.Recipe)
-		} else if c.root, err = env.Open(ctx, c.Cache, *c.Env, c.Log); err == nil {
-			facts, err = build.ProbeInside(ctx, c.root, c.Toolchain, c.Recipe)
+		default:
+			facts, err = c.probeInside(ctx)
 		}
 		if err != nil {
 			return facts, c.placed(err)
@@ -47,6 +59,13 @@ func (c *Chain) probe(ctx context.Context) (build.Facts, error) {
 		c.facts = &facts
 	}
 	return *c.facts, nil
+}
+
+func (c *Chain) probeInside(ctx context.Context) (facts build.Facts, err error) {
+	if c.root, err = env.Open(ctx, c.Cache, *c.Env, c.Log); err != nil {
+		return facts, err
+	}
+	return build.ProbeInside(ctx, c.root, c.Toolchain, c.Recipe)
 }
 
 // peaks is where what the jobs of a target took is kept; empty before this machine

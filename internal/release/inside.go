@@ -17,22 +17,23 @@ import (
 // machine's C library is older than what the files need. nil: this machine's own
 // libraries. The error wraps a *smoke.NotRun where they can run in neither.
 func (c *Chain) inside(ctx context.Context, b *Built, files []*binary.File, bin string) (*smoke.Inside, error) {
-	if b.Plan.Root == nil {
+	glibc := binary.Floor(files, "GLIBC")
+	if b.Plan.Root == nil && (b.Plan.Host == nil || glibc == "") {
 		return nil, nil
 	}
 	here, err := hostGlibc(ctx, c.Recipe.Verify.Machine)
 	if err != nil {
 		return nil, err
 	}
-	old := canStart(binary.Floor(files, "GLIBC"), here)
+	old := canStart(glibc, here)
 	if old == nil {
 		return nil, nil
 	}
-	if c.Place.Device == spec.Card {
-		return nil, c.notRun(fmt.Errorf("%w, and a card's driver is not in buildenv %s, where other checks run", old, b.Plan.Root.Name))
-	}
 	if c.root == nil {
 		return nil, c.notRun(old)
+	}
+	if c.Place.Device == spec.Card {
+		return nil, c.notRun(fmt.Errorf("%w, and a card's driver is not in buildenv %s, where other checks run", old, b.Plan.Root.Name))
 	}
 	dir, err := c.absolute()
 	if err != nil {

@@ -28,7 +28,7 @@ func (c *Chain) stock(ctx context.Context, b *Built, checks []spec.Check) (dir, 
 	if len(c.Series.In) == 0 {
 		return "", "the series is empty", nil
 	}
-	options := build.RunOptions{Log: c.file("logs/stock.log"), Logger: c.Log, Progress: c.Progress, Hold: c.hold(), Inside: c.root}
+	options := build.RunOptions{Log: c.file("logs/stock.log"), Logger: c.Log, Progress: c.Progress, Hold: c.hold(), Inside: c.root, On: c.On}
 	compared, needs := c.compared()
 	touched := slices.Sorted(maps.Keys(compared))
 	read, err := build.Reads(ctx, b.Plan, options, touched)

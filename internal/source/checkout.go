@@ -74,7 +74,7 @@ func (t *Tree) CheckoutOwn(ctx context.Context, dir string, exclude []string) (S
 }
 
 func (t *Tree) checkout(ctx context.Context, dir string, exclude []string, own bool) (stats Stats, err error) {
-	x, err := newExcluder(exclude)
+	entries, err := t.Written(exclude)
 	if err != nil {
 		return Stats{}, err
 	}
@@ -88,10 +88,7 @@ func (t *Tree) checkout(ctx context.Context, dir string, exclude []string, own b
 		return Stats{}, err
 	}
 	c := &checkout{tree: t, own: own, want: map[string]Entry{}, folders: map[string]bool{".": true}, there: map[string]indexFile{}}
-	for _, e := range t.entries {
-		if e.Mode == Submodule || x.skips(e.Path) {
-			continue
-		}
+	for _, e := range entries {
 		c.want[e.Path] = e
 		for d := path.Dir(e.Path); !c.folders[d]; d = path.Dir(d) {
 			c.folders[d] = true
@@ -345,4 +342,13 @@ func (c *checkout) write(ctx context.Context) error {
 		})
 	}
 	return g.Wait()
+}
+
+// Written lists the entries that Checkout writes.
+func (t *Tree) Written(exclude []string) ([]Entry, error) {
+	x, err := newExcluder(exclude)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(t.Files(), func(e Entry) bool { return e.Mode == Submodule || x.skips(e.Path) }), nil
 }

@@ -40,6 +40,7 @@ type loader struct {
 	errs       []error
 	ids        []string // of the series, whether their fix is valid or not
 	toolchains []string // files, likewise
+	studios    []string // names of those with visual-studio
 	recipes    []string
 }
 

@@ -46,6 +46,9 @@ func (l *loader) recipe(name string) (Recipe, bool) {
 	if rec.Toolchain != "" && !slices.Contains(l.toolchains, path.Join("toolchains", rec.Toolchain+".toml")) {
 		f.fail("toolchain", "toolchain %q has no file toolchains/%s.toml", rec.Toolchain, rec.Toolchain)
 	}
+	if rec.Box != "" && !slices.Contains(l.studios, rec.Box) {
+		f.fail("box", "box %q is no toolchain with visual-studio in toolchains/", rec.Box)
+	}
 	if len(rec.Backends) == 0 {
 		f.fail("backends", "backends is empty: it says which fixes are compiled")
 	}
@@ -261,6 +264,15 @@ func (l *loader) toolchain(name string) (Toolchain, bool) {
 	}
 	if tc.JobMiB <= 0 {
 		f.fail("job-mib", "job-mib must say how much memory one compile job may take, in MiB")
+	}
+	switch {
+	case tc.VisualStudio == 0:
+	case !slices.Contains(VisualStudios, tc.VisualStudio):
+		f.fail("visual-studio", "visual-studio is %d; it must be one of %v", tc.VisualStudio, VisualStudios)
+	case tc.OS != "windows":
+		f.fail("visual-studio", "visual-studio is for os = \"windows\", and this one has os = %q", tc.OS)
+	default:
+		l.studios = append(l.studios, tc.Name)
 	}
 	for role, t := range tc.Programs {
 		if len(t.Names) == 0 {

@@ -47,6 +47,7 @@ type Recipe struct {
 	Summary    string     `toml:"summary" json:"summary"`
 	Upstream   string     `toml:"upstream" json:"upstream"` // empty in the file: llama.cpp
 	Range      tag.Range  `toml:"range" json:"range"`       // tags that the recipe can build
+	Box        string     `toml:"box" json:"box,omitempty"` // toolchain of a Windows machine that builds the target too; empty: none does
 	Toolchain  string     `toml:"toolchain" json:"toolchain"`
 	OS         string     `toml:"os" json:"os"`           // as in the bundle's name: linux, win7
 	Backend    string     `toml:"backend" json:"backend"` // as in the bundle's name: cpu, cuda-11.4
@@ -192,6 +193,9 @@ type Toolchain struct {
 	LdFlags   []string          `toml:"ldflags" json:"ldflags"`               // programs and shared libraries
 	CMake     Options           `toml:"cmake" json:"cmake"`
 	JobMiB    int64             `toml:"job-mib" json:"job_mib"` // memory one compile job may take
+	// VisualStudio is the one whose compilers these are, as it is sold, such as 2019, on a
+	// Windows machine that llpatch does not look around on; 0: none.
+	VisualStudio int `toml:"visual-studio" json:"visual_studio,omitempty"`
 }
 
 // Tool is a program that a toolchain runs: the first of Names that is on the
@@ -209,6 +213,9 @@ type Tool struct {
 
 // FirstDirs is a program whose own folders come before the PATH.
 const FirstDirs = "dirs"
+
+// VisualStudios are those whose compilers a toolchain may name.
+var VisualStudios = []int{2017, 2019, 2022}
 
 // ForSmoke is a program that only smoke checks run.
 const ForSmoke = "smoke"

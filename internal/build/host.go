@@ -1,0 +1,143 @@
+package build
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/llpatch/llpatch/internal/run"
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// Host is another machine that a plan is built on, over OpenSSH.
+type Host struct {
+	Name string   // as ssh takes it: box, me@box, me@[fe80::1]
+	Dir  string   // folder there that llpatch may fill, from the user's own folder on, or absolute
+	Env  []string // the whole environment of ssh and sftp here
+}
+
+// HostFact is where on another machine a plan is built.
+type HostFact struct {
+	Name string `json:"name"` // as ssh takes it
+	Dir  string `json:"dir"`  // absolute folder there that holds src and build, with slashes
+	OS   string `json:"os"`   // linux or windows
+}
+
+// hostDir is the folder that ParseHost takes where none is named.
+const hostDir = "llpatch"
+
+// hostDirRE is what a folder on another machine may be called: several programs there
+// read it, each with rules of its own.
+var hostDirRE = regexp.MustCompile(`^([A-Za-z]:)?[A-Za-z0-9_./+@-]+$`)
+
+// ParseHost reads where to build: ssh:HOST or ssh:HOST:DIR. env is the environment of
+// ssh and sftp.
+func ParseHost(text string, env []string) (Host, error) {
+	rest, ok := strings.CutPrefix(text, "ssh:")
+	if !ok {
+		return Host{}, fmt.Errorf("%q: write ssh:HOST or ssh:HOST:DIR, as ssh:me@box:llpatch", text)
+	}
+	from := strings.LastIndexByte(rest, ']') + 1 // an address of IPv6 has colons
+	name, dir := rest, hostDir
+	if i := strings.IndexByte(rest[from:], ':'); i >= 0 {
+		name, dir = rest[:from+i], rest[from+i+1:]
+	}
+	if err := run.CheckHost(name); err != nil {
+		return Host{}, err
+	}
+	dir = strings.TrimSuffix(dir, "/")
+	if !hostDirRE.MatchString(dir) || strings.HasPrefix(dir, "-") || path.Clean(dir) != dir || dir == "." || dir == ".." || strings.HasPrefix(dir, "../") {
+		return Host{}, fmt.Errorf("%q: the folder %q must be a clean path of letters, digits and . _ + @ - / alone, with slashes also on Windows", text, dir)
+	}
+	return Host{Name: name, Dir: dir, Env: env}, nil
+}
+
+// HostError is another machine that could not be built on, though the build itself is
+// not at fault.
+type HostError struct {
+	Host string
+	Why  string
+	Lost bool // it was reached before: the same command goes on
+	Err  error
+}
+
+// Error names the machine and the cause.
+func (e *HostError) Error() string { return fmt.Sprintf("ssh:%s: %s", e.Host, e.Why) }
+
+// Hint says what to do next; empty where the cause says it.
+func (e *HostError) Hint() string {
+	switch {
+	case e.Lost:
+		return "run the same command again: it goes on where it stopped"
+	case isSSHFault(e.Err):
+		return fmt.Sprintf("ssh is let ask nothing: first make \"ssh -o BatchMode=yes %s\" get in by itself", e.Host)
+	}
+	return ""
+}
+
+// Unwrap returns Err.
+func (e *HostError) Unwrap() error { return e.Err }
+
+// hostSystem is how a plan is built on one kind of machine. Each method gives a command for
+// ssh, which the user's shell there reads, whichever that is; dir is absolute but in hello.
+// All of them end with hostBusy where another llpatch is at work in dir.
+type hostSystem struct {
+	os string
+	// hello makes the folder and prints a line with what the machine is, and one with
+	// the folder's absolute path.
+	hello func(dir string) string
+	// list prints what of the source and the script is there, as listing reads it.
+	list func(dir string) string
+	// room prints how many bytes are free below dir.
+	room func(dir string) string
+	// take puts the files of an archive that was copied into dir, and whose SHA-256 is
+	// sum, in their places there, and removes those that it names.
+	take func(dir, sum string) string
+	// step runs a step of the script, until standard input ends. key says what the build
+	// folder must have been configured for, compilers what its objects must be from;
+	// where they are not, it is begun anew.
+	step func(dir, name, key, compilers string, jobs int) string
+	// outputs lists what is in the build folder's bin, as listing reads it.
+	outputs func(dir string) string
+	// give packs files of the build folder into an archive in dir, and prints its SHA-256.
+	give func(dir string, names []string) string
+	// tidy removes what an interrupted run left.
+	tidy func(dir string) string
+}
+
+// Names of what a copy leaves in the folder for a moment.
+const (
+	takeFile   = "take.tgz"
+	takeDir    = "take"
+	giveFile   = "give.tgz"
+	removeFile = ".llpatch-remove" // in an archive: NUL-separated paths that are to go
+)
+
+// What a machine says of itself in the line that hello prints.
+const helloWord = "llpatch-host"
+
+// hostBusy is the exit code of a command that another llpatch is in the way of
+// (EX_TEMPFAIL of sysexits.h).
+const hostBusy = 75
+
+// hostSays is what hello printed.
+type hostSays struct {
+	kind, arch string
+	cores      int   // 0: not said
+	memoryMiB  int64 // likewise
+	dir        string
+}
+
+// boxFacts are those of a Windows machine, on which llpatch does not look around: the
+// plan names the tools, and its script finds them and judges their versions.
+func boxFacts(tc spec.Toolchain, says hostSays) Facts {
+	f := Facts{
+		OS: tc.OS, Arch: tc.Arch, Cores: max(says.cores, 1), MemoryMiB: says.memoryMiB,
+		Tools: map[string]ToolFact{}, Headers: map[string]bool{}, Env: map[string]string{},
+	}
+	for _, role := range roles(tc) {
+		f.Tools[role] = ToolFact{Path: tc.Programs[role].Names[0]}
+	}
+	return f
+}

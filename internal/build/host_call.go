@@ -1,0 +1,227 @@
+package build
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/llpatch/llpatch/internal/run"
+)
+
+// tidyWait is how long a machine gets to remove what an interrupted run left there.
+const tidyWait = 15 * time.Second
+
+// hostConn talks to another machine.
+type hostConn struct {
+	host    Host
+	sys     hostSystem
+	at      string // absolute folder there
+	reached bool   // it has answered before
+}
+
+// words keeps what a program writes, up to a bound.
+type wordsBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+// Write takes the next bytes; it never fails.
+func (w *wordsBuffer) Write(p []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	const most = 64 << 10
+	if room := most - w.b.Len(); room > 0 {
+		w.b.Write(p[:min(room, len(p))])
+	}
+	return len(p), nil
+}
+
+// lines are those that say something.
+func (w *wordsBuffer) lines() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []string
+	for l := range strings.Lines(w.b.String()) {
+		l = strings.TrimSpace(l)
+		if l != "" && !strings.HasPrefix(l, "Warning: Permanently added") {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// call runs a command there and returns what it prints.
+func (c *hostConn) call(ctx context.Context, what, command string, stdin io.Reader) ([]byte, error) {
+	var said wordsBuffer
+	out, err := run.Output(ctx, run.Cmd{
+		Argv: run.SSH(c.host.Name, command), Env: c.host.Env, Stdin: stdin, Stderr: &said, Grace: time.Second,
+	})
+	if err != nil {
+		return nil, c.fault(ctx, what, err, said.lines())
+	}
+	c.reached = true
+	return out, nil
+}
+
+// copy runs one command of sftp: put or get.
+func (c *hostConn) copy(ctx context.Context, what, verb, from, to string) error {
+	var said wordsBuffer
+	err := run.Run(ctx, run.Cmd{
+		Argv: run.SFTP(c.host.Name), Env: c.host.Env, Stdout: &said, Grace: time.Second,
+		Stdin: strings.NewReader(fmt.Sprintf("%s %s %s\n", verb, sftpWord(from), sftpWord(to))),
+	})
+	if err != nil {
+		return c.fault(ctx, what, err, said.lines())
+	}
+	return nil
+}
+
+// sftpWord is a word of sftp's command lines.
+func sftpWord(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
+}
+
+// path is a name in the folder there, as sftp has it: it puts a slash before a drive.
+func (c *hostConn) path(name string) string {
+	dir := c.at
+	if len(dir) > 1 && dir[1] == ':' {
+		dir = "/" + dir
+	}
+	return dir + "/" + name
+}
+
+// fault says what came of a command that failed there.
+func (c *hostConn) fault(ctx context.Context, what string, err error, said []string) error {
+	if ctx.Err() != nil {
+		return fmt.Errorf("%s: %w", what, ctx.Err())
+	}
+	f := &HostError{Host: c.host.Name, Err: err}
+	var e *run.Error
+	switch {
+	case errors.Is(err, run.ErrNotFound):
+		f.Why = "ssh and sftp are not on the PATH; install openssh-client"
+	case !errors.As(err, &e) || e.Exit < 0:
+		f.Why = what + ": " + err.Error()
+	case e.Exit == run.SSHFailed:
+		f.Lost = c.reached
+		why := "it could not be reached"
+		if f.Lost {
+			why = "the connection was lost"
+		}
+		f.Why = what + ": " + cmp.Or(lastSaid(said), why)
+		if f.Lost && lastSaid(said) != "" {
+			f.Why = why + " (" + what + ": " + lastSaid(said) + ")"
+		}
+	case e.Exit == hostBusy:
+		f.Why = cmp.Or(lastSaid(said), "another llpatch is at work there")
+	default:
+		f.Why = fmt.Sprintf("%s: exit code %d", what, e.Exit)
+		if text := lastSaid(said); text != "" {
+			f.Why = what + ": " + text
+		}
+	}
+	for _, l := range said {
+		if diskRE.MatchString(l) {
+			return &Failed{Kind: KindDisk, Cause: clean(l) + " on " + c.host.Name + " below " + c.at + " (" + what + ")", Err: f}
+		}
+	}
+	return f
+}
+
+// lastSaid is what ssh, or a program, said last; of a host key that is not the known
+// one ssh says most before.
+func lastSaid(said []string) string {
+	if len(said) == 0 {
+		return ""
+	}
+	last := said[len(said)-1]
+	for _, l := range said {
+		if strings.HasPrefix(l, "@") && strings.Contains(l, "HOST IDENTIFICATION HAS CHANGED") {
+			return "its host key is not the one that is known: " + last
+		}
+	}
+	return last
+}
+
+// greet finds out what the machine is, and makes the folder dir there.
+func greet(ctx context.Context, h Host, windows bool, dir string) (*hostConn, hostSays, error) {
+	c := &hostConn{host: h, sys: posix, at: dir}
+	if windows {
+		c.sys = box
+	}
+	out, err := c.call(ctx, "first contact", c.sys.hello(dir), nil)
+	var says hostSays
+	if err == nil {
+		says, err = c.parseHello(out)
+	}
+	if err != nil {
+		return nil, says, err
+	}
+	c.at = says.dir
+	return c, says, CheckFolder(filepath.FromSlash(says.dir))
+}
+
+func (c *hostConn) parseHello(out []byte) (hostSays, error) {
+	var s hostSays
+	lines := strings.Split(strings.ReplaceAll(string(out), "\r", ""), "\n")
+	for i, l := range lines {
+		f := strings.Fields(l)
+		if len(f) < 3 || f[0] != helloWord || i+1 == len(lines) {
+			continue
+		}
+		s.kind, s.arch, s.dir = f[1], f[2], lines[i+1]
+		if len(f) == 5 {
+			s.cores, _ = strconv.Atoi(f[3]) // 0: not known
+			s.memoryMiB, _ = strconv.ParseInt(f[4], 10, 64)
+		}
+	}
+	want := map[string]string{"linux": "Linux", "windows": "Windows"}[c.sys.os]
+	arch := map[string]string{"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64", "ARM64": "arm64"}[s.arch]
+	switch {
+	case s.dir == "" || s.kind != want:
+		return s, &HostError{Host: c.host.Name, Why: fmt.Sprintf("it is no %s machine: it says %q", want, clean(string(out[:min(len(out), 200)])))}
+	case arch != runtime.GOARCH && c.sys.os == runtime.GOOS:
+		return s, &HostError{Host: c.host.Name, Why: fmt.Sprintf("its processor is %s, and llpatch, which looks around there, is for %s", s.arch, runtime.GOARCH)}
+	}
+	return s, nil
+}
+
+// tidy removes what an interrupted run left there, also where ctx has ended.
+func (c *hostConn) tidy(ctx context.Context) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), tidyWait)
+	defer stop()
+	_, _ = c.call(ctx, "tidy", c.sys.tidy(c.at), nil) // the next run does so too
+}
+
+// checkRoom refuses to copy what has no room there.
+func (c *hostConn) checkRoom(ctx context.Context, bytes int64) error {
+	out, err := c.call(ctx, "room", c.sys.room(c.at), nil)
+	if err != nil {
+		return err
+	}
+	free, err := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
+	if err != nil || free >= bytes {
+		return nil // what is not known is tried
+	}
+	return &Failed{Kind: KindDisk, Cause: fmt.Sprintf("no space left on device: %s has %d MiB free below %s, and the source takes %d", c.host.Name, free>>20, c.at, bytes>>20+1)}
+}
+
+// sizes adds up what files take here.
+func sizes(dir string, names []string) (total int64) {
+	for _, name := range names {
+		if st, err := os.Lstat(filepath.Join(dir, filepath.FromSlash(strings.TrimPrefix(name, "src/")))); err == nil {
+			total += st.Size()
+		}
+	}
+	return total
+}

@@ -1,0 +1,123 @@
+package build
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/llpatch/llpatch/internal/run"
+)
+
+// posix builds on a machine whose commands are those of POSIX and of Linux.
+var posix = hostSystem{
+	os: "linux",
+	hello: func(dir string) string {
+		return sh(`set -eu
+umask 022
+mkdir -p -- "$1"
+cd -- "$1"
+echo "`+helloWord+` $(uname -s) $(uname -m)"
+pwd -P`, dir)
+	},
+	list: func(dir string) string {
+		return sh(listFunction+`
+cd -- "$1"
+if [ -e src ]; then list src; fi
+if [ -e plan.sh ]; then list plan.sh; fi`, dir)
+	},
+	room: func(dir string) string {
+		return sh(`df -Pk -- "$1" | awk 'NR == 2 { printf "%.0f\n", $4 * 1024 }'`, dir)
+	},
+	take: func(dir, sum string) string {
+		// All that can fail for want of room comes before the first file is changed.
+		return sh(`set -eu
+umask 022
+cd -- "$1"
+`+lockHost+`
+trap 'rm -rf `+takeDir+` `+takeFile+`' EXIT
+trap 'exit 143' HUP INT TERM
+rm -rf `+takeDir+`
+mkdir `+takeDir+`
+echo "$2  `+takeFile+`" | sha256sum --status -c - || { echo "the copy arrived damaged" >&2; exit 1; }
+tar -xmzf `+takeFile+` --no-same-owner -C `+takeDir+`
+if [ -e `+takeDir+`/`+removeFile+` ]; then xargs -0 rm -rf -- <`+takeDir+`/`+removeFile+`; fi
+if [ -d src ]; then find src -mindepth 1 -depth -type d -empty -delete; fi
+cd `+takeDir+`
+find . -type d -exec sh -c 'for d; do mkdir -p "../$d"; done' sh {} +
+find . ! -type d ! -name `+removeFile+` -exec sh -c 'for f; do mv -f -- "$f" "../$f"; done' sh {} +`, dir, sum)
+	},
+	step: func(dir, name, key, compilers string, jobs int) string {
+		return sh(stepScript, dir, name, key, compilers, strconv.Itoa(jobs))
+	},
+	outputs: func(dir string) string {
+		return sh(listFunction+`
+cd -- "$1/build"
+if [ -d bin ]; then list bin; fi`, dir)
+	},
+	give: func(dir string, names []string) string {
+		return sh(`set -eu
+cd -- "$1"
+shift
+`+lockHost+`
+trap 'rm -f `+giveFile+`; exit 143' HUP INT TERM
+tar -czf `+giveFile+` -C build -- "$@" || { code=$?; rm -f `+giveFile+`; exit $code; }
+sha256sum <`+giveFile, append([]string{dir}, names...)...)
+	},
+	tidy: func(dir string) string {
+		return sh(`cd -- "$1" && rm -rf `+takeDir+` `+takeFile+` `+giveFile, dir)
+	},
+}
+
+// sh is a command that has a shell run a script with arguments.
+func sh(script string, args ...string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "exec sh -c %s sh", run.Quote(script))
+	for _, a := range args {
+		b.WriteString(" " + run.Quote(a))
+	}
+	return b.String()
+}
+
+// listFunction defines list NAME...: what listing reads.
+const listFunction = `set -eu
+list() {
+	find "$1" -type f -exec sha256sum -b -- {} +
+	find "$1" -type f -perm -100 -exec sh -c 'for f; do printf "x %s\n" "$f"; done' sh {} +
+	find "$1" -type l -exec sh -c 'for f; do printf "l %s\nto %s\n" "$f" "$(readlink -- "$f")"; done' sh {} +
+}`
+
+// lockHost keeps a second llpatch out of the folder. One that has just lost its
+// connection needs a moment to end.
+const lockHost = `if command -v flock >/dev/null; then
+	exec 9>>.lock
+	flock -w 20 9 || { echo "another llpatch is at work in $PWD" >&2; exit 75; }
+fi`
+
+// stepScript runs plan.sh in a session of its own. When standard input ends, because
+// llpatch stops, dies or is cut off, it ends all that runs there.
+const stepScript = `set -u
+umask 022
+cd -- "$1" || exit 1
+` + lockHost + `
+have=$(cat .state 2>/dev/null)
+if [ "$have" != "$3 $4" ]; then
+	case $have in
+	*" $4") rm -rf build/CMakeCache.txt build/CMakeFiles build/build.ninja build/_deps ;;
+	*) rm -rf build ;;
+	esac || exit 1
+	printf '%s\n' "$3 $4" >.state || exit 1
+fi
+exec 3<&0
+STEP=$2 JOBS=$5 setsid sh plan.sh "$PWD/src" "$PWD/build" </dev/null 3<&- &
+plan=$!
+(
+	cat >/dev/null
+	kill -TERM -- "-$plan"
+	sleep 10
+	kill -KILL -- "-$plan"
+) <&3 >/dev/null 2>&1 9>&- &
+watch=$!
+wait "$plan"
+code=$?
+kill "$watch" 2>/dev/null
+exit $code`
