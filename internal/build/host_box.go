@@ -20,7 +20,8 @@ Say ('`+helloWord+` Windows ' + $env:PROCESSOR_ARCHITECTURE + ' ' + $env:NUMBER_
 Say (Get-Location).ProviderPath.Replace('\', '/')`, dir)
 	},
 	list: func(dir string) string {
-		return power(boxList+`
+		return power(`New-Item -ItemType Directory -Force -Path $a0 | Out-Null
+`+boxList+`
 foreach ($top in 'src', 'plan.ps1') { List $top }`, dir)
 	},
 	room: func(dir string) string {

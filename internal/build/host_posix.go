@@ -21,6 +21,8 @@ pwd -P`, dir)
 	},
 	list: func(dir string) string {
 		return sh(listFunction+`
+umask 022
+mkdir -p -- "$1"
 cd -- "$1"
 if [ -e src ]; then list src; fi
 if [ -e plan.sh ]; then list plan.sh; fi`, dir)
@@ -34,7 +36,8 @@ if [ -e plan.sh ]; then list plan.sh; fi`, dir)
 umask 022
 cd -- "$1"
 `+lockHost+`
-trap 'rm -rf `+takeDir+` `+takeFile+`' EXIT
+top=$PWD
+trap 'rm -rf -- "$top/`+takeDir+`" "$top/`+takeFile+`"' EXIT
 trap 'exit 143' HUP INT TERM
 rm -rf `+takeDir+`
 mkdir `+takeDir+`
@@ -112,9 +115,9 @@ STEP=$2 JOBS=$5 setsid sh plan.sh "$PWD/src" "$PWD/build" </dev/null 3<&- &
 plan=$!
 (
 	cat >/dev/null
-	kill -TERM -- "-$plan"
+	kill -TERM "-$plan"
 	sleep 10
-	kill -KILL -- "-$plan"
+	kill -KILL "-$plan"
 ) <&3 >/dev/null 2>&1 9>&- &
 watch=$!
 wait "$plan"

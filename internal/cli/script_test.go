@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -16,6 +17,7 @@ import (
 	"github.com/llpatch/llpatch/internal/cli"
 	"github.com/llpatch/llpatch/internal/golden"
 	"github.com/llpatch/llpatch/internal/run"
+	"github.com/llpatch/llpatch/internal/sshd"
 )
 
 func TestMain(m *testing.M) {
@@ -64,6 +66,7 @@ func TestScript(t *testing.T) {
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
 			"code": exitCode,
+			"sshd": startSSHD,
 		},
 	})
 }
@@ -82,6 +85,22 @@ func exitCode(ts *testscript.TestScript, neg bool, args []string) {
 	if got != args[0] {
 		ts.Fatalf("%v ended with %s, want %s", args[1:], got, args[0])
 	}
+}
+
+// startSSHD is the script command "sshd": from then on ssh and sftp reach a server of
+// the test's own by the names of package sshd. Without one the script is not run.
+func startSSHD(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: sshd")
+	}
+	dir := ts.MkAbs("sshd")
+	ts.Check(os.Mkdir(dir, 0o755))
+	server, err := sshd.StartIn(dir, ts.Defer)
+	if errors.Is(err, run.ErrNotFound) {
+		ts.Fatalf("there is no sshd here; Debian's package openssh-server has it")
+	}
+	ts.Check(err)
+	ts.Setenv("PATH", server.Bin+string(filepath.ListSeparator)+ts.Getenv("PATH"))
 }
 
 // makeUpstream turns a folder into a repository with the tags b100 and b101.
