@@ -48,7 +48,7 @@ try {
 		[IO.File]::Move($f, $to)
 	}
 } finally {
-	Remove-Item -Recurse -Force -ErrorAction SilentlyContinue `+takeDir+`, `+takeFile+`
+	Remove-Item -Recurse -Force -ErrorAction SilentlyContinue '`+takeDir+`', '`+takeFile+`'
 }`, dir, sum)
 	},
 	step: func(dir, name, key, compilers string, jobs int) string {
@@ -67,7 +67,7 @@ Say ((Get-FileHash -LiteralPath `+giveFile+` -Algorithm SHA256).Hash.ToLowerInva
 	},
 	tidy: func(dir string) string {
 		return power(`Set-Location -LiteralPath $a0
-Remove-Item -Recurse -Force -ErrorAction SilentlyContinue `+takeDir+`, `+takeFile+`, `+giveFile, dir)
+Remove-Item -Recurse -Force -ErrorAction SilentlyContinue '`+takeDir+`', '`+takeFile+`', '`+giveFile+`'`, dir)
 	},
 }
 

@@ -47,9 +47,12 @@ func (p Plan) PowerShell(w io.Writer, s BoxScript) error {
 	}
 	slices.SortStableFunc(vars, func(a, b variable) int { return len(b.value) - len(a.value) })
 	for _, role := range slices.Sorted(maps.Keys(p.Box.Programs)) {
+		if role == "cc" || role == "cxx" {
+			continue // Visual Studio's own, found by their name
+		}
 		t := p.Box.Programs[role]
 		d.Tools = append(d.Tools, boxTool{Role: role, Tool: t})
-		if !slices.Contains([]string{"cc", "cxx", "cmake", "ninja"}, role) { // no option names those by their path
+		if role != "cmake" && role != "ninja" { // no option names those by their path
 			vars = append(vars, variable{"tool['" + role + "']", t.Names[0]})
 		}
 	}

@@ -5,7 +5,7 @@
 #
 # SRC is the patched source; where it is not there it is made. BUILD gets the
 # programs in BUILD/bin. CMAKE, NINJA, CC and CXX may be
-# set to absolute paths, JOBS to a number.
+# set to absolute paths, JOBS to a number, STEP to configure or build: only that.
 # patched tree 0316a899e18942722a1afe8ac97a0a9dc7fdcf17
 # plan 4f0ea93ac8d5ad63f64f11ee5ab81a03d8a48790c37cd39f1c4d77d2493ee16f
 set -eu
@@ -87,7 +87,9 @@ case $SRC$BUILD in
 esac
 
 cd "$SRC"
-clean "$CMAKE" \
+case ${STEP:=all} in
+all | configure)
+	clean "$CMAKE" \
 	-G \
 	Ninja \
 	-S \
@@ -113,7 +115,11 @@ clean "$CMAKE" \
 	-DLLAMA_BUILD_TESTS=OFF \
 	-DLLAMA_BUILD_WEBUI=ON \
 	-DLLAMA_OPENSSL=ON
-clean "$NINJA" \
+	;;
+esac
+case $STEP in
+all | build)
+	clean "$NINJA" \
 	-C \
 	"$BUILD" \
 	-j \
@@ -122,4 +128,12 @@ clean "$NINJA" \
 	llama-cli \
 	llama-bench \
 	llama-quantize
-echo "$BUILD/bin"
+	echo "$BUILD/bin"
+	;;
+targets | deps | cleandead) # what Ninja knows
+	if [ "$STEP" = targets ]; then set -- targets all; else set -- "$STEP"; fi
+	clean "$NINJA" -C "$BUILD" -t "$@"
+	;;
+configure) ;;
+*) die "STEP is $STEP: it must be all, configure or build" ;;
+esac
