@@ -37,7 +37,7 @@ func listing(out []byte) (map[string]copied, bool) {
 	link := ""
 	for s := bufio.NewScanner(bytes.NewReader(out)); s.Scan(); {
 		line := strings.TrimSuffix(s.Text(), "\r")
-		if to, ok := strings.CutPrefix(line, "to "); ok && link != "" {
+		if to, ok := strings.CutPrefix(line, "to "); ok && link != "" && to != "" {
 			files[link] = copied{link: to}
 			link = ""
 			continue
@@ -50,7 +50,7 @@ func listing(out []byte) (map[string]copied, bool) {
 		case isExec && there:
 			was.exec = true
 			files[name] = was
-		case strings.HasPrefix(line, "l "):
+		case strings.HasPrefix(line, "l ") && filepath.IsLocal(filepath.FromSlash(line[2:])):
 			link = line[2:]
 		case isFile && len(sum) == 2*sha256.Size && strings.Trim(sum, "0123456789abcdef") == "" && filepath.IsLocal(filepath.FromSlash(file)):
 			files[file] = copied{sum: sum}
