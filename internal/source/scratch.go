@@ -63,7 +63,7 @@ func (s *scratch) addPack(ctx context.Context, r io.Reader) error {
 	return s.indexed(ctx, file)
 }
 
-// indexed writes the index of the pack in file and gives both their names.
+// indexed writes the index of the pack in file, closes it, and gives both their names.
 func (s *scratch) indexed(ctx context.Context, file *os.File) error {
 	size, err := file.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -78,7 +78,8 @@ func (s *scratch) indexed(ctx context.Context, file *os.File) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(file.Sync(), idx.Sync()); err != nil {
+	// Closed, for Windows renames no open file.
+	if err := errors.Join(file.Sync(), idx.Sync(), file.Close(), idx.Close()); err != nil {
 		return cacheError(err)
 	}
 	name := "pack-" + id.String()
