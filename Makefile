@@ -30,6 +30,11 @@ test: ## every test but the full release, with the race detector
 	sh scripts/setup build test win7
 	go test -race -timeout 20m ./...
 
+.PHONY: test-wine
+test-wine: ## what of llpatch's own tests runs on Windows, through wine
+	sh scripts/setup win7
+	sh scripts/test-wine
+
 .PHONY: real
 real: ## a full release of b8390 from its npm package, compiled and run for real
 	sh scripts/setup build test

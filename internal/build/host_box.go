@@ -115,7 +115,7 @@ function List([string]$name) {
 // boxLock is lockHost; $lock stays open until the command ends.
 const boxLock = `Set-Location -LiteralPath $a0
 [Environment]::CurrentDirectory = $a0
-$until = (Get-Date).AddSeconds(20)
+$until = (Get-Date).AddSeconds(12)
 $lock = $null
 while ($null -eq $lock) {
 	try { $lock = [IO.File]::Open("$a0/.lock", 'OpenOrCreate', 'ReadWrite', 'None') }

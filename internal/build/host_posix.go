@@ -93,7 +93,7 @@ list() {
 // connection needs a moment to end.
 const lockHost = `if command -v flock >/dev/null; then
 	exec 9>>.lock
-	flock -w 20 9 || { echo "another llpatch is at work in $PWD" >&2; exit 75; }
+	flock -w 12 9 || { echo "another llpatch is at work in $PWD" >&2; exit 75; }
 fi`
 
 // stepScript runs plan.sh in a session of its own. When standard input ends, because

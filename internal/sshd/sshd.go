@@ -51,7 +51,7 @@ func Start(tb testing.TB) *Server {
 	tb.Helper()
 	program, err := run.LookPath("sshd", "/usr/sbin:/usr/local/sbin:"+os.Getenv("PATH"))
 	if err != nil {
-		tb.Skip("NOT RUN: there is no sshd here; Debian's package openssh-server has it")
+		tb.Skip("NOT RUN: there is no sshd here; sh scripts/setup sshd installs it")
 	}
 	s, err := start(tb.Context(), program, tb.TempDir(), tb.Cleanup)
 	if err != nil {
