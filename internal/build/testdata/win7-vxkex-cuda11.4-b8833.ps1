@@ -1,22 +1,22 @@
-# b8833 for linux-cuda: checks the patched source and builds it, without llpatch.
+# b8833 for win7-vxkex-cuda11.4: checks the patched source and builds it, without llpatch.
 #
 #   powershell -NoProfile -ExecutionPolicy Bypass -File plan.ps1 [-Source DIR] [-Build DIR] [-Archive FILE] [-Jobs N]
 #
 # It wants Windows PowerShell 5.1, Visual Studio 2019 with C++, cmake, ninja, nvcc.
 # Source is the patched source. Where it is not there it is unpacked from Archive, which on
 # a machine with llpatch is made by
-#   llpatch apply b8833 linux-cuda -o src
+#   llpatch apply b8833 win7-vxkex-cuda11.4 -o src
 #   tar -czf src.tgz -C src .
 # Build gets the programs in Build\bin. The environment may name tools by absolute paths:
 # CMAKE, NINJA and so on, and is else the machine's own. -Step configure or -Step build does only that.
 # Exit codes: 0 done, 2 the machine lacks something, 3 the source is not the plan's,
 # 5 CMake or a compiler failed, 1 anything else.
 # patched tree 0316a899e18942722a1afe8ac97a0a9dc7fdcf17
-# plan e77a7b556571d86b87b39847aff5a4afcbcb5b177b4261e9835140b564d857e3
-# left out: HTTPS: models by name with -hf, and llama-server with a certificate: the compiler finds no openssl/ssl.h (Debian package libssl-dev)
+# plan 42ce06e9fc181f9220b69d7f16e866e1ab2f91686e0f1e88c9801a787071c77a
+# left out: HTTPS: models by name with -hf, and llama-server with a certificate: the compiler finds no openssl/ssl.h
 param(
 	[string]$Source = 'llama.cpp-45cac7ca7-llp1',
-	[string]$Build = 'build-b8833-linux-cuda',
+	[string]$Build = 'build-b8833-win7-vxkex-cuda11.4',
 	[string]$Archive = '',
 	[ValidateSet('all', 'configure', 'build', 'targets', 'deps', 'cleandead')]
 	[string]$Step = 'all',
@@ -225,8 +225,8 @@ function Invoke-Plan {
 	$tool['ninja'] = Find-Tool 'ninja' @('ninja') @() '1.10' '' 'Visual Studio''s installer has it as "C++ CMake tools for Windows"'
 	$tool['nvcc'] = Find-Tool 'nvcc' @('nvcc') @('$CUDA_PATH_V11_4/bin', '$PROGRAMFILES/NVIDIA GPU Computing Toolkit/CUDA/v11.4/bin') '11.4' '11.4' 'NVIDIA''s installer of CUDA 11.4 for Windows brings it, and no driver or card is needed'
 	$free = [math]::Floor((New-Object IO.DriveInfo ([IO.Path]::GetPathRoot($Build))).AvailableFreeSpace / 1048576)
-	if ($free -lt 1800 -and -not (Test-Path -LiteralPath (Join-Path $Build 'build.ninja'))) {
-		Stop-Plan 2 ('the disk of ' + $Build + ' has ' + $free + ' MiB free, and the build takes about 1800')
+	if ($free -lt 2200 -and -not (Test-Path -LiteralPath (Join-Path $Build 'build.ninja'))) {
+		Stop-Plan 2 ('the disk of ' + $Build + ' has ' + $free + ' MiB free, and the build takes about 2200')
 	}
 	if (-not [IO.Directory]::Exists($Source)) {
 		if (-not $Archive) { Stop-Plan 3 ($Source + ' is not there, and -Archive names nothing to make it from; the first lines of this script say how') }
@@ -240,7 +240,7 @@ function Invoke-Plan {
 		[Environment]::SetEnvironmentVariable($name, $null)
 	}
 	[Environment]::SetEnvironmentVariable('CFLAGS', '/D_WIN32_WINNT=0x0601 /DWINVER=0x0601 /Brepro')
-	[Environment]::SetEnvironmentVariable('CUDAFLAGS', '-D_WIN32_WINNT=0x0601 -DWINVER=0x0601')
+	[Environment]::SetEnvironmentVariable('CUDAFLAGS', '-D_WIN32_WINNT=0x0601 -DWINVER=0x0601 -DGGML_CUDA_POOL_TRIM_DEFAULT=1')
 	[Environment]::SetEnvironmentVariable('CXXFLAGS', '/D_WIN32_WINNT=0x0601 /DWINVER=0x0601 /Brepro')
 	[Environment]::SetEnvironmentVariable('GIT_DIR', 'NUL')
 	[Environment]::SetEnvironmentVariable('LDFLAGS', '/Brepro')
@@ -260,7 +260,7 @@ function Invoke-Plan {
 	$Build,
 	'-DBUILD_SHARED_LIBS=ON',
 	'-DCMAKE_BUILD_TYPE=Release',
-	'-DCMAKE_CUDA_ARCHITECTURES=75-real;80-real;86-real;86-virtual',
+	'-DCMAKE_CUDA_ARCHITECTURES=86-real',
 	('-DCMAKE_CUDA_COMPILER=' + $tool['nvcc']),
 	'-DCMAKE_CXX_COMPILER=cl',
 	'-DCMAKE_C_COMPILER=cl',
@@ -270,6 +270,7 @@ function Invoke-Plan {
 	'-DGGML_CPU_ALL_VARIANTS=ON',
 	'-DGGML_CUDA=ON',
 	'-DGGML_CUDA_NCCL=OFF',
+	'-DGGML_CUDA_NO_VMM=ON',
 	'-DGGML_NATIVE=OFF',
 	'-DGGML_OPENMP=OFF',
 	'-DLLAMA_BUILD_COMMIT=45cac7ca7-llp1',
