@@ -49,6 +49,7 @@ func CheckFolder(dir string) error {
 	if !filepath.IsAbs(dir) || filepath.Clean(dir) != dir {
 		return &BadFolder{dir, "is not an absolute, clean path"}
 	}
+	dir = filepath.ToSlash(dir) // on Windows the backslash only separates
 	if i := strings.IndexAny(dir, "=;\"'`$\\#&|<>()*?[]!\n\r\t"); i >= 0 {
 		return &BadFolder{dir, fmt.Sprintf("holds %q, which CMake or a compiler would misread; choose another folder", dir[i])}
 	}

@@ -3,103 +3,21 @@ package build
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/llpatch/llpatch/internal/run"
-	"github.com/llpatch/llpatch/internal/spec"
 )
 
 // hostGrace is what a build on another machine gets to end after it was told to: the
 // machine's own 10 seconds for Ninja, and the way there.
 const hostGrace = 15 * time.Second
-
-// ProbeOn is Probe for another machine. On Linux llpatch copies itself there and looks
-// around; a Windows machine says what it is, and the plan's script finds its tools.
-func ProbeOn(ctx context.Context, h Host, tc spec.Toolchain, rec spec.Recipe) (Facts, error) {
-	c, says, err := greet(ctx, h, tc.OS == box.os, h.Dir)
-	if err != nil {
-		return Facts{}, err
-	}
-	at := &HostFact{Name: h.Name, Dir: c.at, OS: c.sys.os}
-	if c.sys.os == box.os {
-		f := boxFacts(tc, says)
-		f.Host = at
-		return f, nil
-	}
-	self, err := c.copySelf(ctx)
-	if err != nil {
-		return Facts{}, err
-	}
-	text, err := json.Marshal(ask(tc, rec))
-	if err != nil {
-		return Facts{}, err
-	}
-	out, err := c.call(ctx, "look around", sh(`exec "$1" "$2"`, self, InsideCommand), bytes.NewReader(text))
-	if err != nil {
-		return Facts{}, err
-	}
-	var a answer
-	if _, out, _ = bytes.Cut(out, []byte("{")); json.Unmarshal(append([]byte("{"), out...), &a) != nil {
-		return Facts{}, &HostError{Host: h.Name, Why: fmt.Sprintf("llpatch there answers %q", clean(string(out[:min(len(out), 200)])))}
-	}
-	f := a.Facts
-	f.Host = at
-	f.Launcher = "" // the script names none
-	return f, a.err()
-}
-
-// copySelf brings this program to the machine, where it is not there yet.
-func (c *hostConn) copySelf(ctx context.Context) (string, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	sum, err := SumFile(self)
-	if err != nil {
-		return "", err
-	}
-	there := c.at + "/.llpatch/llpatch"
-	out, err := c.call(ctx, "look for llpatch", sh(`cd -- "$1"; mkdir -p .llpatch; rm -f .llpatch/new.*; sha256sum <.llpatch/llpatch 2>/dev/null || :`, c.at), nil)
-	if err != nil || strings.Contains(string(out), sum) {
-		return there, err
-	}
-	part := ".llpatch/new." + sum[:8]
-	if err := c.copy(ctx, "copy llpatch", "put", self, c.path(part)); err != nil {
-		c.tidy(ctx)
-		return "", err
-	}
-	_, err = c.call(ctx, "copy llpatch", sh(`cd -- "$1" && chmod 755 "$2" && mv -f "$2" .llpatch/llpatch`, c.at, part), nil)
-	return there, err
-}
-
-// HostKind tells a Linux machine from a Windows one, and makes the folder there.
-func HostKind(ctx context.Context, h Host) (string, error) {
-	_, _, err := greet(ctx, h, false, h.Dir)
-	var f *HostError
-	if err == nil || !errors.As(err, &f) || isSSHFault(f.Err) {
-		return posix.os, err
-	}
-	if _, _, err2 := greet(ctx, h, true, h.Dir); err2 == nil {
-		return box.os, nil
-	}
-	return "", err
-}
-
-// isSSHFault reports whether ssh itself is at fault, or is not there.
-func isSSHFault(err error) bool {
-	var e *run.Error
-	return errors.Is(err, run.ErrNotFound) || errors.As(err, &e) && (e.Exit == run.SSHFailed || e.Exit < 0)
-}
 
 func (b *builder) conn() *hostConn {
 	c := &hostConn{host: *b.o.On, sys: posix, at: b.plan.Host.Dir, reached: true}
@@ -363,105 +281,4 @@ type openEnd struct{ ctx context.Context }
 func (o openEnd) Read([]byte) (int, error) {
 	<-o.ctx.Done()
 	return 0, io.EOF
-}
-
-// fetch puts what Ninja made in bin, and what CMake left, in the place of the plan's
-// folder here, all at once. What is here already and right does not travel.
-func (b *builder) fetch(ctx context.Context, c *hostConn, targets []string, scratch string) error {
-	what := "fetch from " + c.host.Name
-	if b.o.Progress != nil {
-		b.o.Progress(what, 0, 0)
-	}
-	out, err := c.call(ctx, what, c.sys.outputs(c.at), nil)
-	if err != nil {
-		return err
-	}
-	there, ok := listing(out)
-	if !ok {
-		return &HostError{Host: c.host.Name, Why: "its build made a file whose name cannot be read in " + c.at + "/build/bin"}
-	}
-	get := map[string]copied{}
-	next := filepath.Join(scratch, "new")
-	for _, t := range targets {
-		f, made := there[t]
-		if path.Dir(t) != "bin" || !made {
-			continue
-		}
-		if c.sys.os == box.os {
-			f.exec = true // as MinGW's are
-		}
-		if err := b.keep(t, f, next); errors.Is(err, fs.ErrNotExist) {
-			get[t] = f
-		} else if err != nil {
-			return err
-		}
-	}
-	if len(get) > 0 {
-		names := make([]string, 0, len(get))
-		for name := range get {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		sum, err := c.call(ctx, what, c.sys.give(c.at, names), nil)
-		if err != nil {
-			return err
-		}
-		archive := filepath.Join(scratch, giveFile)
-		if err := c.copy(ctx, what, "get", c.path(giveFile), archive); err != nil {
-			return err
-		}
-		if got, err := SumFile(archive); err != nil || !strings.Contains(string(sum), got) {
-			return errors.Join(err, &HostError{Host: c.host.Name, Why: "the programs arrived damaged; run the same command again", Lost: true})
-		}
-		if err := unpack(ctx, archive, next, get); err != nil {
-			return &HostError{Host: c.host.Name, Why: err.Error(), Err: err}
-		}
-		c.tidy(ctx)
-		b.o.Logger.Info("fetched", "from", c.host.Name, "files", len(names))
-	}
-	return b.swap(next, scratch)
-}
-
-// keep takes a file that is here and right into the next folder, and makes a link there.
-// The error wraps fs.ErrNotExist where the file must be fetched.
-func (b *builder) keep(name string, f copied, next string) error {
-	have, to := filepath.Join(b.plan.Dir, filepath.FromSlash(name)), filepath.Join(next, filepath.FromSlash(name))
-	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-		return err
-	}
-	if f.link != "" {
-		if path.Base(f.link) != f.link {
-			return &HostError{Host: b.plan.Host.Name, Why: fmt.Sprintf("its build made %s a link to %q, out of its folder", name, f.link)}
-		}
-		return os.Symlink(f.link, to)
-	}
-	info, err := os.Lstat(have)
-	if err != nil || !info.Mode().IsRegular() || (info.Mode()&0o100 != 0) != f.exec {
-		return fs.ErrNotExist
-	}
-	if sum, err := SumFile(have); err != nil || sum != f.sum {
-		return fs.ErrNotExist
-	}
-	if err := os.Link(have, to); err != nil { // a file system without them
-		return fs.ErrNotExist
-	}
-	return nil
-}
-
-// swap puts the next folder in the place of the plan's. A local build that comes after
-// it finds that other compilers were at work, and begins anew.
-func (b *builder) swap(next, scratch string) error {
-	if err := os.MkdirAll(filepath.Join(next, "bin"), 0o755); err != nil {
-		return err
-	}
-	if err := os.Rename(filepath.Join(scratch, "CMakeCache.txt"), filepath.Join(next, "CMakeCache.txt")); err != nil {
-		return err
-	}
-	p := b.plan
-	p.Dir = next
-	if err := p.writeState(state{Compilers: "those of " + b.plan.Host.Name}); err != nil {
-		return err
-	}
-	old := b.plan.Dir + ".old"
-	return errors.Join(os.Rename(b.plan.Dir, old), os.Rename(next, b.plan.Dir), os.RemoveAll(old))
 }

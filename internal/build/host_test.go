@@ -51,7 +51,7 @@ func newFar(t *testing.T) *far {
 }
 
 // run builds and returns what was logged of it.
-func (f *far) run(t *testing.T, ctx context.Context) (Artifacts, string, error) {
+func (f *far) run(ctx context.Context, t *testing.T) (Artifacts, string, error) {
 	t.Helper()
 	f.said.Reset()
 	art, err := Run(ctx, mustPlan(t, f.in), f.o)
@@ -70,7 +70,7 @@ func (f *far) run(t *testing.T, ctx context.Context) (Artifacts, string, error) 
 
 func (f *far) must(t *testing.T) (Artifacts, string) {
 	t.Helper()
-	art, said, err := f.run(t, t.Context())
+	art, said, err := f.run(t.Context(), t)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestRunOn(t *testing.T) {
 	}
 	// An option that the plan no longer has does not live on.
 	f.in.Recipe.CMake = nil
-	if _, _, err := f.run(t, t.Context()); err != nil {
+	if _, _, err := f.run(t.Context(), t); err != nil {
 		t.Fatal(err)
 	}
 	if cache, err := readCache(filepath.Join(f.dir, "build", "CMakeCache.txt")); err != nil || cache["SMALL_LOUD"] != "OFF" {
@@ -176,25 +176,25 @@ func TestRunOnFails(t *testing.T) {
 	f := newFar(t)
 	write(t, f.in.Source, map[string]string{"greet.c": "int greet(void) { return nothing; }\n"})
 	f.in.Touched = map[string][]string{"greet.c": {"greeting"}}
-	_, _, err := f.run(t, t.Context())
+	_, _, err := f.run(t.Context(), t)
 	if e := wantFailed(t, err); e.Kind != KindCompiler || e.File != "greet.c" || e.Line != 1 || !slices.Equal(e.Fixes, []string{"greeting"}) || e.Log != f.o.Log || !strings.Contains(e.Cause, "nothing") {
 		t.Errorf("%+v", e)
 	}
 	write(t, f.in.Source, map[string]string{"greet.c": small["greet.c"]})
 	f.in.Recipe.CMake = spec.Options{"SMALL_NOISE": true}
-	_, _, err = f.run(t, t.Context())
+	_, _, err = f.run(t.Context(), t)
 	if e := wantFailed(t, err); e.Kind != KindOption || !strings.Contains(e.Cause, "SMALL_NOISE=ON") {
 		t.Errorf("%+v", e)
 	}
 	f.in.Recipe.CMake, f.in.Recipe.Programs = nil, []string{"large"}
-	_, _, err = f.run(t, t.Context())
+	_, _, err = f.run(t.Context(), t)
 	if e := wantFailed(t, err); e.Kind != KindOutput {
 		t.Errorf("%+v", e)
 	}
 	// A folder of somebody else's here is left alone.
 	f.in.Dir = filepath.Join(t.TempDir(), "mine")
 	write(t, f.in.Dir, map[string]string{"letter": "dear"})
-	if _, _, err = f.run(t, t.Context()); !errors.As(err, new(*BadFolder)) {
+	if _, _, err = f.run(t.Context(), t); !errors.As(err, new(*BadFolder)) {
 		t.Errorf("%v", err)
 	}
 }
@@ -240,7 +240,7 @@ func TestRunOnStops(t *testing.T) {
 			}
 		}()
 		start := time.Now()
-		_, _, err := f.run(t, ctx)
+		_, _, err := f.run(ctx, t)
 		cancel()
 		switch lost := new(HostError); {
 		case how == "cancel" && (!errors.Is(err, context.Canceled) || running()):
@@ -272,7 +272,7 @@ func TestCopyStops(t *testing.T) {
 		eventually(t, "nothing arrives", func() bool { _, err := os.Stat(filepath.Join(f.dir, takeFile)); return err == nil })
 		cancel()
 	}()
-	if _, _, err := f.run(t, ctx); !errors.Is(err, context.Canceled) {
+	if _, _, err := f.run(ctx, t); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 	cancel()
@@ -340,7 +340,7 @@ func TestBusyHost(t *testing.T) {
 	defer func() { _ = c.Process.Kill(); _ = c.Wait() }()
 	eventually(t, "no lock", func() bool { _, err := os.Stat(filepath.Join(f.dir, ".lock")); return err == nil })
 	time.Sleep(200 * time.Millisecond) // flock opens it before it locks it
-	_, _, err := f.run(t, t.Context())
+	_, _, err := f.run(t.Context(), t)
 	if err == nil || !strings.Contains(err.Error(), "another llpatch is at work in "+f.dir) {
 		t.Errorf("%v", err)
 	}
@@ -363,7 +363,7 @@ func TestFullHost(t *testing.T) {
 			for i := range 20 {
 				write(t, f.in.Source, map[string]string{fmt.Sprintf("file%d.bin", i): strings.Repeat(fmt.Sprint(i), 4000)})
 			}
-			_, _, err := f.run(t, t.Context())
+			_, _, err := f.run(t.Context(), t)
 			e := wantFailed(t, err)
 			if e.Kind != KindDisk || e.Tag != "b100" || !strings.Contains(strings.ToLower(err.Error()), "no space left on device") || !strings.Contains(err.Error(), "box") {
 				t.Errorf("%+v: %v", e, err)

@@ -124,6 +124,9 @@ func newPlan(in Input) (Plan, error) {
 	}
 	p.Options = opts.sorted()
 	env := planEnv(in.Facts, in.Toolchain, in.Time.Unix())
+	if msvc(in.Toolchain) {
+		env = boxEnv(in)
+	}
 	p.Inherited = slices.Sorted(maps.Keys(in.Facts.Env))
 	configure := []string{in.Facts.Tools["cmake"].Path, "-G", "Ninja", "-S", in.Source, "-B", in.Dir}
 	for _, o := range p.Options {
@@ -180,9 +183,6 @@ func versionCommit(in Input) string {
 // planEnv is the environment of every step: nothing of the caller's but what
 // the toolchain inherits.
 func planEnv(f Facts, tc spec.Toolchain, epoch int64) []string {
-	if msvc(tc) {
-		return boxEnv(tc, epoch)
-	}
 	env := map[string]string{
 		"LANG": "C", "LC_ALL": "C", "TZ": "UTC",
 		"PATH": toolPath(f),

@@ -194,14 +194,17 @@ var boxTemplate = template.Must(template.New("plan.ps1").Funcs(template.FuncMap{
 func msvc(tc spec.Toolchain) bool { return tc.VisualStudio != 0 }
 
 // boxEnv is what the script sets; the rest is Visual Studio's and the machine's own.
-func boxEnv(tc spec.Toolchain, epoch int64) []string {
+func boxEnv(in Input) []string {
 	env := map[string]string{
 		"GIT_DIR":           "NUL", // as in planEnv
 		"NINJA_STATUS":      ninjaStatus,
-		"SOURCE_DATE_EPOCH": strconv.FormatInt(epoch, 10),
+		"SOURCE_DATE_EPOCH": strconv.FormatInt(in.Time.Unix(), 10),
 		"VSLANG":            "1033", // messages in English
 	}
-	maps.Copy(env, tc.Env)
+	maps.Copy(env, in.Toolchain.Env)
+	if flags := in.Recipe.CUDAFlags; len(flags) > 0 {
+		env["CUDAFLAGS"] = strings.TrimSpace(env["CUDAFLAGS"] + " " + strings.Join(flags, " "))
+	}
 	out := make([]string, 0, len(env))
 	for k, v := range env {
 		out = append(out, k+"="+v)

@@ -45,8 +45,8 @@ func powerShell(t *testing.T, p Plan, s BoxScript) string {
 // The scripts of real plans, in full; and that each says Windows 7 to every compiler.
 func TestGoldenPowerShell(t *testing.T) {
 	for file, in := range map[string]Input{
-		"win7-cpu-b8390.ps1":   boxInput(t, "win7-cpu", "win7-x64-msvc", "b8390"),
-		"linux-cuda-b8833.ps1": boxInput(t, "linux-cuda", "win7-x64-msvc-cuda", "b8833"), // a CUDA recipe that is always there
+		"win7-cpu-b8390.ps1":            boxInput(t, "win7-cpu", "win7-x64-msvc", "b8390"),
+		"win7-vxkex-cuda11.4-b8833.ps1": boxInput(t, "win7-vxkex-cuda11.4", "win7-x64-msvc-cuda", "b8833"),
 	} {
 		p := mustPlan(t, in)
 		text := powerShell(t, p, BoxScript{Files: boxFiles, DiskMiB: in.Recipe.DiskMiB})
@@ -59,7 +59,7 @@ func TestGoldenPowerShell(t *testing.T) {
 		if strings.Contains(text, in.Source) || strings.Contains(text, "CMAKE_C_FLAGS") || strings.Contains(text, "$ORIGIN") || strings.Contains(text, "file-prefix-map") {
 			t.Errorf("%s holds what is for another compiler, or names a folder of this machine", file)
 		}
-		if _, ok := in.Toolchain.Programs["nvcc"]; ok && (!strings.Contains(text, "('-DCMAKE_CUDA_COMPILER=' + $tool['nvcc'])") || !strings.Contains(text, "'CUDAFLAGS', '-D_WIN32_WINNT=0x0601")) {
+		if _, ok := in.Toolchain.Programs["nvcc"]; ok && (!strings.Contains(text, "('-DCMAKE_CUDA_COMPILER=' + $tool['nvcc'])") || !strings.Contains(text, "'CUDAFLAGS', '-D_WIN32_WINNT=0x0601 -DWINVER=0x0601 -DGGML_CUDA_POOL_TRIM_DEFAULT=1'")) {
 			t.Errorf("%s does not lead CMake to nvcc", file)
 		}
 	}
@@ -121,7 +121,7 @@ json.dump(bad, sys.stdout)
 func TestPowerShellParses(t *testing.T) {
 	scripts := []string{
 		powerShell(t, mustPlan(t, boxInput(t, "win7-cpu", "win7-x64-msvc", "v0.5.0")), BoxScript{Files: boxFiles}),
-		powerShell(t, mustPlan(t, boxInput(t, "linux-cuda", "win7-x64-msvc-cuda", "b8833")), BoxScript{Files: boxFiles, DiskMiB: 5}),
+		powerShell(t, mustPlan(t, boxInput(t, "win7-vxkex-cuda11.4", "win7-x64-msvc-cuda", "b8833")), BoxScript{Files: boxFiles, DiskMiB: 5}),
 	}
 	for _, command := range boxCommands() {
 		scripts = append(scripts, decoded(t, command))
@@ -284,7 +284,7 @@ func TestBoxFault(t *testing.T) {
 	if _, err := NewPlan(in); err == nil || !strings.Contains(err.Error(), "it runs on windows/amd64") {
 		t.Errorf("%v", err)
 	}
-	in = boxInput(t, "linux-cuda", "win7-x64-msvc", "b8833")
+	in = boxInput(t, "win7-vxkex-cuda11.4", "win7-x64-msvc", "b8833")
 	if _, err := NewPlan(in); err == nil || !strings.Contains(err.Error(), "it brings no program nvcc") {
 		t.Errorf("%v", err)
 	}

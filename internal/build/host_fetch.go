@@ -1,0 +1,114 @@
+package build
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// fetch puts what Ninja made in bin, and what CMake left, in the place of the plan's
+// folder here, all at once. What is here already and right does not travel.
+func (b *builder) fetch(ctx context.Context, c *hostConn, targets []string, scratch string) error {
+	what := "fetch from " + c.host.Name
+	if b.o.Progress != nil {
+		b.o.Progress(what, 0, 0)
+	}
+	out, err := c.call(ctx, what, c.sys.outputs(c.at), nil)
+	if err != nil {
+		return err
+	}
+	there, ok := listing(out)
+	if !ok {
+		return &HostError{Host: c.host.Name, Why: "its build made a file whose name cannot be read in " + c.at + "/build/bin"}
+	}
+	get := map[string]copied{}
+	next := filepath.Join(scratch, "new")
+	for _, t := range targets {
+		f, made := there[t]
+		if path.Dir(t) != "bin" || !made {
+			continue
+		}
+		if c.sys.os == box.os {
+			f.exec = true // as MinGW's are
+		}
+		if err := b.keep(t, f, next); errors.Is(err, fs.ErrNotExist) {
+			get[t] = f
+		} else if err != nil {
+			return err
+		}
+	}
+	if len(get) > 0 {
+		names := make([]string, 0, len(get))
+		for name := range get {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		sum, err := c.call(ctx, what, c.sys.give(c.at, names), nil)
+		if err != nil {
+			return err
+		}
+		archive := filepath.Join(scratch, giveFile)
+		if err := c.copy(ctx, what, "get", c.path(giveFile), archive); err != nil {
+			return err
+		}
+		if got, err := SumFile(archive); err != nil || !strings.Contains(string(sum), got) {
+			return errors.Join(err, &HostError{Host: c.host.Name, Why: "the programs arrived damaged; run the same command again", Lost: true})
+		}
+		if err := unpack(ctx, archive, next, get); err != nil {
+			return &HostError{Host: c.host.Name, Why: err.Error(), Err: err}
+		}
+		c.tidy(ctx)
+		b.o.Logger.Info("fetched", "from", c.host.Name, "files", len(names))
+	}
+	return b.swap(next, scratch)
+}
+
+// keep takes a file that is here and right into the next folder, and makes a link there.
+// The error wraps fs.ErrNotExist where the file must be fetched.
+func (b *builder) keep(name string, f copied, next string) error {
+	have, to := filepath.Join(b.plan.Dir, filepath.FromSlash(name)), filepath.Join(next, filepath.FromSlash(name))
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	if f.link != "" {
+		if path.Base(f.link) != f.link {
+			return &HostError{Host: b.plan.Host.Name, Why: fmt.Sprintf("its build made %s a link to %q, out of its folder", name, f.link)}
+		}
+		return os.Symlink(f.link, to)
+	}
+	info, err := os.Lstat(have)
+	if err != nil || !info.Mode().IsRegular() || (info.Mode()&0o100 != 0) != f.exec {
+		return fs.ErrNotExist
+	}
+	if sum, err := SumFile(have); err != nil || sum != f.sum {
+		return fs.ErrNotExist
+	}
+	if err := os.Link(have, to); err != nil { // a file system without them
+		return fs.ErrNotExist
+	}
+	return nil
+}
+
+// swap puts the next folder in the place of the plan's. A local build that comes after
+// it finds that other compilers were at work, and begins anew.
+func (b *builder) swap(next, scratch string) error {
+	if err := os.MkdirAll(filepath.Join(next, "bin"), 0o755); err != nil {
+		return err
+	}
+	if err := os.Rename(filepath.Join(scratch, "CMakeCache.txt"), filepath.Join(next, "CMakeCache.txt")); err != nil {
+		return err
+	}
+	p := b.plan
+	p.Dir = next
+	if err := p.writeState(state{Compilers: "those of " + b.plan.Host.Name}); err != nil {
+		return err
+	}
+	old := b.plan.Dir + ".old"
+	return errors.Join(os.Rename(b.plan.Dir, old), os.Rename(next, b.plan.Dir), os.RemoveAll(old))
+}
