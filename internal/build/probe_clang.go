@@ -28,7 +28,7 @@ var clangNeeds = []string{
 	"nvvm/libdevice/libdevice.10.bc", "bin/ptxas", "bin/fatbinary",
 }
 
-const wholeCUDA = "llpatch env create win7-cuda-11.2 makes a root with a whole one, and --env win7-cuda-11.2 builds in that; CUDA_HOME names another folder with bin, include and nvvm"
+const wholeCUDA = "CUDA_HOME names a folder with all of bin, include and nvvm of CUDA 11: llpatch env create cuda-11.4-redist makes one of NVIDIA's archives, scripts/cuda-headers --tools DIR one of Debian's packages (11.2)"
 
 // clangProbe tries the clang and the CUDA folder that were found.
 type clangProbe struct {
@@ -99,6 +99,13 @@ func (p *clangProbe) folder() error {
 		if _, err := os.Stat(filepath.Join(p.fact.Root, name)); err != nil {
 			return p.bad(wholeCUDA, "the CUDA folder %s, which %s belongs to, has no %s", p.fact.Root, p.ptxas.Path, name)
 		}
+	}
+	lib := func(name string) bool {
+		_, err := os.Stat(filepath.Join(p.fact.Root, name))
+		return err == nil
+	}
+	if !lib("lib64") && !lib("lib") {
+		return p.bad("make an empty folder lib64 in it", "the CUDA folder %s has no lib64, without which CMake takes it for no CUDA", p.fact.Root)
 	}
 	// Headers of another compiler would come before MinGW's.
 	if _, err := os.Stat(filepath.Join(p.fact.Root, "include/stdio.h")); err == nil {
