@@ -236,8 +236,14 @@ func (c *Chain) simulate(ctx context.Context, plan build.Plan, s Simulation, log
 	if info, err := os.Stat(log); err == nil {
 		before = info.Size()
 	}
+	var defines []string
+	for _, flag := range c.Recipe.CUDAFlags {
+		if define, ok := strings.CutPrefix(flag, "-D"); ok {
+			defines = append(defines, define)
+		}
+	}
 	lib, err := sim.Build(ctx, sim.Options{
-		Src: plan.Source, Out: plan.Dir, Headers: s.Headers, HIP: s.HIP, Clang: s.Clang, NoVMM: true, Windows: c.Recipe.Wine != "",
+		Src: plan.Source, Out: plan.Dir, Headers: s.Headers, HIP: s.HIP, Clang: s.Clang, NoVMM: true, Windows: c.Recipe.Wine != "", Defines: defines,
 		Jobs: plan.Jobs, Logger: c.Log, Log: log, Progress: c.Progress,
 	})
 	var e *run.Error
