@@ -21,6 +21,7 @@ type PE struct {
 	Bound            []string      `json:"bound,omitempty"`   // DLLs to whose addresses the imports were bound when it was made
 	Forwards         []Forward     `json:"forwards,omitempty"`
 	Managed          bool          `json:"managed,omitempty"` // holds .NET code, whose needs are not in the import table
+	Signed           bool          `json:"signed,omitempty"`  // has a signature; ReadSignature says whose
 
 	exports  map[string]string // what others can use, by symbol, and where it is forwarded to
 	imported int               // functions in Imports
@@ -60,7 +61,7 @@ func readPE(r io.ReaderAt, size int64) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &PE{Kind: "program", Bits: img.bits, Characteristics: characteristics(img.dll), Managed: img.dirs[dirCLR].Size > 0}
+	p := &PE{Kind: "program", Bits: img.bits, Characteristics: characteristics(img.dll), Managed: img.dirs[dirCLR].Size > 0, Signed: img.dirs[dirSecurity].Size > 0}
 	if img.header.Characteristics&pe.IMAGE_FILE_DLL != 0 {
 		p.Kind = "library"
 	}
@@ -153,6 +154,8 @@ type image struct {
 	dll              uint16
 	headers          uint32 // bytes from the file's start that are loaded as they are
 	flat             bool   // loaded as it lies in the file
+	optionalAt       int64  // offset of the optional header
+	dirsAt           int64  // offset of the data directories
 	dirs             [16]pe.DataDirectory
 	sections         []pe.SectionHeader32
 	names            int // imports and exports that may still be read
@@ -250,6 +253,7 @@ func (img *image) optional(off, n int64) error {
 		return fmt.Errorf("neither PE32 nor PE32+: 0x%x", magic)
 	}
 	img.flat = align < minimumPage
+	img.optionalAt, img.dirsAt = off, off+int64(fixed)
 	room := max(n-int64(fixed), 0) / 8
 	dirs := make([]pe.DataDirectory, min(int64(count), int64(len(img.dirs)), room))
 	if err := img.read(off+int64(fixed), &dirs); err != nil {

@@ -35,6 +35,7 @@ type app struct {
 	nearest  bool
 	runtime  string // --bundle
 	partMiB  int64
+	sign     *release.Signing
 	stdout   io.Writer
 	stderr   io.Writer
 	progress *progress
@@ -234,7 +235,7 @@ func (a *app) options() (release.Options, error) {
 	return release.Options{
 		Repo: repo, Records: records, Cache: records.Cache, Out: a.out, Source: a.source,
 		Place:   release.Place{Env: os.Environ()},
-		Runtime: a.runtime, PartMiB: a.partMiB,
+		Runtime: a.runtime, PartMiB: a.partMiB, Sign: a.sign,
 		Locked: a.locked, Offline: a.offline, Nearest: a.nearest, Version: version(), Log: a.log, Progress: a.progress.update,
 	}, nil
 }

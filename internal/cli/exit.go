@@ -111,6 +111,9 @@ func classify(err error) (code int, hint string) {
 	if _, ok := is[*spec.WrongUpstream](err); ok {
 		return exitUsage, "llpatch targets tells which upstream each target builds"
 	}
+	if s, ok := is[*release.CannotSign](err); ok {
+		return exitUsage, s.Hint
+	}
 	if _, ok := is[*release.BadOption](err); ok {
 		return exitUsage, ""
 	}

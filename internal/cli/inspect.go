@@ -47,6 +47,8 @@ type inspected struct {
 	GPUs     []binary.GPU    `json:"gpus,omitempty"`            // AMD processors that run it
 	Backends []string        `json:"backends_beside,omitempty"` // ggml's backend libraries in the same folder
 	RunsOn   []string        `json:"runs_on,omitempty"`         // in words, a line each
+
+	Signature *binary.Signature `json:"signature,omitempty"` // of a Windows file
 }
 
 func (a *app) inspectCmd() *cobra.Command {
@@ -119,6 +121,13 @@ func inspectFile(ctx context.Context, name string, exports bool) (inspected, err
 	i.Backends = slices.DeleteFunc(i.Backends, func(b string) bool { return b == i.Name })
 	if i.PE == nil {
 		i.RunsOn = i.runsOn()
+	} else if i.PE.Signed {
+		if i.Signature, err = binary.ReadSignature(ctx, name); err != nil {
+			if ctx.Err() != nil {
+				return inspected{}, err
+			}
+			i.Signature = &binary.Signature{Fault: "cannot be read: " + err.Error()}
+		}
 	}
 	return i, nil
 }

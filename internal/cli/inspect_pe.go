@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -39,6 +40,14 @@ func (i inspected) windows(line func(what, format string, args ...any)) {
 		i.cuda(line)
 	case c != nil:
 		line("cuda", "runtime %s, no device code", c.Runtime)
+	}
+	switch s := i.Signature; {
+	case s == nil:
+		line("signed", "no")
+	case s.Fault != "":
+		line("signed", "wrongly: %s", s.Fault)
+	default:
+		line("signed", "by %s, issued by %s, until %s; whether to trust that is not looked at", s.Signer, s.Issuer, s.Until.UTC().Format(time.DateOnly))
 	}
 	line("lacks", "--os %s tells what, on Windows 7", spec.Win7)
 }

@@ -1,7 +1,12 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +18,7 @@ import (
 func (a *app) packFlags(c *cobra.Command) *cobra.Command {
 	c.Flags().StringVar(&a.runtime, "bundle", "", "thin: the user's machine has the toolkit's libraries; full: they are inside (default: as the recipe says)")
 	c.Flags().Int64Var(&a.partMiB, "part-size", release.DefaultPartMiB, "a larger archive is also given in parts of so many MiB")
+	sign := signFlags(c)
 	c.PreRunE = func(c *cobra.Command, _ []string) error {
 		if a.runtime != "" && a.runtime != spec.Thin && a.runtime != spec.Full {
 			return &usageError{err: fmt.Errorf("--bundle is %s or %s, not %q", spec.Thin, spec.Full, a.runtime), help: c.CommandPath() + " --help"}
@@ -20,7 +26,50 @@ func (a *app) packFlags(c *cobra.Command) *cobra.Command {
 		if a.partMiB < 1 || a.partMiB > release.MaxPartMiB {
 			return &usageError{err: fmt.Errorf("--part-size is %d; it must be 1 to %d", a.partMiB, release.MaxPartMiB), help: c.CommandPath() + " --help"}
 		}
-		return nil
+		var err error
+		a.sign, err = sign()
+		return err
 	}
 	return c
+}
+
+// passwordEnv names the variable with the password of the key to sign with.
+const passwordEnv = "LLPATCH_SIGN_PASSWORD"
+
+// signFlags are those that sign programs for Windows; what it returns reads them, nil
+// where nothing is to be signed.
+func signFlags(c *cobra.Command) func() (*release.Signing, error) {
+	var s release.Signing
+	var file string
+	c.Flags().StringVar(&s.Cert, "sign", "", "sign programs for Windows (Authenticode) with this certificate: a PKCS#12 file (.p12, .pfx), or PEM with --sign-key")
+	c.Flags().StringVar(&s.Key, "sign-key", "", "the PEM private key of the certificate")
+	c.Flags().StringVar(&file, "sign-password-file", "", "file whose first line is the password of the key (default: the variable "+passwordEnv+")")
+	c.Flags().StringVar(&s.Timestamp, "sign-timestamp", "", "URL of an RFC 3161 server that says when it was signed, so that the signature outlives the certificate")
+	return func() (*release.Signing, error) {
+		wrong := func(format string, args ...any) (*release.Signing, error) {
+			return nil, &usageError{err: fmt.Errorf(format, args...), help: c.CommandPath() + " --help"}
+		}
+		if s.Cert == "" {
+			for _, name := range []string{"sign-key", "sign-password-file", "sign-timestamp"} {
+				if c.Flags().Changed(name) {
+					return wrong("--%s goes with --sign", name)
+				}
+			}
+			return nil, nil
+		}
+		pkcs12 := slices.Contains([]string{".p12", ".pfx"}, strings.ToLower(filepath.Ext(s.Cert)))
+		if pkcs12 == (s.Key != "") {
+			return wrong("--sign takes a .p12 or .pfx file, which has its key in it, or PEM certificates with --sign-key")
+		}
+		s.Password, s.Env = []byte(os.Getenv(passwordEnv)), os.Environ()
+		if file != "" {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				return wrong("--sign-password-file: %w", err)
+			}
+			line, _, _ := bytes.Cut(text, []byte("\n"))
+			s.Password = bytes.TrimSuffix(line, []byte("\r"))
+		}
+		return &s, nil
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/bmatcuk/doublestar/v4"
@@ -104,14 +105,25 @@ func (c *Chain) stageDir() string {
 }
 
 // extras are the files of a bundle that are no programs; fill writes them anew each time.
-var extras = []string{"BUILD_INFO.json", "README.md", "PATCHES", "LICENSES", "SHA256SUMS", checkScript}
+var extras = []string{"BUILD_INFO.json", "README.md", "PATCHES", "LICENSES", "SHA256SUMS", checkScript, win7Readme}
+
+// extra reports whether a bundle's entry, a file or a folder at its top, is one of those;
+// scripts for Windows keep their names.
+func extra(name string) bool { return slices.Contains(extras, name) || path.Ext(name) == ".cmd" }
 
 // fill adds to the staged programs what explains them: BUILD_INFO.json,
-// README.md, PATCHES/, LICENSES/, SHA256SUMS, and check.sh where the recipe has one.
+// README.md, PATCHES/, LICENSES/, SHA256SUMS, the recipe's scripts, and README-WIN7.txt
+// where it is for Windows.
 func (c *Chain) fill(top string, info BuildInfo, text []byte) error {
-	for _, name := range extras {
-		if err := os.RemoveAll(filepath.Join(top, name)); err != nil {
-			return err
+	old, err := os.ReadDir(top)
+	if err != nil {
+		return err
+	}
+	for _, e := range old {
+		if extra(e.Name()) {
+			if err := os.RemoveAll(filepath.Join(top, e.Name())); err != nil {
+				return err
+			}
 		}
 	}
 	write := func(name string, data []byte) error {
@@ -147,12 +159,17 @@ func (c *Chain) fill(top string, info BuildInfo, text []byte) error {
 	if err := write("README.md", bundlePage(info)); err != nil {
 		return err
 	}
-	if c.Recipe.Bundle.Check != "" {
-		script, err := c.checkScript(info)
-		if err != nil {
+	if info.Windows != "" {
+		if err := write(win7Readme, info.win7Page()); err != nil {
 			return err
 		}
-		if err := write(checkScript, script); err != nil {
+	}
+	scripts, err := c.scripts(info)
+	if err != nil {
+		return err
+	}
+	for name, script := range scripts {
+		if err := write(name, script); err != nil {
 			return err
 		}
 	}

@@ -47,6 +47,7 @@ type Options struct {
 	Builds      bool        // a plan or a build follows: the tools are looked at before anything is fetched
 	On          *build.Host // the machine to build on; nil: this one
 	Box         bool        // plan for a Windows machine that nobody looks at, with the recipe's box
+	Sign        *Signing    // signs what is for Windows; nil: nothing is signed
 	BackendOnly bool        // make only the target's own backend, for the stock package of the tag
 }
 
@@ -61,14 +62,15 @@ type Chain struct {
 	Patched   *patch.Result
 	Variants  []Variant // what --accept wrote
 
-	drop  string // file name of the backend that is made alone; empty: the whole target
-	facts *build.Facts
-	root  *env.Env // of Options.Env, once it was needed
-	libs  *env.Env // of Options.EnvRuntime, likewise
-	card  card
-	lacks []string // paths that the source does not have and the build can do without
-	lock  *lockedfile.File
-	dir   string // Out/<tag>/<target>
+	drop   string // file name of the backend that is made alone; empty: the whole target
+	facts  *build.Facts
+	root   *env.Env // of Options.Env, once it was needed
+	libs   *env.Env // of Options.EnvRuntime, likewise
+	card   card
+	signed signed   // what Stage signed
+	lacks  []string // paths that the source does not have and the build can do without
+	lock   *lockedfile.File
+	dir    string // Out/<tag>/<target>
 }
 
 // Open fetches the tag, chooses its series for the target, and places every
@@ -96,6 +98,9 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (_ *Chain, e
 		return nil, &spec.Error{File: path.Join("recipes", target+".toml"), Msg: err.Error()}
 	}
 	if err := o.chooseRuntime(&rec); err != nil {
+		return nil, err
+	}
+	if err := o.checkSigning(ctx, rec); err != nil {
 		return nil, err
 	}
 	t = o.Repo.Lock.Named(rec.Upstream, t)

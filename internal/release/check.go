@@ -22,20 +22,27 @@ type stageRecord struct {
 	Key     string            `json:"key"`
 	Entries map[string]string `json:"entries"` // what inventory found
 	Files   []*binary.File    `json:"files"`
+	signed
 }
 
 // Stage lays the built files out as they will be shipped and verifies them
-// against the recipe. Staged files that are there already and are right are
+// against the recipe, and signs them where that is asked for: what is checked and
+// packed is what was signed. Staged files that are there already and are right are
 // left alone.
-func (c *Chain) Stage(b *Built) ([]*binary.File, error) {
+func (c *Chain) Stage(ctx context.Context, b *Built) ([]*binary.File, error) {
 	top := c.stageDir()
-	key, err := digest(b.Artifacts.Files, c.Recipe.Programs, c.Recipe.Bundle, c.Recipe.Verify, c.librariesDigest())
+	signer, err := c.Sign.id()
+	if err != nil {
+		return nil, err
+	}
+	key, err := digest(b.Artifacts.Files, c.Recipe.Programs, c.Recipe.Bundle, c.Recipe.Verify, c.librariesDigest(), signer)
 	if err != nil {
 		return nil, err
 	}
 	var done stageRecord
 	if readJSON(c.own("stage.json"), &done) && done.Key == key {
 		if have, err := inventory(top); err == nil && maps.Equal(have, done.Entries) {
+			c.signed = done.signed
 			return done.Files, nil
 		}
 	}
@@ -43,11 +50,14 @@ func (c *Chain) Stage(b *Built) ([]*binary.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("verify %s %s: %w", c.Tree.Tag, c.Recipe.Name, err)
 	}
+	if c.signed, err = c.signAll(ctx, top, files); err != nil {
+		return nil, err
+	}
 	have, err := inventory(top)
 	if err != nil {
 		return nil, err
 	}
-	return files, writeJSON(c.own("stage.json"), stageRecord{Key: key, Entries: have, Files: files})
+	return files, writeJSON(c.own("stage.json"), stageRecord{Key: key, Entries: have, Files: files, signed: c.signed})
 }
 
 func digest(values ...any) (string, error) {
@@ -79,7 +89,7 @@ type smokeRecord struct {
 // Smoke stages the built files and runs the recipe's checks on them. A report
 // that passed on the same files and the same checks stands.
 func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Report, error) {
-	files, err := c.Stage(b)
+	files, err := c.Stage(ctx, b)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,37 +1,80 @@
 package release
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/llpatch/llpatch/internal/spec"
 )
 
-// checkScript is what a bundle calls the script that looks at the user's machine.
+// checkScript is what a bundle for Linux calls the script that looks at the user's machine.
 const checkScript = "check.sh"
 
 var (
 	setRE     = regexp.MustCompile(`(?m)^(gfx|libs|glibc)=.*$`)
+	setCmdRE  = regexp.MustCompile(`(?m)^set "(system|dlls|driver|gpu)=.*"$`)
 	rocmLibRE = regexp.MustCompile(`^lib(amdhip64|hip|roc)`)
 )
 
-// checkScript returns the recipe's script with what this bundle is in its settings:
-// the targets of its device code, the libraries of ROCm and the glibc that it needs.
-func (c *Chain) checkScript(i BuildInfo) ([]byte, error) {
-	name := path.Join("recipes", c.Recipe.Bundle.Check)
-	text, err := fs.ReadFile(c.Repo.FS, name)
-	if err != nil {
-		return nil, fmt.Errorf("bundle.check: %w", err)
+// scripts returns the recipe's scripts by their names in the bundle, with what this
+// bundle is in their settings: the targets of its device code, the libraries, the glibc
+// and the driver that it needs.
+func (c *Chain) scripts(i BuildInfo) (map[string][]byte, error) {
+	out := map[string][]byte{}
+	for key, name := range map[string]string{"bundle.check": c.Recipe.Bundle.Check, "bundle.start": c.Recipe.Bundle.Start} {
+		if name == "" || c.drop != "" && key == "bundle.start" {
+			continue
+		}
+		file := path.Join("recipes", name)
+		text, err := fs.ReadFile(c.Repo.FS, file)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", key, err)
+		}
+		if path.Ext(name) == ".cmd" {
+			out[name], err = cmdScript(file, text, i)
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
+		libs := slices.DeleteFunc(slices.Clone(i.Needs), func(lib string) bool { return !rocmLibRE.MatchString(lib) })
+		values := map[string]string{"libs": strings.Join(libs, " "), "glibc": i.Glibc}
+		if h := c.Recipe.Verify.HIP; h != nil {
+			values["gfx"] = strings.Join(h.Archs, " ")
+		}
+		out[checkScript] = setRE.ReplaceAllFunc(text, func(line []byte) []byte {
+			key, _, _ := strings.Cut(string(line), "=")
+			return []byte(key + `="` + values[key] + `"`)
+		})
 	}
-	libs := slices.DeleteFunc(slices.Clone(i.Needs), func(lib string) bool { return !rocmLibRE.MatchString(lib) })
-	values := map[string]string{"libs": strings.Join(libs, " "), "glibc": i.Glibc}
-	if h := c.Recipe.Verify.HIP; h != nil {
-		values["gfx"] = strings.Join(h.Archs, " ")
+	return out, nil
+}
+
+// cmdScript sets a script for cmd.exe and gives it the line ends without which cmd
+// misses labels. Of other letters than ASCII's each machine's cmd has its own idea.
+func cmdScript(file string, text []byte, i BuildInfo) ([]byte, error) {
+	for n, line := range bytes.Split(text, []byte("\n")) {
+		if bytes.ContainsFunc(line, func(r rune) bool { return r > '~' || r < ' ' && r != '\r' }) {
+			return nil, &spec.Error{File: file, Line: n + 1, Msg: "a script for cmd.exe must be plain ASCII without tabs"}
+		}
 	}
-	return setRE.ReplaceAllFunc(text, func(line []byte) []byte {
-		key, _, _ := strings.Cut(string(line), "=")
-		return []byte(key + `="` + values[key] + `"`)
-	}), nil
+	values := map[string]string{"system": i.Windows, "dlls": strings.Join(i.NVIDIA, " ")}
+	if i.CUDA != nil || len(i.NVIDIA) > 0 {
+		values["driver"], values["gpu"] = win7Driver, "1"
+	}
+	text = setCmdRE.ReplaceAllFunc(text, func(line []byte) []byte {
+		key := setCmdRE.FindSubmatch(line)[1]
+		return fmt.Appendf(nil, "set \"%s=%s\"", key, values[string(key)])
+	})
+	return crlf(text), nil
+}
+
+// crlf gives a text the line ends of Windows.
+func crlf(text []byte) []byte {
+	return bytes.ReplaceAll(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")), []byte("\n"), []byte("\r\n"))
 }

@@ -274,12 +274,12 @@ func TestCheckScriptOfBundle(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := &Chain{Options: Options{Repo: repo}, Recipe: rec}
-	got, err := c.checkScript(BuildInfo{Glibc: "2.38", Needs: []string{"libamdhip64.so.7", "libc.so.6", "libhipblas.so.3", "librocblas.so.5"}})
+	got, err := c.scripts(BuildInfo{Glibc: "2.38", Needs: []string{"libamdhip64.so.7", "libc.so.6", "libhipblas.so.3", "librocblas.so.5"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"\ngfx=\"gfx1201 gfx12-generic\"\n", "\nlibs=\"libamdhip64.so.7 libhipblas.so.3 librocblas.so.5\"\n", "\nglibc=\"2.38\"\n"} {
-		if strings.Count(string(got), want) != 1 {
+		if strings.Count(string(got[checkScript]), want) != 1 {
 			t.Errorf("no %q", want)
 		}
 	}

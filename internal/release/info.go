@@ -40,6 +40,9 @@ type BuildInfo struct {
 	Glibc     string            `json:"glibc,omitempty"` // lowest version that runs it
 	Libstdcpp string            `json:"glibcxx,omitempty"`
 	Windows   string            `json:"windows,omitempty"` // what it was checked to run on: spec.Win7 or spec.Win7VxKex
+	WebUI     bool              `json:"webui"`             // the page of llama-server is in
+	NVIDIA    []string          `json:"nvidia,omitempty"`  // DLLs of NVIDIA's that it loads on Windows
+	signed
 	Needs     []string          `json:"needs"`             // libraries of the user's system
 	DropIn    string            `json:"drop_in,omitempty"` // the one library that the bundle holds, for the official package of the tag
 	CUDA      *binary.Verdict   `json:"cuda,omitempty"`    // on which cards and with which driver it runs
@@ -195,7 +198,7 @@ func (c *Chain) sums(top string) (map[string]string, error) {
 	m := map[string]string{}
 	for line := range strings.Lines(string(text)) {
 		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
-		if first, _, _ := strings.Cut(name, "/"); !slices.Contains(extras, first) {
+		if first, _, _ := strings.Cut(name, "/"); !extra(first) {
 			m[name] = sum
 		}
 	}
@@ -237,7 +240,8 @@ func (c *Chain) info(b *Built, files []*binary.File, report *smoke.Report) (Buil
 	for _, note := range c.Recipe.Bundle.Notes {
 		i.Notes = append(i.Notes, strings.TrimSpace(note))
 	}
-	i.DropIn = c.drop
+	i.DropIn, i.signed = c.drop, c.signed
+	i.WebUI = c.drop == "" && b.Plan.WebUI()
 	// Folders and programs of this machine decide nothing, and would make two
 	// builds of the same plan differ.
 	neutral := strings.NewReplacer(b.Plan.Dir, "BUILD", b.Plan.Source, "SOURCE", build.InsideDir, "BUILD", build.InsideSource, "SOURCE")
@@ -255,6 +259,7 @@ func (c *Chain) info(b *Built, files []*binary.File, report *smoke.Report) (Buil
 	}
 	if pe := c.Recipe.Verify.PE; pe != nil {
 		i.Windows = pe.OS
+		i.NVIDIA = slices.DeleteFunc(slices.Clone(c.Recipe.Bundle.Carry), func(dll string) bool { return strings.ContainsAny(dll, "*?[") })
 	}
 	if len(c.Recipe.Bundle.Carry) > 0 {
 		i.Runtime = c.Recipe.Bundle.Runtime

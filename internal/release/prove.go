@@ -159,7 +159,7 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 	if err != nil || len(todo) == 0 {
 		return p, err
 	}
-	if _, err := c.Stage(b); err != nil {
+	if _, err := c.Stage(ctx, b); err != nil {
 		return nil, err
 	}
 	dir, err := c.absolute()

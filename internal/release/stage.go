@@ -196,7 +196,7 @@ func inventory(top string) (map[string]string, error) {
 			return err
 		}
 		name := filepath.ToSlash(rel)
-		if first, _, _ := strings.Cut(name, "/"); slices.Contains(extras, first) {
+		if first, _, _ := strings.Cut(name, "/"); extra(first) {
 			return nil
 		}
 		info, err := d.Info()

@@ -22,8 +22,11 @@ import (
 // writeZip packs what the folder dir holds as a zip, without dir itself at its top:
 // entries sorted, the given time, and no mode, so that the same files give the same
 // bytes. The compressor is pinned by go.mod for the same reason. It returns the
-// SHA-256 of the archive.
+// SHA-256 of the archive. Names that Windows could not unpack are a *binary.Rejected.
 func writeZip(ctx context.Context, file, dir string, when time.Time) (sum string, err error) {
+	if err := checkZipNames(dir); err != nil {
+		return "", fmt.Errorf("pack %s: %w", file, err)
+	}
 	out, err := atomicfile.Create(file, 0o644)
 	if err != nil {
 		return "", err

@@ -84,12 +84,13 @@ func (l *loader) recipe(name string) (Recipe, bool) {
 	for _, w := range []struct {
 		key   string
 		there bool
-	}{{"verify.pe", rec.Verify.PE != nil}, {"wine", rec.Wine != ""}, {"bundle.format", rec.Bundle.Format == Zip}} {
+	}{{"verify.pe", rec.Verify.PE != nil}, {"wine", rec.Wine != ""}, {"bundle.format", rec.Bundle.Format == Zip}, {"bundle.start", rec.Bundle.Start != ""}} {
 		if w.there && rec.OS == Linux {
 			f.fail(w.key, "%s is for a recipe with os = %q, and this one has os = %q", w.key, Win7, rec.OS)
 		}
 	}
-	f.script(rec.Bundle.Check)
+	f.script("bundle.check", rec.Bundle.Check, scriptFor(rec.OS))
+	f.script("bundle.start", rec.Bundle.Start, ".cmd")
 	if rec.DiskMiB < 0 {
 		f.fail("disk-mib", "disk-mib is %d; it must be the room in MiB that a release takes", rec.DiskMiB)
 	}
@@ -157,15 +158,24 @@ func (f *file) carry(b Bundle) {
 	}
 }
 
-// script checks that a recipe's check script is there.
-func (f *file) script(name string) {
+// scriptFor is how the scripts in a bundle for a system end.
+func scriptFor(system string) string {
+	if system == Win7 {
+		return ".cmd"
+	}
+	return ".sh"
+}
+
+// script checks that a script of a recipe's bundle is there.
+func (f *file) script(key, name, ext string) {
 	if name == "" {
 		return
 	}
-	if !programRE.MatchString(name) || path.Ext(name) != ".sh" {
-		f.fail("bundle.check", "check %q is not the plain name of a .sh file", name)
+	_, word, _ := strings.Cut(key, ".")
+	if !programRE.MatchString(name) || path.Ext(name) != ext {
+		f.fail(key, "%s %q is not the plain name of a %s file", word, name, ext)
 	} else if _, err := fs.Stat(f.l.fsys, path.Join("recipes", name)); err != nil {
-		f.fail("bundle.check", "check script recipes/%s: %s", name, cause(err))
+		f.fail(key, "%s script recipes/%s: %s", word, name, cause(err))
 	}
 }
 

@@ -1,0 +1,216 @@
+package release
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// win7Readme is what a bundle for Windows tells its user, in a form that every editor of
+// Windows 7 shows: plain ASCII with the line ends of Windows.
+const win7Readme = "README-WIN7.txt"
+
+// win7Driver is the oldest NVIDIA driver for Windows that serves every CUDA 11 runtime:
+// NVIDIA's CUDA Toolkit Release Notes, table "CUDA Toolkit and Minimum Required Driver
+// Version for CUDA Minor Version Compatibility".
+const win7Driver = "452.39"
+
+// win7Columns is the width of the page: cmd's window has 80.
+const win7Columns = 76
+
+// win7Text is a page of plain text under construction.
+type win7Text struct{ strings.Builder }
+
+func (t *win7Text) head(title string) {
+	fmt.Fprintf(t, "\n%s\n%s\n", title, strings.Repeat("-", len(title)))
+}
+
+// say adds a paragraph, with its lines broken between words.
+func (t *win7Text) say(format string, args ...any) {
+	t.WriteString(wrap(fmt.Sprintf(format, args...), "", win7Columns) + "\n")
+}
+
+// step adds a point of a list.
+func (t *win7Text) step(mark, format string, args ...any) {
+	indent := strings.Repeat(" ", len(mark)+1)
+	t.WriteString(mark + " " + strings.TrimPrefix(wrap(fmt.Sprintf(format, args...), indent, win7Columns), indent) + "\n")
+}
+
+// code adds a line that is to be typed.
+func (t *win7Text) code(line string) { t.WriteString("\n    " + line + "\n\n") }
+
+func wrap(text, indent string, columns int) string {
+	var lines []string
+	line := indent
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case line == indent:
+			line += word
+		case len(line)+1+len(word) > columns:
+			lines = append(lines, line)
+			line = indent + word
+		default:
+			line += " " + word
+		}
+	}
+	return strings.Join(append(lines, line), "\n")
+}
+
+// win7Page is README-WIN7.txt, from the recipe and from what was found in the files.
+func (i BuildInfo) win7Page() []byte {
+	var t win7Text
+	title := fmt.Sprintf("%s %s for 64-bit %s, patched by llpatch", i.Upstream, i.Tag, binary.SystemName(i.Windows))
+	fmt.Fprintf(&t, "%s\n%s\n\n", title, strings.Repeat("=", len(title)))
+	if i.DropIn != "" {
+		t.say("This is %s alone. Put it into the folder of the package that it is for, which has the same tag: its programs load it when they start. Their --version stays as it is.", i.DropIn)
+	} else {
+		t.say("%s. llama-server.exe --version prints %d (%s). PATCHES\\README.md names every change to upstream's source.", strings.Join(i.exes(), ", "), i.Build, i.Version)
+	}
+	t.WriteString("\n")
+	t.say("Its checks ran through wine, which only stands for Windows: on Windows 7 itself%s it was not tried when this was packed. That every function that it calls is there was looked up in tables.", withCard(i))
+	i.win7Start(&t)
+	i.win7Needs(&t)
+	i.win7VxKex(&t)
+	i.win7NVIDIA(&t)
+	i.win7Page2(&t)
+	i.win7Scanner(&t)
+	t.head("Is it what was packed?")
+	t.say("Of the zip, in a command prompt, against SHA256SUMS where you got the zip from:")
+	t.code("certutil -hashfile NAME-OF-THE.zip SHA256")
+	t.say("certutil of Windows 7 writes spaces between the bytes. check-win7.cmd compares every file of the zip with the SHA256SUMS in it.")
+	for n, note := range i.Notes {
+		if n == 0 {
+			t.head("Notes")
+		}
+		t.say("%s", note)
+	}
+	return crlf([]byte(asciiText(t.String())))
+}
+
+// withCard says that no card was there, of a build that uses one.
+func withCard(i BuildInfo) string {
+	if i.usesNVIDIA() {
+		return ", VxKex NEXT and a card"
+	}
+	return ""
+}
+
+func (i BuildInfo) usesNVIDIA() bool { return i.CUDA != nil || len(i.NVIDIA) > 0 }
+
+// exes are the programs.
+func (i BuildInfo) exes() []string {
+	var names []string
+	for _, f := range i.Files {
+		if path.Ext(f.Name) == ".exe" {
+			names = append(names, f.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (i BuildInfo) win7Start(t *win7Text) {
+	t.head("Start")
+	n := 0
+	step := func(format string, args ...any) { n++; t.step(fmt.Sprintf("%d.", n), format, args...) }
+	if i.DropIn != "" {
+		step("Unpack the zip and copy %s into the package's folder.", i.DropIn)
+	} else {
+		step("Unpack the whole zip into one folder, such as C:\\llama.")
+		step("Double-click check-win7.cmd: it says what is here, and in its last sentence what to do.")
+		step("Drop a model (a .gguf file) onto start-server.cmd. When it says that it listens, http://127.0.0.1:8080/ answers. More options stand at the top of start-server.cmd.")
+	}
+}
+
+func (i BuildInfo) win7Needs(t *win7Text) {
+	t.head("What Windows needs")
+	if i.Windows == spec.Win7 {
+		t.say("64-bit Windows 7 with Service Pack 1. Nothing else: no update, no VxKex, no Visual C++ runtime. It takes functions from %s.", strings.Join(i.Needs, ", "))
+		return
+	}
+	t.step("-", "64-bit Windows 7 with Service Pack 1 (KB976932)")
+	t.step("-", "the updates KB2533623 and KB2670838, or later ones that hold them, which VxKex NEXT asks for")
+	t.step("-", "VxKex NEXT, below")
+	t.step("-", "NVIDIA's driver and DLLs, below")
+}
+
+func (i BuildInfo) win7VxKex(t *win7Text) {
+	if i.Windows != spec.Win7VxKex {
+		return
+	}
+	t.head("VxKex NEXT")
+	t.say("It gives Windows 7 functions of later Windows, here to NVIDIA's DLLs. Its releases are at https://github.com/YuZhouRen86/VxKex-NEXT/releases")
+	t.step("1.", "Run KexSetup.exe (or KexSetup.exe /SILENTUNATTEND).")
+	t.step("2.", "Right-click llama-server.exe, Properties, tab VxKex, \"Enable VxKex NEXT for this program\". Or in a command prompt, with the full path:")
+	t.code(`"C:\Program Files\VxKex\KexCfg.exe" /EXE:"C:\llama\llama-server.exe" /ENABLE:TRUE`)
+	t.step("3.", "The same for every other program here that you use. It counts for that path: after moving the folder, do it again.")
+	t.say("Do not write registry keys for it yourself: KexCfg.exe knows which.")
+}
+
+func (i BuildInfo) win7NVIDIA(t *win7Text) {
+	if !i.usesNVIDIA() {
+		return
+	}
+	t.head("NVIDIA's driver and DLLs")
+	t.say("The driver must be %s or newer, which serves every CUDA 11 runtime; 474.11 is a late one for Windows 7. It brings nvcuda.dll.", win7Driver)
+	if i.CUDA != nil {
+		t.say("Cards that it has code for:")
+		for _, c := range i.CUDA.Cards {
+			t.step("-", "%s", c)
+		}
+	}
+	switch {
+	case len(i.NVIDIA) == 0:
+	case i.Runtime == spec.Full:
+		t.say("NVIDIA's %s are inside. Their terms are in LICENSES.", strings.Join(i.NVIDIA, ", "))
+	default:
+		t.say("Put these of NVIDIA's beside llama-server.exe: %s. They are in the folder bin of NVIDIA's CUDA Toolkit 11.2 to 11.8 for Windows (developer.nvidia.com/cuda-toolkit-archive), and in its archives cuda_cudart-windows-x86_64 and libcublas-windows-x86_64, which are plain zips: of CUDA 11.4.4 those are cuda_cudart 11.4.148 and libcublas 11.6.5.2. Without them llama-server.exe starts and uses the processor alone.", strings.Join(i.NVIDIA, ", "))
+	}
+}
+
+// win7Page2 says what of llama-server is in.
+func (i BuildInfo) win7Page2(t *win7Text) {
+	if i.DropIn != "" {
+		return
+	}
+	t.head("Web page and HTTPS")
+	if i.WebUI {
+		t.say("The web page of llama-server is in.")
+	} else {
+		t.say("The web page of llama-server is not in: its API is. Point another program's page at http://127.0.0.1:8080/v1.")
+	}
+	if i.Options["LLAMA_OPENSSL"] == "ON" {
+		t.say("HTTPS is in.")
+		return
+	}
+	t.say("HTTPS is not in. llama-server.exe cannot download models by name (-hf, -mu with https): download the .gguf with a browser, here or on another machine, and give its file. And it serves plain HTTP: keep it on 127.0.0.1, or put a proxy with a certificate before it.")
+}
+
+// win7Scanner is about false alarms, which upstream's own packages have too.
+func (i BuildInfo) win7Scanner(t *win7Text) {
+	t.head("If a virus scanner takes a file away")
+	t.say("Microsoft Defender and others guess, and have taken upstream's own Windows builds for malware (such as Wacatac.B!ml: llama.cpp issues 27716, 28224, 28315). Do this:")
+	t.step("1.", "Compare the hash of the zip, below. If it is another, delete the zip.")
+	t.step("2.", "If it is the same, restore the file from the scanner's quarantine, and exclude this one folder from scanning. Do not turn the scanner off.")
+	t.step("3.", "Report the false alarm: https://www.microsoft.com/wdsi/filesubmission for Microsoft's, the maker's page for another.")
+	if i.Signer == "" {
+		t.say("The programs have no signature.")
+		return
+	}
+	t.say("The programs are signed by %s: Properties, tab Digital Signatures. Windows 7 knows such signatures (SHA-256) since KB4474419.", i.Signer)
+}
+
+// asciiText writes what has no ASCII form as a question mark; the recipe's notes are the
+// one place where it could come from.
+func asciiText(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r > '~' {
+			return '?'
+		}
+		return r
+	}, text)
+}
