@@ -161,9 +161,14 @@ var (
 	cudaInfo = BuildInfo{Windows: spec.Win7VxKex, CUDA: &binary.Verdict{}, NVIDIA: []string{"cudart64_110.dll", "cublas64_11.dll", "cublasLt64_11.dll"}}
 )
 
-// Every outcome of check-win7.cmd, each a golden text with its exit code.
-func TestCheckWin7(t *testing.T) {
+func TestCmdScripts(t *testing.T) {
 	w := newWindows(t)
+	t.Run("check-win7", func(t *testing.T) { checkWin7(t, w) })
+	t.Run("start-server", func(t *testing.T) { startServer(t, w) })
+}
+
+// Every outcome of check-win7.cmd, each a golden text with its exit code.
+func checkWin7(t *testing.T, w *windows) {
 	able := func(i BuildInfo) map[string]string {
 		m := map[string]string{
 			"root/certutil.exe": "", "root/findstr.exe": "", "root/nvidia-smi.exe": "",
@@ -188,7 +193,9 @@ func TestCheckWin7(t *testing.T) {
 	}
 	right := on("7601", "llama-server.exe", "llama-cli.exe")
 	without := func(names ...string) func(map[string]string) {
-		return func(m map[string]string) { maps.DeleteFunc(m, func(k, _ string) bool { return slices.Contains(names, k) }) }
+		return func(m map[string]string) {
+			maps.DeleteFunc(m, func(k, _ string) bool { return slices.Contains(names, k) })
+		}
 	}
 	smi := func(text string) func(map[string]string) {
 		return func(m map[string]string) { m["root/nvidia-smi.txt"] = text }
@@ -256,8 +263,7 @@ func TestCheckWin7(t *testing.T) {
 
 // start-server.cmd gives the server what it was given. wine's cmd has no
 // %cmdcmdline%, so a dropped file with an ampersand and no space was not tried.
-func TestStartServer(t *testing.T) {
-	w := newWindows(t)
+func startServer(t *testing.T, w *windows) {
 	base := map[string]string{
 		"b (1) & x/llama-server.exe": "", "b (1) & x/m/plain.gguf": "", "b (1) & x/m/a (2) & b.gguf": "", "b (1) & x/m/größe.gguf": "", "b (1) & x/m/wow!.gguf": "",
 	}

@@ -41,6 +41,9 @@ func (o Options) dropIn(rec spec.Recipe) (string, error) {
 	case rec.CMake["GGML_BACKEND_DL"] != true:
 		return "", &BadOption{"--backend-only", fmt.Errorf("%s links its backends in: GGML_BACKEND_DL is not on", rec.Name)}
 	}
+	if rec.OS == spec.Win7 {
+		return "ggml-" + rec.Backends[0] + ".dll", nil
+	}
 	return "libggml-" + rec.Backends[0] + ".so", nil
 }
 
@@ -111,8 +114,9 @@ type trial struct {
 	checks []spec.Check
 }
 
-// tryDropIn builds the tag without the series for the target that the recipe names
-// as its host, as upstream's own package is, and lays the drop-in into it. What
+// tryDropIn builds the tag without the series (but with what a build for the system
+// needs) for the target that the recipe names as its host, as upstream's own package
+// is, and lays the drop-in into it. What
 // the library takes from ggml must be in that build: the error is a
 // *binary.Rejected where it is not.
 func (c *Chain) tryDropIn(ctx context.Context) (*trial, error) {
@@ -150,7 +154,8 @@ func (c *Chain) tryDropIn(ctx context.Context) (*trial, error) {
 	return t, nil
 }
 
-// buildHost builds the unpatched tree for another target, in a folder of its own.
+// buildHost builds the tree that unpatched gives for another target, in a folder of
+// its own.
 func (c *Chain) buildHost(ctx context.Context, rec spec.Recipe) (build.Plan, build.Artifacts, error) {
 	if !rec.Range.Contains(c.Tree.Pin.Build) {
 		return build.Plan{}, build.Artifacts{}, &spec.OutOfRange{Recipe: rec, Tag: c.Tree.Tag.String(), Build: c.Tree.Pin.Build}
@@ -165,15 +170,19 @@ func (c *Chain) buildHost(ctx context.Context, rec spec.Recipe) (build.Plan, bui
 		return build.Plan{}, build.Artifacts{}, err
 	}
 	dir = filepath.Join(dir, "host")
-	if _, err := c.Tree.CheckoutOwn(ctx, filepath.Join(dir, "src"), slices.Concat(rec.Exclude, c.lacks)); err != nil {
+	tree, err := c.unpatched(ctx)
+	if err != nil {
+		return build.Plan{}, build.Artifacts{}, err
+	}
+	if _, err := tree.CheckoutOwn(ctx, filepath.Join(dir, "src"), slices.Concat(rec.Exclude, c.lacks)); err != nil {
 		return build.Plan{}, build.Artifacts{}, err
 	}
 	in := build.Input{
 		Tag: c.Tree.Tag.String(), Build: c.Tree.Pin.Build, Commit: c.Tree.Pin.Commit, Time: c.Tree.Pin.Time,
-		Tree: c.Tree.ID(), Recipe: rec, Toolchain: tc, Facts: facts, Missing: c.lacks,
+		Tree: tree.ID(), Recipe: rec, Toolchain: tc, Facts: facts, Missing: c.lacks,
 		Source: filepath.Join(dir, "src"), Dir: filepath.Join(dir, "build"),
 	}
-	if in.NoVersion, err = noVersion(c.Recipe.Upstream, c.Tree); err != nil {
+	if in.NoVersion, err = noVersion(c.Recipe.Upstream, tree); err != nil {
 		return build.Plan{}, build.Artifacts{}, err
 	}
 	plan, err := build.NewPlan(in)
@@ -202,9 +211,33 @@ func abi(name string, lib *binary.File, bin string, host []*binary.File) error {
 		}
 	}
 	var errs []error
+	if lib.PE != nil {
+		return abiPE(name, lib.PE, given)
+	}
 	for _, s := range lib.ImportNames() {
 		if (strings.Contains(s, "ggml") || strings.Contains(s, "gguf")) && !given[s] {
 			errs = append(errs, &binary.Rejected{File: name, Fault: fmt.Sprintf("needs the symbol %s, which the stock build of this tag does not have: it is no drop-in", s)})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// abiPE is abi for a DLL. Of ggml's DLLs it may take only C functions: those of C++ have
+// other names where Microsoft's compiler made the DLL, as it makes upstream's, and
+// other rules for what goes in and out.
+func abiPE(name string, lib *binary.PE, given map[string]bool) error {
+	var errs []error
+	for _, dll := range lib.Imports {
+		if !strings.HasPrefix(strings.ToLower(dll.DLL), "ggml") {
+			continue
+		}
+		for _, s := range dll.Functions {
+			switch {
+			case strings.HasPrefix(s, "_Z") || strings.HasPrefix(s, "?") || strings.HasPrefix(s, "#"):
+				errs = append(errs, &binary.Rejected{File: name, Fault: fmt.Sprintf("takes %s from %s, which is no C function: upstream's package, made by another compiler, cannot give it, so it is no drop-in", s, dll.DLL)})
+			case !given[s]:
+				errs = append(errs, &binary.Rejected{File: name, Fault: fmt.Sprintf("needs %s of %s, which the stock build of this tag does not have: it is no drop-in", s, dll.DLL)})
+			}
 		}
 	}
 	return errors.Join(errs...)
@@ -232,6 +265,6 @@ func (c *Chain) stage(art build.Artifacts, to string) ([]*binary.File, error) {
 		return nil, fmt.Errorf("stage %s: %w", c.drop, err)
 	}
 	v := c.Recipe.Verify
-	v.Needed = append(slices.Clone(v.Needed), "libggml-base.so*") // the package's own
+	v.Needed = append(slices.Clone(v.Needed), "libggml-base.so*", "ggml-base.dll") // the package's own
 	return binary.Verify(to, []string{c.drop}, v)
 }

@@ -52,6 +52,24 @@ func TestABI(t *testing.T) {
 	}
 }
 
+// A backend for Windows may take C functions of ggml's DLLs alone, and what those have.
+func TestABIOfDLLs(t *testing.T) {
+	for want, functions := range map[string][]string{
+		"": {"ggml_old"},
+		"needs ggml_new of ggml-base.dll, which the stock build of this tag does not have": {"ggml_old", "ggml_new"},
+		"takes _Z8ggml_abcv from ggml-base.dll, which is no C function":                    {"_Z8ggml_abcv"},
+		"takes ?ggml_abc@@YAXXZ from ggml-base.dll, which is no C function":                {"?ggml_abc@@YAXXZ"},
+	} {
+		lib := &binary.File{PE: &binary.PE{Imports: []binary.ImportedDLL{
+			{DLL: "KERNEL32.dll", Functions: []string{"_Zero", "GetLastError"}}, {DLL: "ggml-base.dll", Functions: functions},
+		}}}
+		err := abiPE("ggml-cuda.dll", lib.PE, map[string]bool{"ggml_old": true, "_Z8ggml_abcv": true})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
 func TestCUDALibs(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -93,6 +111,11 @@ func TestCUDALibs(t *testing.T) {
 func TestDropIn(t *testing.T) {
 	rec := spec.Recipe{Name: "r", Host: "h", Backends: []string{"cuda", "cpu"}, CMake: spec.Options{"GGML_BACKEND_DL": true}}
 	if got, err := (Options{BackendOnly: true}).dropIn(rec); got != "libggml-cuda.so" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	windows := rec
+	windows.OS = spec.Win7
+	if got, err := (Options{BackendOnly: true}).dropIn(windows); got != "ggml-cuda.dll" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 	if got, err := (Options{}).dropIn(rec); got != "" || err != nil {

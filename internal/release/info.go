@@ -43,14 +43,14 @@ type BuildInfo struct {
 	WebUI     bool              `json:"webui"`             // the page of llama-server is in
 	NVIDIA    []string          `json:"nvidia,omitempty"`  // DLLs of NVIDIA's that it loads on Windows
 	signed
-	Needs     []string          `json:"needs"`             // libraries of the user's system
-	DropIn    string            `json:"drop_in,omitempty"` // the one library that the bundle holds, for the official package of the tag
-	CUDA      *binary.Verdict   `json:"cuda,omitempty"`    // on which cards and with which driver it runs
-	AMD       []binary.GPU      `json:"amd,omitempty"`     // on which of AMD's cards it runs
-	Notes     []string          `json:"notes,omitempty"`   // the recipe's
-	Checks    []CheckInfo       `json:"checks"`
-	Files     []*binary.File    `json:"files"`
-	Sums      map[string]string `json:"sha256"`
+	Needs  []string          `json:"needs"`             // libraries of the user's system
+	DropIn string            `json:"drop_in,omitempty"` // the one library that the bundle holds, for the official package of the tag
+	CUDA   *binary.Verdict   `json:"cuda,omitempty"`    // on which cards and with which driver it runs
+	AMD    []binary.GPU      `json:"amd,omitempty"`     // on which of AMD's cards it runs
+	Notes  []string          `json:"notes,omitempty"`   // the recipe's
+	Checks []CheckInfo       `json:"checks"`
+	Files  []*binary.File    `json:"files"`
+	Sums   map[string]string `json:"sha256"`
 
 	terms map[string][]byte // licences of Carried
 }
@@ -128,7 +128,13 @@ func (i BuildInfo) windows() string {
 	if slices.ContainsFunc(i.Checks, func(c CheckInfo) bool { return c.Place == "wine" }) {
 		text += "The checks below ran it through wine, which only stands for Windows: on Windows itself it was not tried.\n"
 	}
-	return text
+	if i.DropIn == "" {
+		text += i.page() + "\n"
+	}
+	if i.Signer != "" {
+		text += fmt.Sprintf("The programs are signed by %s (Authenticode).\n", i.Signer)
+	}
+	return text + "README-WIN7.txt says the rest; check-win7.cmd looks at the user's machine.\n"
 }
 
 // cards says on which cards the device code runs, with which driver, and what the
@@ -259,7 +265,7 @@ func (c *Chain) info(b *Built, files []*binary.File, report *smoke.Report) (Buil
 	}
 	if pe := c.Recipe.Verify.PE; pe != nil {
 		i.Windows = pe.OS
-		i.NVIDIA = slices.DeleteFunc(slices.Clone(c.Recipe.Bundle.Carry), func(dll string) bool { return strings.ContainsAny(dll, "*?[") })
+		i.NVIDIA = nvidiaDLLs(i.Needs, c.Recipe.Bundle.Carry)
 	}
 	if len(c.Recipe.Bundle.Carry) > 0 {
 		i.Runtime = c.Recipe.Bundle.Runtime

@@ -193,14 +193,14 @@ func (s *Signing) verify(ctx context.Context, file string) (*binary.Signature, e
 	const another = "sign with a certificate that is for programs and valid"
 	now := time.Now()
 	switch {
-	case sig.Fault != "":
-		return nil, s.cannot(sig.Fault, "", nil)
 	case now.After(sig.Until):
 		return nil, s.cannot(fmt.Sprintf("the certificate of %s expired on %s", sig.Signer, sig.Until.UTC().Format(time.DateOnly)), another, nil)
 	case now.Before(sig.From):
 		return nil, s.cannot(fmt.Sprintf("the certificate of %s is valid from %s on", sig.Signer, sig.From.UTC().Format(time.DateOnly)), another, nil)
 	case !sig.CodeSigning():
 		return nil, s.cannot(fmt.Sprintf("the certificate of %s is not for the signing of programs (extended key usage codeSigning)", sig.Signer), another, nil)
+	case sig.Fault != "":
+		return nil, s.cannot(sig.Fault, "", nil)
 	}
 	roots := file + ".roots"
 	defer func() { _ = os.Remove(roots) }()

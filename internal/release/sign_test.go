@@ -46,6 +46,7 @@ func keys(t *testing.T) string {
 		openssl(t, dir, append([]string{"x509", "-req", "-in", "leaf.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-out", name}, args...)...)
 	}
 	openssl(t, dir, "pkcs12", "-export", "-inkey", "leaf.key", "-in", "leaf.pem", "-certfile", "ca.pem", "-out", "leaf.p12", "-passout", "file:password")
+	openssl(t, dir, "genrsa", "-out", "other.key", "2048")
 	openssl(t, dir, "rsa", "-in", "leaf.key", "-aes256", "-passout", "file:password", "-out", "locked.key")
 	var chain []byte
 	for _, name := range []string{"leaf.pem", "ca.pem"} {
@@ -79,7 +80,7 @@ func TestSigning(t *testing.T) {
 		"no password":              {cert: "leaf.p12", want: "a password is needed", hint: "--sign-password-file"},
 		"a wrong key's password":   {cert: "chain.pem", key: "locked.key", password: "pass", want: "the password is wrong"},
 		"no key's password":        {cert: "chain.pem", key: "locked.key", want: "locked.key is encrypted and no password was given"},
-		"another key":              {cert: "chain.pem", key: "ca.key", want: "ca.key is not the key of that certificate"},
+		"another key":              {cert: "chain.pem", key: "other.key", want: "other.key is not the key of that certificate"},
 		"expired":                  {cert: "old.pem", key: "leaf.key", want: "the certificate of Makers, Inc expired on 20"},
 		"not for programs":         {cert: "web.pem", key: "leaf.key", want: "is not for the signing of programs"},
 		"no issuer":                {cert: "leaf.pem", key: "leaf.key", want: "a certificate of Makers, Inc issued by Authority", hint: "up to the root"},

@@ -3,6 +3,7 @@ package release
 import (
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -76,7 +77,7 @@ func (i BuildInfo) win7Page() []byte {
 	i.win7Needs(&t)
 	i.win7VxKex(&t)
 	i.win7NVIDIA(&t)
-	i.win7Page2(&t)
+	i.win7Web(&t)
 	i.win7Scanner(&t)
 	t.head("Is it what was packed?")
 	t.say("Of the zip, in a command prompt, against SHA256SUMS where you got the zip from:")
@@ -99,6 +100,24 @@ func withCard(i BuildInfo) string {
 	return ""
 }
 
+var nvidiaRE = regexp.MustCompile(`(?i)^(cudart|cublas(lt)?)64_[0-9]+\.dll$`)
+
+// nvidiaDLLs are those of NVIDIA's that a bundle needs or carries, in order; cuBLAS
+// loads cublasLt by itself, so no import names that.
+func nvidiaDLLs(needs, carry []string) []string {
+	var all []string
+	for _, dll := range slices.Concat(needs, carry) {
+		if nvidiaRE.MatchString(dll) {
+			all = append(all, dll)
+		}
+		if version, ok := strings.CutPrefix(dll, "cublas64_"); ok {
+			all = append(all, "cublasLt64_"+version)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
 func (i BuildInfo) usesNVIDIA() bool { return i.CUDA != nil || len(i.NVIDIA) > 0 }
 
 // exes are the programs.
@@ -118,7 +137,8 @@ func (i BuildInfo) win7Start(t *win7Text) {
 	n := 0
 	step := func(format string, args ...any) { n++; t.step(fmt.Sprintf("%d.", n), format, args...) }
 	if i.DropIn != "" {
-		step("Unpack the zip and copy %s into the package's folder.", i.DropIn)
+		step("Unpack llpatch's own package win7-cpu of the same tag, which needs nothing that Windows 7 lacks, and put %s beside its programs.", i.DropIn)
+		step("Or upstream's own package of that tag (bin-win-cpu-x64). Its programs, made by Microsoft's compiler, need more: the Universal C Runtime (KB2999226), the Visual C++ 2015-2022 runtime (of Visual Studio 2022 17.14 at the latest), and VxKex NEXT for each program, for functions of Windows 8.")
 	} else {
 		step("Unpack the whole zip into one folder, such as C:\\llama.")
 		step("Double-click check-win7.cmd: it says what is here, and in its last sentence what to do.")
@@ -172,22 +192,33 @@ func (i BuildInfo) win7NVIDIA(t *win7Text) {
 	}
 }
 
-// win7Page2 says what of llama-server is in.
-func (i BuildInfo) win7Page2(t *win7Text) {
+func (i BuildInfo) win7Web(t *win7Text) {
 	if i.DropIn != "" {
 		return
 	}
 	t.head("Web page and HTTPS")
-	if i.WebUI {
-		t.say("The web page of llama-server is in.")
-	} else {
-		t.say("The web page of llama-server is not in: its API is. Point another program's page at http://127.0.0.1:8080/v1.")
+	t.say("%s", i.page())
+	if !i.WebUI {
+		t.say("Point another program's page at http://127.0.0.1:8080/v1.")
 	}
-	if i.Options["LLAMA_OPENSSL"] == "ON" {
-		t.say("HTTPS is in.")
+	if i.https() {
 		return
 	}
-	t.say("HTTPS is not in. llama-server.exe cannot download models by name (-hf, -mu with https): download the .gguf with a browser, here or on another machine, and give its file. And it serves plain HTTP: keep it on 127.0.0.1, or put a proxy with a certificate before it.")
+	t.say("llama-server.exe cannot download models by name (-hf, -mu with https): download the .gguf with a browser, here or on another machine, and give its file. And it serves plain HTTP: keep it on 127.0.0.1, or put a proxy with a certificate before it.")
+}
+
+func (i BuildInfo) https() bool { return i.Options["LLAMA_OPENSSL"] == "ON" }
+
+// page says what of llama-server is in.
+func (i BuildInfo) page() string {
+	page, https := "is not in, its API is", "is not in"
+	if i.WebUI {
+		page = "is in"
+	}
+	if i.https() {
+		https = "is in"
+	}
+	return fmt.Sprintf("The web page of llama-server %s. HTTPS %s.", page, https)
 }
 
 // win7Scanner is about false alarms, which upstream's own packages have too.
