@@ -69,7 +69,7 @@ func outputs(ctx context.Context, dir string, targets, programs []string) ([]Art
 		found := false
 		for _, f := range files {
 			base := path.Base(f.Path)
-			found = found || base == name || base == name+".exe" || base == "lib"+name+".so"
+			found = found || base == name || base == name+".exe" || base == "lib"+name+".so" || base == name+".dll"
 		}
 		if !found {
 			return nil, fmt.Errorf("program %s was built, but it is not in %s", name, filepath.Join(dir, "bin"))

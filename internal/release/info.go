@@ -147,7 +147,8 @@ func (i BuildInfo) cards() string {
 			fmt.Fprintf(&b, "- %s\n", c)
 		}
 		for _, d := range []*binary.Driver{v.Driver, v.JIT} {
-			if d != nil && d.Version != "" {
+			// The numbers are of drivers for Linux; README-WIN7.txt has Windows'.
+			if i.Windows == "" && d != nil && d.Version != "" {
 				fmt.Fprintf(&b, "\nNVIDIA's driver must be %s or newer, for %s.\n", d.Version, d.Why)
 			}
 		}
