@@ -38,6 +38,7 @@ if "%build%"=="7601" set "name=7 Service Pack 1"
 echo Windows:       %name%, %bits% bits
 if "%bits%"=="32" set "advice=These programs are for 64-bit Windows, and this one has 32 bits."
 if not defined advice if not defined build set "advice=Which Windows this is cannot be told: reg query does not work here."
+if not defined build set "build=0"
 if not defined advice if %build% LSS 7600 set "advice=These programs need Windows 7 with Service Pack 1, and this Windows is older."
 if not defined advice if %build% EQU 7600 set "advice=Install Service Pack 1 for Windows 7 (KB976932) first."
 
@@ -52,7 +53,6 @@ echo Files:         %name%
 if not defined advice if defined bad set "advice=Unpack the zip anew into an empty folder, because%bad% is not what was packed; if it is gone again, README-WIN7.txt says what to do about a virus scanner."
 if not defined advice if "%files%"=="0" set "advice=Unpack the whole zip into one folder and run this file there, because SHA256SUMS is missing."
 if "%system%"=="win7" goto :advise
-if not defined build goto :driver
 if %build% GTR 7601 goto :driver
 
 :updates
@@ -145,13 +145,19 @@ set "data=%~2"
 if "%key:~0,5%"=="HKEY_" set "filter="
 if "%key:~0,5%"=="HKEY_" set "kexdll="
 if /i "%key%"=="FilterFullPath" if /i "%data%"=="%~3" set "filter=1"
-if /i "%key%"=="VerifierDlls" for %%d in (%data%) do if /i "%%d"=="kexdll.dll" set "kexdll=1"
+if /i "%key%"=="VerifierDlls" call :verifier
 if defined filter if defined kexdll set "found=1"
+exit /b 0
+
+rem verifier looks for KexDll in data, which is names of DLLs here, and else may hold parentheses.
+:verifier
+for %%d in (%data%) do if /i "%%d"=="kexdll.dll" set "kexdll=1"
 exit /b 0
 
 rem card DRIVER FREE TOTAL NAME, in MiB: the one with the most free memory counts.
 :card
 for /f %%n in ("%~1") do set "have=%%n"
+for /f "delims=0123456789." %%n in ("%have%") do set "have="
 set "n=%~2"
 for /f "delims=0123456789 " %%n in ("%~2") do set "n="
 for /f "tokens=*" %%n in ("%~4") do echo card:          %%n
