@@ -75,13 +75,28 @@ func newWindows(t *testing.T) *windows {
 func (w *windows) run(t *testing.T, input []byte, args ...string) (string, int) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), w.wine, args...)
-	cmd.Env, cmd.Stdin = w.env, bytes.NewReader(input)
+	// Files and no pipes: a service of wine's that this run starts would keep a pipe open.
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "in"), input, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	in, err1 := os.Open(filepath.Join(dir, "in"))
+	to, err2 := os.Create(filepath.Join(dir, "out"))
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = errors.Join(in.Close(), to.Close()) }()
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = w.env, in, to, to
 	if _, err := os.Stat(w.bundle); err == nil {
 		cmd.Dir = w.bundle
 	}
-	out, err := cmd.CombinedOutput()
+	err := cmd.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	out, err := os.ReadFile(filepath.Join(dir, "out"))
+	if err != nil {
 		t.Fatal(err)
 	}
 	return strings.ReplaceAll(string(out), "\r\n", "\n"), cmd.ProcessState.ExitCode()

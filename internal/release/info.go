@@ -171,6 +171,9 @@ func (i BuildInfo) toolkit() string {
 	case spec.Full:
 		return fmt.Sprintf("\nThe CUDA libraries that it uses are inside: %s. Their terms are in LICENSES/.\n", strings.Join(i.Carried, ", "))
 	case spec.Thin:
+		if i.Windows != "" {
+			return fmt.Sprintf("\nIt uses NVIDIA's %s, which are to lie beside the programs, or in the full bundle.\n", strings.Join(i.NVIDIA, ", "))
+		}
 		return "\nIt uses the CUDA libraries of the system: install the CUDA toolkit of that version, or take the full bundle.\n"
 	}
 	return ""

@@ -136,12 +136,14 @@ func TestStockOfOneSystem(t *testing.T) {
 	if err := txtar.Write(a, dir); err != nil {
 		t.Fatal(err)
 	}
-	tc, err := os.ReadFile("../../toolchains/win7-x64-mingw.toml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "decl/toolchains/win7-x64-mingw.toml"), tc, 0o644); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"toolchains/win7-x64-mingw.toml", "recipes/check-win7.cmd", "recipes/start-server.cmd"} {
+		text, err := os.ReadFile(filepath.Join("../..", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "decl", name), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
 	up := filepath.Join(dir, "up")
 	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-q", "-m", "first"}, {"tag", "b100"}} {
