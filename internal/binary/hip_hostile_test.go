@@ -46,7 +46,7 @@ func TestHostileBundlesEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	zeros := make([]byte, 300<<20)
+	zeros := make([]byte, 16<<20)
 	copy(zeros, bundleOf(0, nil))
 	if _, err := z.Write(zeros); err != nil {
 		t.Fatal(err)
@@ -59,7 +59,7 @@ func TestHostileBundlesEnd(t *testing.T) {
 		want string
 	}{
 		"one object under 60,000 names": {bundleOf(60000, manySections(t)), "lie over one another"},
-		"an explosion":                  {bytes.Repeat(append(repack(many.Bytes(), 1, zeros), make([]byte, 8)...), 20), "is more than is opened"},
+		"an explosion":                  {repack(many.Bytes(), 1, zeros), "is more than is opened"},
 	} {
 		start := time.Now()
 		f := parse(t, c.data)
