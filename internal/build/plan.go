@@ -92,7 +92,11 @@ const (
 // and level do not enter it, and neither do the compilers' versions, which
 // stand beside it in Tools.
 func NewPlan(in Input) (Plan, error) {
-	p, err := newPlan(in)
+	err := in.check()
+	var p Plan
+	if err == nil {
+		p, err = newPlan(in)
+	}
 	if err != nil {
 		return Plan{}, fmt.Errorf("plan %s %s: %w", in.Tag, in.Recipe.Name, err)
 	}
@@ -105,9 +109,6 @@ func NewPlan(in Input) (Plan, error) {
 }
 
 func newPlan(in Input) (Plan, error) {
-	if err := in.check(); err != nil {
-		return Plan{}, err
-	}
 	p := Plan{
 		Upstream: cmp.Or(in.Recipe.Upstream, spec.LlamaCpp), Tag: in.Tag, Target: in.Recipe.Name, Build: in.Build, Tree: in.Tree, Series: in.Series, Touched: in.Touched,
 		VersionCommit: versionCommit(in), Source: in.Source, Dir: in.Dir,

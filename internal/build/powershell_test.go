@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
@@ -292,5 +293,20 @@ func TestBoxFault(t *testing.T) {
 		if studioVersions[year].Range == "" || studioVersions[year].Toolset == "" {
 			t.Errorf("Visual Studio %d: no version is known", year)
 		}
+	}
+}
+
+// Also llpatch on Windows makes such a plan, the same one: its own folders have a drive
+// and backslashes.
+func TestBoxPlanAnywhere(t *testing.T) {
+	in := boxInput(t, "win7-cpu", "win7-x64-msvc", "b8390")
+	in.Source, in.Dir = filepath.Join(t.TempDir(), "src"), filepath.Join(t.TempDir(), "build")
+	p := mustPlan(t, in)
+	kept, err := os.ReadFile(filepath.Join("testdata", "win7-cpu-b8390.ps1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := powerShell(t, p, BoxScript{Files: boxFiles, DiskMiB: in.Recipe.DiskMiB}); got != strings.ReplaceAll(string(kept), "\r\n", "\n") {
+		t.Errorf("another script than the kept one:\n%s", got)
 	}
 }

@@ -89,7 +89,7 @@ func start(ctx context.Context, program, dir string, later func(func())) (*Serve
 		}
 	}
 	s := &Server{Bin: filepath.Join(dir, "bin")}
-	if err := s.listen(); err != nil {
+	if err := s.listen(ctx); err != nil {
 		return nil, err
 	}
 	later(func() { _ = s.proxy.Close() })
@@ -125,7 +125,7 @@ func start(ctx context.Context, program, dir string, later func(func())) (*Serve
 	})
 	s.Env = slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "PATH=") })
 	s.Env = append(s.Env, "PATH="+s.Bin+":"+os.Getenv("PATH"))
-	return s, s.wait(p)
+	return s, s.wait(ctx, p)
 }
 
 // config is what ssh gets to know of the hosts.
@@ -159,13 +159,15 @@ func knownHosts(dir string) string {
 
 // listen chooses the server's port, and puts a listener before it whose connections can
 // be cut.
-func (s *Server) listen() error {
-	free, err := net.Listen("tcp", "127.0.0.1:0")
+func (s *Server) listen(ctx context.Context) error {
+	var l net.ListenConfig
+	var d net.Dialer
+	free, err := l.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
 	s.port = free.Addr().(*net.TCPAddr).Port
-	s.proxy, err = net.Listen("tcp", "127.0.0.1:0")
+	s.proxy, err = l.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err := errors.Join(err, free.Close()); err != nil {
 		return err
 	}
@@ -175,7 +177,7 @@ func (s *Server) listen() error {
 			if err != nil {
 				return
 			}
-			to, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", s.port))
+			to, err := d.DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", s.port))
 			if err != nil {
 				_ = c.Close()
 				continue
@@ -207,9 +209,10 @@ func (s *Server) Cut() {
 }
 
 // wait waits until the server answers.
-func (s *Server) wait(p *run.Process) error {
+func (s *Server) wait(ctx context.Context, p *run.Process) error {
+	var d net.Dialer
 	for until := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", s.port))
+		c, err := d.DialContext(ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", s.port))
 		if err == nil {
 			return c.Close()
 		}
