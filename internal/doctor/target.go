@@ -293,6 +293,12 @@ func (r *Report) driver(facts build.Facts, rec spec.Recipe) *binary.Driver {
 			r.unknown("driver", "", "Which NVIDIA driver the result will need shows when nvcc is there.")
 			return nil
 		}
+		if rec.OS == spec.Win7 {
+			// NVIDIA's CUDA Toolkit Release Notes, "CUDA Toolkit and Minimum Required Driver
+			// Version for CUDA Minor Version Compatibility", the column for Windows.
+			r.ok("driver", "Built with CUDA %s, the result will need NVIDIA driver 452.39 or later for Windows; those for Windows 7 end with branch R470 (474.11 and others), which knows cards up to the GeForce RTX 30 series.", v)
+			return nil
+		}
 		d := binary.ToolkitDriver(v, false)
 		r.ok("driver", "Built with CUDA %s, the result will need NVIDIA driver %s (%s).", v, d, d.Why)
 		if c := rec.Verify.CUDA; c != nil && len(c.PTX) > 0 {
