@@ -141,7 +141,7 @@ func clangKit(t *testing.T, change func(files map[string]string)) (spec.Toolchai
 			files["cuda/"+name] = ""
 		}
 	}
-	files["cuda/include/cuda.h"] = "#define CUDA_VERSION 11020\n"
+	files["cuda/include/cuda.h"], files["cuda/lib64/libcudart.so"] = "#define CUDA_VERSION 11020\n", ""
 	if change != nil {
 		change(files)
 	}
@@ -193,6 +193,7 @@ func TestProbeRefusesClang(t *testing.T) {
 		"no libdevice": {func(f map[string]string) { delete(f, "cuda/nvvm/libdevice/libdevice.10.bc") }, nil, "has no nvvm/libdevice/libdevice.10.bc"},
 		"mixed":        {func(f map[string]string) { f["cuda/include/cuda.h"] = "#define CUDA_VERSION 11080\n" }, nil, "its ptxas is of CUDA 11.2, and its cuda.h of CUDA 11.8"},
 		"no version":   {func(f map[string]string) { f["cuda/include/cuda.h"] = "" }, nil, "names no CUDA_VERSION"},
+		"no lib64":     {func(f map[string]string) { delete(f, "cuda/lib64/libcudart.so") }, nil, "has no lib64"},
 		"among others": {func(f map[string]string) { f["cuda/include/stdio.h"] = "" }, nil, "among those of this system's C library"},
 		"no NVPTX": {func(f map[string]string) {
 			f["tools/clang++-19"] = cannot("error: unable to create target: 'No available targets are compatible with triple \"nvptx64-nvidia-cuda\"'")

@@ -100,6 +100,13 @@ func (p *clangProbe) folder() error {
 			return p.bad(wholeCUDA, "the CUDA folder %s, which %s belongs to, has no %s", p.fact.Root, p.ptxas.Path, name)
 		}
 	}
+	lib := func(name string) bool {
+		_, err := os.Stat(filepath.Join(p.fact.Root, name))
+		return err == nil
+	}
+	if !lib("lib64") && !lib("lib") {
+		return p.bad("make an empty folder lib64 in it", "the CUDA folder %s has no lib64, without which CMake takes it for no CUDA", p.fact.Root)
+	}
 	// Headers of another compiler would come before MinGW's.
 	if _, err := os.Stat(filepath.Join(p.fact.Root, "include/stdio.h")); err == nil {
 		return p.bad(wholeCUDA, "the CUDA headers lie in %s among those of this system's C library, which are not for Windows", filepath.Join(p.fact.Root, "include"))
