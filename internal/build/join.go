@@ -109,13 +109,15 @@ func joinText(ir []byte, dev binary.Device, fatbin string) ([]byte, error) {
 	names := map[string]string{} // constant -> its new text
 	var errs []error
 	for _, m := range registered {
-		kind, id := string(m[1]), string(m[2])
+		id := string(m[2])
 		name, ok := constants[id]
 		if !ok || string(m[3]) != id {
 			return nil, fmt.Errorf("the host side registers @%s, which is not one constant text", id)
 		}
-		in := map[string]map[string][]string{"Function": kernels, "Var": variables}[kind]
-		what := map[string]string{"Function": "kernel", "Var": "variable"}[kind]
+		in, what := kernels, "kernel"
+		if string(m[1]) == "Var" {
+			in, what = variables, "variable"
+		}
 		switch found := in[plainName(name)]; len(found) {
 		case 1:
 			names[id] = found[0]
