@@ -1,8 +1,11 @@
 package binary
 
 import (
+	"bytes"
+	"debug/pe"
 	"io"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -10,21 +13,47 @@ import (
 // cudart64_101.dll.
 var cudartDLL = regexp.MustCompile(`(?i)^cudart64_([0-9]+)\.dll$`)
 
-// cuda reads NVIDIA device code from a PE file, where section names end at eight
-// letters, and says which runtime starts it; nil where there is neither.
+// longest is the longest section name that is looked for, with its end.
+const longest = len(".nvFatBinSegment") + 1
+
+// symbolSize is what a symbol takes in a COFF file ("COFF Symbol Table").
+const symbolSize = 18
+
+// sectionName is a section's name. Microsoft's linker cuts it at eight letters; MinGW's
+// writes a longer one behind the symbols, and here a slash and where it begins there.
+func (img *image) sectionName(s pe.SectionHeader32) string {
+	name := strings.TrimRight(string(s.Name[:]), "\x00")
+	digits, long := strings.CutPrefix(name, "/")
+	at, err := strconv.ParseUint(digits, 10, 32)
+	if !long || err != nil || img.header.PointerToSymbolTable == 0 {
+		return name
+	}
+	from := int64(img.header.PointerToSymbolTable) + symbolSize*int64(img.header.NumberOfSymbols) + int64(at)
+	text, err := img.bytes(from, int(min(int64(longest), max(0, img.size-from))))
+	if err != nil {
+		return name
+	}
+	if whole, _, ended := bytes.Cut(text, []byte{0}); ended {
+		return string(whole)
+	}
+	return name
+}
+
+// cuda reads NVIDIA device code from a PE file, and says which runtime starts it; nil
+// where there is neither.
 func (img *image) cuda(out *File) *CUDA {
 	c := &CUDA{sets: map[string]*codeSet{}}
 	g := newGather(c)
 	host := false
 	var constants []*io.SectionReader
 	for _, s := range img.sections {
-		name := strings.TrimRight(string(s.Name[:]), "\x00")
+		name := img.sectionName(s)
 		off := int64(s.PointerToRawData &^ sectorMask)
 		data := io.NewSectionReader(img.r, off, max(0, min(int64(s.SizeOfRawData), img.size-off)))
 		switch name {
-		case ".nvFatBi":
+		case ".nvFatBi", ".nvFatBinSegment":
 			host = true
-		case ".nv_fatb":
+		case ".nv_fatb", ".nv_fatbin":
 			g.section(name, data)
 		case ".rdata":
 			constants = append(constants, data)

@@ -20,6 +20,7 @@ type peImage struct {
 	data     []byte
 	sections int    // the header says
 	name     string // of the section
+	long     bool   // the name stands behind the symbols, as MinGW's linker has it
 }
 
 // Where the section lies in the file and in memory.
@@ -92,13 +93,24 @@ func (p *peImage) file(tb testing.TB) []byte {
 	if p.bits == 32 {
 		optional = pe.OptionalHeader32{Magic: 0x10b, ImageBase: 0x400000, SectionAlignment: p.align, MajorSubsystemVersion: p.version[0], MinorSubsystemVersion: p.version[1], Subsystem: 2, SizeOfHeaders: peRaw, NumberOfRvaAndSizes: 16, DataDirectory: p.dirs}
 	}
-	write(pe.FileHeader{Machine: p.machine, NumberOfSections: uint16(p.sections), SizeOfOptionalHeader: uint16(binary.Size(optional)), Characteristics: p.flags})
+	symbols := uint32(0)
+	if p.long {
+		symbols = uint32(peRaw + len(p.data))
+	}
+	write(pe.FileHeader{Machine: p.machine, NumberOfSections: uint16(p.sections), PointerToSymbolTable: symbols, SizeOfOptionalHeader: uint16(binary.Size(optional)), Characteristics: p.flags})
 	write(optional)
 	section := pe.SectionHeader32{VirtualAddress: peRVA, VirtualSize: uint32(len(p.data)), PointerToRawData: peRaw, SizeOfRawData: uint32(len(p.data))}
 	copy(section.Name[:], p.name)
+	if p.long {
+		section.Name = [8]uint8{'/', '4'}
+	}
 	write(section)
 	b.Write(make([]byte, peRaw-b.Len()))
 	b.Write(p.data)
+	if p.long {
+		write(uint32(4 + len(p.name) + 1))
+		b.WriteString(p.name + "\x00")
+	}
 	return b.Bytes()
 }
 

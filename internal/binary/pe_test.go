@@ -206,6 +206,24 @@ func TestPECUDA(t *testing.T) {
 	}
 }
 
+// MinGW's linker writes names of more than eight letters behind the symbols.
+func TestPELongName(t *testing.T) {
+	p := newPE(64)
+	p.name, p.long = ".nv_fatbin", true
+	p.put(string(read(t, "cuda-11.8-lz4.fatbin")))
+	f, err := p.read(t)
+	if err != nil || f.CUDA == nil || f.CUDA.Fatbins != 1 {
+		t.Fatalf("%+v, %v", f, err)
+	}
+	whole := p.file(t)
+	for n := len(whole) - 20; n < len(whole); n++ { // a name that is cut off is none
+		f, err := inspect.Read(bytes.NewReader(whole[:n]), int64(n))
+		if err != nil || f.CUDA != nil {
+			t.Errorf("%d bytes of %d: %+v, %v", n, len(whole), f, err)
+		}
+	}
+}
+
 func TestHostilePE(t *testing.T) {
 	whole, err := os.ReadFile("testdata/pe/helper.dll")
 	if err != nil {
