@@ -218,7 +218,7 @@ func (f *far) slowly(t *testing.T) (running func() bool) {
 
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for until := time.Now().Add(30 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+	for until := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatal(what)
 		}
