@@ -18,6 +18,8 @@ import (
 func vxkexInput(t *testing.T, name string) Input {
 	t.Helper()
 	in := inputFor(t, "win7-vxkex-cuda11.4", name)
+	in.Toolchain = toolchainOf(t, "win7-x64-mingw-cuda")
+	delete(in.Facts.Tools, "nvcc")
 	in.Facts.Tools["cc"] = ToolFact{"/usr/bin/x86_64-w64-mingw32-gcc-posix", "12", "x86_64-w64-mingw32-gcc-posix (GCC) 12-posix"}
 	in.Facts.Tools["cxx"] = ToolFact{"/usr/bin/x86_64-w64-mingw32-g++-posix", "12", "x86_64-w64-mingw32-g++-posix (GCC) 12-posix"}
 	in.Facts.Tools["rc"] = ToolFact{"/usr/bin/x86_64-w64-mingw32-windres", "2.40", "GNU windres (GNU Binutils) 2.40"}
@@ -28,8 +30,19 @@ func vxkexInput(t *testing.T, name string) Input {
 	return in
 }
 
+func toolchainOf(t *testing.T, name string) spec.Toolchain {
+	t.Helper()
+	repo, err := spec.Load(os.DirFS("../.."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return repo.Toolchains[name]
+}
+
 // hybrid adds what the toolchain with nvcc has.
-func hybrid(in Input) Input {
+func hybrid(t *testing.T, in Input) Input {
+	t.Helper()
+	in.Toolchain = toolchainOf(t, "win7-x64-mingw-nvcc")
 	in.Facts.Tools["nvcc"] = ToolFact{"/opt/cuda/bin/nvcc", "11.2.152", "Cuda compilation tools, release 11.2, V11.2.152"}
 	in.Facts.Tools[hostRole] = ToolFact{"/usr/bin/g++-10", "10.2.1", "g++-10 (Debian 10.2.1-6) 10.2.1"}
 	in.Facts.Tools["llpatch"] = ToolFact{Path: "/usr/bin/llpatch"}
@@ -50,7 +63,7 @@ func TestGoldenVxKexPlans(t *testing.T) {
 		for _, way := range []string{"", "-nvcc"} {
 			in := vxkexInput(t, name)
 			if way != "" {
-				in = hybrid(in)
+				in = hybrid(t, in)
 			}
 			p := mustPlan(t, in)
 			text, err := json.MarshalIndent(p, "", "  ")
@@ -85,7 +98,7 @@ func TestClangPlans(t *testing.T) {
 	if q := mustPlan(t, bare); q.Digest != p.Digest {
 		t.Error("the digest hangs on the cache or on the CUDA's folder")
 	}
-	h := hybrid(vxkexInput(t, "b8833"))
+	h := hybrid(t, vxkexInput(t, "b8833"))
 	h.Facts.Launcher = "/usr/bin/ccache"
 	q := mustPlan(t, h)
 	rule := strings.Split(option(q, "CMAKE_CUDA_COMPILE_OBJECT"), ";")
@@ -95,7 +108,7 @@ func TestClangPlans(t *testing.T) {
 	}
 	for name, change := range map[string]func(*Input){
 		"no ptxas":           func(in *Input) { delete(in.Facts.Tools, "ptxas") },
-		"no host for nvcc":   func(in *Input) { hybrid(*in); delete(in.Facts.Tools, hostRole) },
+		"no host for nvcc":   func(in *Input) { *in = hybrid(t, *in); delete(in.Facts.Tools, hostRole) },
 		"flags and no clang": func(in *Input) { delete(in.Facts.Tools, "clang") },
 	} {
 		in := vxkexInput(t, "b8833")
