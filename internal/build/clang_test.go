@@ -106,6 +106,13 @@ func TestClangPlans(t *testing.T) {
 		!strings.HasPrefix(rule[1], "/usr/bin/env CCACHE_DEPEND=1 ") || !strings.HasPrefix(rule[0], "/opt/cuda/bin/nvcc -c -ccbin /usr/bin/g++-10 ") {
 		t.Errorf("launcher %q, rule %q", option(q, "CMAKE_CUDA_COMPILER_LAUNCHER"), rule)
 	}
+	several := spec.CUDA{Archs: []string{"sm_86", "sm_61", "sm_75"}, PTX: []string{"compute_86"}}
+	if got := archList(several); got != "610,750,860" {
+		t.Errorf("archs %q", got)
+	}
+	if !strings.Contains(rule[1], " -D__CUDA_ARCH_LIST__=860 ") {
+		t.Errorf("clang is not told the archs: %s", rule[1])
+	}
 	for name, change := range map[string]func(*Input){
 		"no ptxas":           func(in *Input) { delete(in.Facts.Tools, "ptxas") },
 		"no host for nvcc":   func(in *Input) { *in = hybrid(t, *in); delete(in.Facts.Tools, hostRole) },

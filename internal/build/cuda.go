@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/llpatch/llpatch/internal/spec"
 )
 
 // archsOption is what CMake calls the archs that device code is made for.
@@ -142,6 +144,7 @@ func (in Input) joined(host string) []string {
 	nvcc = append(nvcc, "<DEFINES>", "-I"+src+"/src/ggml-cuda", "-I"+src+"/src", "-I"+src+"/include", "<SOURCE>", "-o", "<OBJECT>.nvcc.o")
 	clang := []string{
 		"<CMAKE_CUDA_COMPILER>", "<DEFINES>", "<INCLUDES>", "<FLAGS>", "-x", "cuda", "--cuda-host-only",
+		"-D__CUDA_ARCH_LIST__=" + archList(*in.Recipe.Verify.CUDA),
 		"-Xclang", "-fcuda-include-gpubinary", "-Xclang", src + "/src/ggml-cuda/mingw/device-code", "-S", "-emit-llvm", "<SOURCE>", "-o", "<OBJECT>.ll",
 	}
 	if host != "" {
@@ -154,4 +157,15 @@ func (in Input) joined(host string) []string {
 		"<CMAKE_CUDA_COMPILER> --target=x86_64-w64-mingw32 -O3 -w -c <OBJECT>.ll -o <OBJECT>",
 		"rm -f <OBJECT>.nvcc.o <OBJECT>.ll <OBJECT>.fatbin",
 	}
+}
+
+// archList is what nvcc defines as __CUDA_ARCH_LIST__ and clang does not: CUB has it in
+// the names of its kernels, and ggml-cuda asks it which code there is.
+func archList(want spec.CUDA) string {
+	var list []int
+	for _, a := range slices.Concat(want.Archs, want.PTX) {
+		list = append(list, 10*numbers(a)[0])
+	}
+	slices.Sort(list)
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(slices.Compact(list)), " ", ","), "[]")
 }
