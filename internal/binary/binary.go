@@ -67,6 +67,17 @@ func Inspect(path string) (*File, error) { return InspectContext(context.Backgro
 // InspectContext is Inspect for files of others, which may be of any size: it ends
 // with the context's error when ctx ends.
 func InspectContext(ctx context.Context, path string) (*File, error) {
+	out, err := readFile(ctx, path, "inspect ", Read)
+	if err != nil {
+		return nil, err
+	}
+	out.Name = filepath.Base(path)
+	return out, nil
+}
+
+// readFile has read read a file of others until ctx ends. What read finds wrong comes
+// after doing and the file's name.
+func readFile[T any](ctx context.Context, path, doing string, read func(io.ReaderAt, int64) (*T, error)) (*T, error) {
 	f, err := regular.Open(path)
 	if err != nil {
 		return nil, err
@@ -76,14 +87,13 @@ func InspectContext(ctx context.Context, path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := Read(regular.UntilAt(ctx, f), st.Size())
+	out, err := read(regular.UntilAt(ctx, f), st.Size())
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("inspect %s: %w", path, err)
+		return nil, fmt.Errorf("%s%s: %w", doing, path, err)
 	}
-	out.Name = filepath.Base(path)
 	return out, nil
 }
 

@@ -22,8 +22,6 @@ import (
 	_ "crypto/sha512"
 
 	"github.com/smallstep/pkcs7"
-
-	"github.com/llpatch/llpatch/internal/regular"
 )
 
 // Signature is the Authenticode signature of a Windows file.
@@ -58,23 +56,7 @@ const offsetOfChecksum = 64
 // Microsoft's "Windows Authenticode Portable Executable Signature Format". Errors name
 // the file; that of one without is ErrUnsigned.
 func ReadSignature(ctx context.Context, path string) (*Signature, error) {
-	f, err := regular.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	st, err := f.Stat()
-	if err != nil {
-		return nil, err
-	}
-	s, err := readSignature(regular.UntilAt(ctx, f), st.Size())
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return s, nil
+	return readFile(ctx, path, "", readSignature)
 }
 
 func readSignature(r io.ReaderAt, size int64) (s *Signature, err error) {

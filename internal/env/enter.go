@@ -92,7 +92,7 @@ func (e *Env) Close() error {
 func chooseWay(ctx context.Context) (way, error) {
 	var errs []error
 	try := func(name string, argv ...string) bool {
-		_, err := run.Output(ctx, run.Cmd{Argv: argv, Env: []string{"PATH=" + hostPath}, Timeout: time.Minute})
+		err := allowed(ctx, argv)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 		}
@@ -113,7 +113,7 @@ func chooseWay(ctx context.Context) (way, error) {
 	}
 	if p, err := run.LookPath("unshare", hostPath); err == nil {
 		w.unshare = p
-		if try("unshare", append(w.namespace(), w.sh, "-c", "mount -t tmpfs llpatch /tmp")...) {
+		if try("unshare", w.mounts()...) {
 			return w, nil
 		}
 	} else {
@@ -126,6 +126,17 @@ func chooseWay(ctx context.Context) (way, error) {
 		"a way to enter a root file system:\n  " + strings.ReplaceAll(errors.Join(errs...).Error(), "\n", "\n  "),
 		"install bubblewrap, allow user namespaces, or run llpatch as root",
 	}
+}
+
+// allowed runs a command that does what a way does; nil: this machine lets it.
+func allowed(ctx context.Context, argv []string) error {
+	_, err := run.Output(ctx, run.Cmd{Argv: argv, Env: []string{"PATH=" + hostPath}, Timeout: time.Minute})
+	return err
+}
+
+// mounts is a command that mounts something in namespaces of its own, and no more.
+func (w way) mounts() []string {
+	return append(w.namespace(), w.sh, "-c", "mount -t tmpfs llpatch /tmp")
 }
 
 // namespace is the beginning of a command that runs in namespaces of its own.
@@ -245,8 +256,7 @@ func (e *Env) Runner(ctx context.Context, dir string, folders ...Folder) ([]stri
 	if w.unshare, err = need("unshare", "unshare", "install Debian's package util-linux"); err != nil {
 		return nil, err
 	}
-	argv := append(w.namespace(), w.sh, "-c", "mount -t tmpfs llpatch /tmp")
-	if _, err := run.Output(ctx, run.Cmd{Argv: argv, Env: []string{"PATH=" + hostPath}, Timeout: time.Minute}); err != nil {
+	if err := allowed(ctx, w.mounts()); err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
