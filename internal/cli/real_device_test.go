@@ -17,6 +17,8 @@ import (
 
 	"github.com/llpatch/llpatch/internal/gguf"
 	"github.com/llpatch/llpatch/internal/sim"
+	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/wine"
 )
 
 const (
@@ -42,7 +44,22 @@ func TestRealWindowsDevice(t *testing.T) {
 	if _, err := gguf.WriteFile(t.Context(), model, gguf.Model{Layers: 2, Embd: 512, Heads: 4, KVHeads: 4, FF: 512, Context: 131072, Type: gguf.Q8_0, Seed: 1}, nil); err != nil {
 		t.Fatal(err)
 	}
-	w := startWine7(t, dir)
+	program, found := wine.Find()
+	if !found {
+		t.Fatal("no wine (sh scripts/setup win7)")
+	}
+	w, err := wine.Start(t.Context(), wine.Options{
+		Program: program, Version: spec.Win7, Dir: dir, Env: []string{"PATH=/usr/bin:/bin", "HOME=" + dir},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.Stop(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	runs := prefill{argv: []string{program, filepath.Join(bin, "prefill.exe"), sim.WinePath(model), fmt.Sprint(promptTokens)}, dir: dir, env: append(w.Env(), "PATH=/usr/bin:/bin", "HOME="+dir)}
 	for name, c := range map[string]struct {
 		src     string
 		defines []string
@@ -60,14 +77,14 @@ func TestRealWindowsDevice(t *testing.T) {
 		}
 		t.Logf("%s: ggml-cuda.dll of %d objects, host code: %v", name, lib.Objects, time.Since(began).Round(time.Second))
 		began = time.Now()
-		before, after, err := w.prefill(t, lib, bin, model, sim.Device{})
+		before, after, err := runs.on(t, lib, sim.Device{})
 		grown := float64(after.VRAMPeak-before.VRAMUsed) / (1 << 20)
 		t.Logf("%s: %.1f MiB at the start, %.1f MiB more at most, %d allocations, %d frees, %d launches, %d graph launches: %v, %v", name,
 			float64(before.VRAMUsed)/(1<<20), grown, after.Allocs-before.Allocs, after.Frees-before.Frees, after.Launches, after.GraphLaunches, err, time.Since(began).Round(time.Second))
 		if err != nil || after.Launches == 0 || after.Faults > 0 || c.grows != (grown >= 257) {
 			t.Errorf("%s: %.1f MiB, %+v, %v", name, grown, after, err)
 		}
-		before, after, err = w.prefill(t, lib, bin, model, sim.Device{VRAMMiB: smallCardMiB})
+		before, after, err = runs.on(t, lib, sim.Device{VRAMMiB: smallCardMiB})
 		t.Logf("%s on %d MiB: %.1f MiB at most, %d allocations failed: %v", name, smallCardMiB, float64(after.VRAMPeak)/(1<<20), after.Failed, err)
 		if before.VRAMUsed == 0 || c.grows != (err != nil) || c.grows && after.Failed == 0 {
 			t.Errorf("%s on %d MiB: %+v, %v", name, smallCardMiB, after, err)
@@ -136,73 +153,24 @@ func prefillExe(t *testing.T, src, out string) string {
 	return bin
 }
 
-// wine7 is a Windows 7 of wine's.
-type wine7 struct {
-	program string
-	env     []string
-	dir     string
+// prefill is the program that reads the prompt.
+type prefill struct {
+	argv []string
+	dir  string
+	env  []string
 }
 
-func startWine7(t *testing.T, dir string) *wine7 {
-	t.Helper()
-	w := &wine7{dir: dir, env: []string{
-		"PATH=/usr/bin:/bin", "LC_ALL=C.UTF-8", "HOME=" + dir, "WINEPREFIX=" + filepath.Join(dir, "wine"), "WINEARCH=win64", "WINEDEBUG=-all",
-		"WINEDLLOVERRIDES=mscoree=;mshtml=;winemenubuilder.exe=;nvcuda=n",
-	}}
-	for _, name := range []string{"wine64", "wine", "/usr/lib/wine/wine64"} {
-		if p, err := exec.LookPath(name); err == nil {
-			w.program = p
-			break
-		}
-	}
-	if w.program == "" {
-		t.Fatal("no wine (sh scripts/setup win7)")
-	}
-	// One program stays, so that the others find wine's server running.
-	stays := w.command(context.WithoutCancel(t.Context()), "cmd")
-	in, err := stays.StdinPipe()
-	if err == nil {
-		err = stays.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		in.Close()
-		_ = stays.Wait()
-		for range 100 { // wine's services write into its folder until they are gone
-			if left, _ := exec.Command("sh", "-c", "grep -lsz '^WINEPREFIX="+dir+"' /proc/[0-9]*/environ").Output(); len(left) == 0 {
-				return
-			}
-			time.Sleep(100 * time.Millisecond)
-		}
-		t.Error("wine's processes are left")
-	})
-	if out, err := w.command(t.Context(), "winecfg", "-v", "win7").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if out, err := w.command(t.Context(), "cmd", "/c", "ver").Output(); err != nil || !strings.Contains(string(out), "6.1.7601") {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return w
-}
-
-func (w *wine7) command(ctx context.Context, argv ...string) *exec.Cmd {
-	c := exec.CommandContext(ctx, w.program, argv...)
-	c.Env = w.env
-	return c
-}
-
-// prefill reads the prompt on a device. before is the device when the model is loaded,
+// on reads the prompt on a device. before is the device when the model is loaded,
 // read while the program runs.
-func (w *wine7) prefill(t *testing.T, lib *sim.Library, bin, model string, d sim.Device) (before, after sim.State, err error) {
+func (p prefill) on(t *testing.T, lib *sim.Library, d sim.Device) (before, after sim.State, err error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	state := filepath.Join(t.TempDir(), "state")
-	c := w.command(ctx, filepath.Join(bin, "prefill.exe"), sim.WinePath(model), fmt.Sprint(promptTokens))
-	c.Dir = w.dir
-	c.Env = slices.Concat(c.Env, lib.Env(), d.Env("", sim.WinePath(state)))
+	c := exec.CommandContext(ctx, p.argv[0], p.argv[1:]...)
+	c.Dir = p.dir
+	c.WaitDelay = 10 * time.Second
+	c.Env = slices.Concat(p.env, lib.Env(), d.Env("", sim.WinePath(state)))
 	var errs strings.Builder
 	c.Stderr = &errs
 	in, err := c.StdinPipe()

@@ -3,7 +3,6 @@
 package leak
 
 import (
-	"cmp"
 	"errors"
 	"os"
 	"os/exec"
@@ -12,16 +11,15 @@ import (
 	"testing"
 
 	"github.com/llpatch/llpatch/internal/memory"
+	"github.com/llpatch/llpatch/internal/wine"
 )
 
 // A real Windows program under wine.
 func TestWine(t *testing.T) {
 	gcc, gerr := exec.LookPath("x86_64-w64-mingw32-gcc")
-	wine, _ := exec.LookPath("wine")
-	wine = cmp.Or(wine, "/usr/lib/wine/wine64") // where Debian's wine64 has it, off the PATH
-	_, werr := os.Stat(wine)
-	if err := errors.Join(gerr, werr); err != nil {
-		t.Skip("no Windows program was run under wine: ", err)
+	program, found := wine.Find()
+	if gerr != nil || !found {
+		t.Skip("no wine64 or no MinGW-w64 (sh scripts/setup win7): no Windows program was run under wine")
 	}
 	dir := t.TempDir()
 	prog := filepath.Join(dir, "grows.exe")
@@ -29,14 +27,14 @@ func TestWine(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	o := options(t, "")
-	o.Argv = []string{wine, prog}
+	o.Argv = []string{program, prog}
 	o.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "WINEPREFIX=" + filepath.Join(dir, "prefix"), "WINEDEBUG=-all"}
-	boot := exec.Command(wine, "wineboot", "-i") // takes its time, which is no memory of the program's
+	boot := exec.Command(program, "wineboot", "-i") // takes its time, which is no memory of the program's
 	boot.Env = o.Env
 	if out, err := boot.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	server := exec.Command(filepath.Join(filepath.Dir(wine), "wineserver"), "-k")
+	server := exec.Command(filepath.Join(filepath.Dir(program), "wineserver"), "-k")
 	server.Env = o.Env
 	_ = server.Run() // or it would go on for some seconds
 	res, err := Run(t.Context(), o)

@@ -2,6 +2,7 @@ package release
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,6 +16,7 @@ import (
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/golden"
 	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/wine"
 )
 
 // windows is a Windows 7 for one test: wine, whose reg is real, with stand-ins for
@@ -30,13 +32,10 @@ type windows struct {
 func newWindows(t *testing.T) *windows {
 	t.Helper()
 	w := &windows{}
-	for _, p := range []string{"wine64", "/usr/lib/wine/wine64"} {
-		if at, err := exec.LookPath(p); err == nil {
-			w.wine = at
-		}
-	}
+	var found bool
+	w.wine, found = wine.Find()
 	gcc, err := exec.LookPath("x86_64-w64-mingw32-gcc-posix")
-	if err != nil || w.wine == "" {
+	if err != nil || !found {
 		t.Skip("no wine64 or no MinGW-w64 (sh scripts/setup win7): the scripts for Windows did not run here")
 	}
 	dir := t.TempDir()
@@ -44,30 +43,16 @@ func newWindows(t *testing.T) *windows {
 	if out, err := exec.CommandContext(t.Context(), gcc, "-O1", "-s", "-o", w.bin, "testdata/windows/standin.c", "-ladvapi32", "-lshell32").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	prefix := filepath.Join(dir, "wine")
-	w.env = []string{"HOME=" + dir, "PATH=/usr/bin:/bin", "WINEPREFIX=" + prefix, "WINEARCH=win64", "WINEDEBUG=-all", "LANG=C.UTF-8", "CHECK_ROOT=Z:" + strings.ReplaceAll(w.root, "/", `\`)}
-	// One program stays, so that wine's server and services do: they take seconds to start.
-	stays := exec.Command(w.wine, "cmd")
-	stays.Env = w.env
-	keep, err1 := stays.StdinPipe()
-	greets, err2 := stays.StdoutPipe()
-	if err := errors.Join(err1, err2, stays.Start()); err != nil {
+	win, err := wine.Start(t.Context(), wine.Options{Program: w.wine, Version: spec.Win7, Dir: dir, Env: []string{"HOME=" + dir, "PATH=/usr/bin:/bin"}})
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = keep.Close()
-		kill := exec.Command(filepath.Join(filepath.Dir(w.wine), "wineserver"), "-k")
-		kill.Env = w.env
-		_ = kill.Run() // it may have ended by itself
-		_ = stays.Wait()
+		if err := win.Stop(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
 	})
-	// The services that it starts keep what they write to, so nothing else may start them.
-	if _, err := greets.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
-	if out, code := w.run(t, nil, "winecfg", "-v", "win7"); code != 0 {
-		t.Fatalf("wine does not start: %d\n%s", code, out)
-	}
+	w.env = append(win.Env(), "HOME="+dir, "PATH=/usr/bin:/bin", "CHECK_ROOT=Z:"+strings.ReplaceAll(w.root, "/", `\`))
 	return w
 }
 

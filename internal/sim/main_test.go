@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -15,6 +16,9 @@ func TestMain(m *testing.M) {
 			_ = os.RemoveAll(dir)
 		}
 	}
-	stopWine()
+	if err := stopWine(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = max(code, 1)
+	}
 	os.Exit(code)
 }

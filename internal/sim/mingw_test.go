@@ -3,7 +3,7 @@ package sim
 import (
 	"bytes"
 	"context"
-	"io"
+	"errors"
 	"maps"
 	"os"
 	"os/exec"
@@ -15,55 +15,38 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/wine"
 )
 
-// wine is a Windows 7 of this test's own: a folder, and one of wine's programs that
-// stays, so that the others find its server running.
-type wine struct {
-	program string
-	env     []string
-}
-
+// theWine is one Windows 7 for all tests.
 var theWine struct {
-	once   sync.Once
-	dir    string
-	wine   wine
-	stays  *exec.Cmd
-	input  io.Closer
-	absent bool
-	err    error
+	once    sync.Once
+	dir     string
+	program string
+	windows *wine.Windows
+	absent  bool
+	err     error
 }
 
-// wine7 starts wine once for all tests.
-func wine7(t *testing.T) wine {
+// wine7 starts wine once for all tests and returns what makes a command of its programs.
+func wine7(t *testing.T) func(ctx context.Context, argv ...string) *exec.Cmd {
 	t.Helper()
 	w := &theWine
 	w.once.Do(func() {
-		for _, name := range []string{"wine64", "wine", "/usr/lib/wine/wine64"} {
-			if p, err := exec.LookPath(name); err == nil {
-				w.wine.program = p
-				break
-			}
-		}
-		if _, err := exec.LookPath(mingwNames[0]); err != nil || w.wine.program == "" {
+		var found bool
+		w.program, found = wine.Find()
+		if _, err := exec.LookPath(mingwNames[0]); err != nil || !found {
 			w.absent = true
 			return
 		}
 		if w.dir, w.err = os.MkdirTemp("", "llpatch-wine-"); w.err != nil {
 			return
 		}
-		w.wine.env = []string{
-			"PATH=/usr/bin:/bin", "LC_ALL=C.UTF-8", "HOME=" + w.dir, "WINEPREFIX=" + filepath.Join(w.dir, "prefix"), "WINEARCH=win64", "WINEDEBUG=-all",
-			"WINEDLLOVERRIDES=mscoree=;mshtml=;winemenubuilder.exe=",
-		}
-		w.stays = w.wine.command(context.Background(), "cmd")
-		if w.input, w.err = w.stays.StdinPipe(); w.err != nil {
-			return
-		}
-		if w.err = w.stays.Start(); w.err != nil {
-			return
-		}
-		w.err = w.wine.command(context.Background(), "winecfg", "-v", "win7").Run()
+		w.windows, w.err = wine.Start(context.Background(), wine.Options{
+			Program: w.program, Version: spec.Win7, Dir: w.dir, Env: []string{"PATH=/usr/bin:/bin", "HOME=" + w.dir},
+		})
 	})
 	if w.absent {
 		t.Skip("no wine64 or no MinGW-w64 (sh scripts/setup win7): the simulated device was not tried on Windows")
@@ -71,31 +54,23 @@ func wine7(t *testing.T) wine {
 	if w.err != nil {
 		t.Fatal(w.err)
 	}
-	return w.wine
+	return func(ctx context.Context, argv ...string) *exec.Cmd {
+		c := exec.CommandContext(ctx, w.program, argv...)
+		c.Env = append(w.windows.Env(), "PATH=/usr/bin:/bin", "HOME="+w.dir)
+		return c
+	}
 }
 
 // stopWine ends what wine7 started.
-func stopWine() {
-	if theWine.input != nil {
-		_ = theWine.input.Close()
-		_ = theWine.stays.Wait()
-	}
+func stopWine() error {
 	if theWine.dir == "" {
-		return
+		return nil
 	}
-	server := exec.Command("wineserver", "-w") // waits for its end
-	if p, err := exec.LookPath("/usr/lib/wine/wineserver"); err == nil {
-		server.Path, server.Err = p, nil
+	var err error
+	if theWine.windows != nil {
+		err = theWine.windows.Stop(context.Background())
 	}
-	server.Env = theWine.wine.env
-	_ = server.Run()
-	_ = os.RemoveAll(theWine.dir)
-}
-
-func (w wine) command(ctx context.Context, argv ...string) *exec.Cmd {
-	c := exec.CommandContext(ctx, w.program, argv...)
-	c.Env = w.env
-	return c
+	return errors.Join(err, os.RemoveAll(theWine.dir))
 }
 
 var theDLLs struct {
@@ -157,11 +132,11 @@ func compileExe(t *testing.T, src string) string {
 // runExe is runProgram for Windows: the paths are Windows's own.
 func runExe(t *testing.T, exe string, env []string) (stdout string, events []Event, s State) {
 	t.Helper()
-	w, dir := wine7(t), t.TempDir()
+	command, dir := wine7(t), t.TempDir()
 	trace, state := filepath.Join(dir, "träce"), filepath.Join(dir, "state")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := w.command(ctx, exe)
+	cmd := command(ctx, exe)
 	cmd.Env = slices.Concat(cmd.Env, []string{"WINEPATH=" + WinePath(filepath.Join(dlls(t), "lib"))}, Device{Store: true}.Env(WinePath(trace), WinePath(state)), env)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
@@ -197,7 +172,7 @@ func TestProgramsWindows(t *testing.T) {
 // A small backend is loaded as ggml loads one, finds ggml's base library in the program's
 // folder and the device's on the path, and its stacks have names.
 func TestBuildWindows(t *testing.T) {
-	w := wine7(t)
+	command := wine7(t)
 	files := maps.Clone(small)
 	files["ggml/src/ggml-cuda/two.cu"] = `#include <cublas_v2.h>
 extern "C" void ggml_abort(const char *);
@@ -246,7 +221,7 @@ int main(void) {
 }
 `, "-o", filepath.Join(bin, "main.exe"))
 	trace := filepath.Join(t.TempDir(), "trace")
-	cmd := w.command(t.Context(), filepath.Join(bin, "main.exe"))
+	cmd := command(t.Context(), filepath.Join(bin, "main.exe"))
 	cmd.Env = slices.Concat(cmd.Env, lib.Env(), Device{}.Env(WinePath(trace), ""))
 	out, err := cmd.CombinedOutput()
 	want := "llpatch-sim: cudaMemcpyToArray is not simulated\n801\n"
@@ -307,12 +282,12 @@ func exported(t *testing.T, dll string) map[string]bool {
 // The state is read here while the program runs there; a second program cannot write it,
 // nor can one start under settings that cannot be meant.
 func TestOneWriterWindows(t *testing.T) {
-	w := wine7(t)
+	command := wine7(t)
 	exe, state := compileExe(t, source(t, props)), filepath.Join(t.TempDir(), "state")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	start := func(env []string) *exec.Cmd {
-		c := w.command(ctx, exe)
+		c := command(ctx, exe)
 		c.Env = slices.Concat(c.Env, []string{"WINEPATH=" + WinePath(filepath.Join(dlls(t), "lib"))}, env)
 		return c
 	}

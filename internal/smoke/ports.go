@@ -96,7 +96,7 @@ func (srv *server) strangers() string {
 	if !srv.ended() {
 		pids := memory.Descendants(srv.proc.Pid())
 		if srv.s.wine != nil {
-			pids = append(pids, srv.s.wine.pids()...)
+			pids = append(pids, srv.s.winePids()...)
 		}
 		for _, pid := range pids {
 			for _, inode := range sockets(pid) {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/gguf"
 	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/wine"
 )
 
 // session is what the checks of one run share.
@@ -23,7 +24,7 @@ type session struct {
 	current spec.Check
 	side    side                  // whose programs run
 	server  *server               // nil: none is running
-	wine    *wine                 // nil: programs run without it
+	wine    *wine.Windows         // nil: programs run without it
 	device  *device               // the current check's own, simulated; nil: it has none
 	helps   map[string]string     // path of a program -> its --help
 	models  map[gguf.Model]string // -> its file
@@ -130,7 +131,7 @@ func (s *session) env() []string {
 		"LLAMA_CACHE=" + filepath.Join(s.o.Work, "cache"),
 	}
 	if s.wine != nil {
-		env = append(env, s.wine.env()...)
+		env = append(env, s.wine.Env()...)
 	}
 	env = append(env, s.o.Env...)
 	switch s.o.deviceOf(s.current) {

@@ -203,8 +203,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	s, err := newSession(o, r)
 	if err == nil && o.Wine != nil {
 		if err = s.startWine(ctx); err == nil {
-			defer s.wine.stop(context.WithoutCancel(ctx))
-			r.Wine = s.wine.banner
+			defer s.stopWine(context.WithoutCancel(ctx))
+			r.Wine = fmt.Sprintf("%s, as %s: this is no Windows", o.Wine.Banner, s.wine.Says)
 		}
 	}
 	if err != nil && (s == nil || ctx.Err() == nil) {

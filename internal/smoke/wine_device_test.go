@@ -59,7 +59,7 @@ func TestWineDevice(t *testing.T) {
 	if err := s.startWine(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	defer s.wine.stop(t.Context())
+	defer s.stopWine(t.Context())
 	s.current = o.Checks[0]
 	dev, err := s.opened(sim.Device{VRAMMiB: 250})
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/sim"
 	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/wine"
 )
 
 // winProgram tells its version, or does what FAKE says: hang, or wait for Ctrl+C.
@@ -41,16 +42,11 @@ int main(void) {
 
 // realWine returns this machine's wine and a folder with a program for Windows by the
 // name of llama-server.
-func realWine(t *testing.T) (wine, bin string) {
+func realWine(t *testing.T) (program, bin string) {
 	t.Helper()
-	for _, name := range []string{"wine64", "wine", "/usr/lib/wine/wine64"} {
-		if p, err := exec.LookPath(name); err == nil {
-			wine = p
-			break
-		}
-	}
+	program, found := wine.Find()
 	cc, err := exec.LookPath("x86_64-w64-mingw32-gcc-posix")
-	if wine == "" || err != nil {
+	if !found || err != nil {
 		t.Skip("no wine64 or no MinGW-w64 (sh scripts/setup win7): nothing ran through wine here")
 	}
 	bin = t.TempDir()
@@ -61,7 +57,7 @@ func realWine(t *testing.T) (wine, bin string) {
 	if out, err := exec.CommandContext(t.Context(), cc, "-O1", "-static", "-o", filepath.Join(bin, "llama-server.exe"), src).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	return wine, bin
+	return program, bin
 }
 
 // left lists the processes whose environment names a folder.
@@ -83,12 +79,12 @@ func left(t *testing.T, dir string) []string {
 // A program for Windows 7 passes through wine, one that does not end fails, and
 // nothing of wine is left.
 func TestWine(t *testing.T) {
-	wine, bin := realWine(t)
+	program, bin := realWine(t)
 	hang := check("version")
 	hang.Env = map[string]string{"FAKE": "hang"}
 	o := Options{
 		Bin: bin, Work: t.TempDir(), Checks: []spec.Check{check("version"), hang}, Want: Version{Build: 8390, Commit: "b6c83aad5-llp1"},
-		Wine: &Wine{Program: wine, Banner: "wine of this machine", Windows: spec.Win7}, Answer: 8 * time.Second,
+		Wine: &Wine{Program: program, Banner: "wine of this machine", Windows: spec.Win7}, Answer: 8 * time.Second,
 	}
 	r, err := Run(t.Context(), o)
 	var failed *Failed
@@ -109,12 +105,23 @@ func TestWine(t *testing.T) {
 	}
 }
 
+// first tells that something was written.
+type first chan bool
+
+func (f first) Write(p []byte) (int, error) {
+	select {
+	case f <- true:
+	default:
+	}
+	return len(p), nil
+}
+
 // Ctrl+C reaches a program through wine, and wine's own processes are known.
 func TestWineStops(t *testing.T) {
-	wine, bin := realWine(t)
+	program, bin := realWine(t)
 	o := Options{
 		Bin: bin, Work: t.TempDir(), Checks: []spec.Check{check("version")}, Env: []string{"FAKE=wait"},
-		Wine: &Wine{Program: wine, Banner: "wine", Windows: spec.Win7}, Answer: time.Minute, Log: slog.New(slog.DiscardHandler),
+		Wine: &Wine{Program: program, Banner: "wine", Windows: spec.Win7}, Answer: time.Minute, Log: slog.New(slog.DiscardHandler),
 	}
 	s, err := newSession(o, &Report{})
 	if err != nil {
@@ -123,19 +130,19 @@ func TestWineStops(t *testing.T) {
 	if err := s.startWine(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	defer s.wine.stop(t.Context())
+	defer s.stopWine(t.Context())
 	path, err := s.program("llama-server")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ready := &greeting{came: make(chan struct{})}
+	ready := make(first, 1)
 	log := filepath.Join(o.Work, "p.log")
 	p, err := run.Start(t.Context(), run.Cmd{Argv: s.argv(path), Env: s.env(), Dir: o.Work, Stdout: ready, Stderr: new(strings.Builder), Log: log, Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
-	<-ready.came
-	if pids := s.wine.pids(); len(pids) < 3 { // cmd, the server, a service
+	<-ready
+	if pids := s.winePids(); len(pids) < 3 { // cmd, the server, a service
 		t.Errorf("wine's processes: %v", pids)
 	}
 	if err := p.Signal(s.politely()); err != nil {
