@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -34,7 +35,14 @@ func (l *Lacking) Error() string {
 		names = append(names[:maxNamed], fmt.Sprintf("%d more", n))
 	}
 	if len(names) > 0 {
-		parts = append(parts, fmt.Sprintf("on %s %d functions and %d DLLs are missing: %s", SystemName(w.OS), functions, dlls, strings.Join(names, ", ")))
+		var what []string
+		if functions > 0 {
+			what = append(what, amount(functions, "function"))
+		}
+		if dlls > 0 {
+			what = append(what, amount(dlls, "DLL"))
+		}
+		parts = append(parts, fmt.Sprintf("missing on %s: %s: %s", SystemName(w.OS), strings.Join(what, " and "), strings.Join(names, ", ")))
 	}
 	for _, f := range w.Files {
 		for _, fault := range f.Faults {
@@ -44,8 +52,22 @@ func (l *Lacking) Error() string {
 	return strings.Join(parts, "; ")
 }
 
+// amount is a number with a word, such as 1 DLL or 2 DLLs.
+func amount(n int, word string) string {
+	if n != 1 {
+		word += "s"
+	}
+	return fmt.Sprintf("%d %s", n, word)
+}
+
+// nvidiaRE are the DLLs of CUDA's runtime and cuBLAS, which the user gets from NVIDIA.
+var nvidiaRE = regexp.MustCompile(`(?i)^(cudart|cublas(lt)?)64_[0-9]+\.dll$`)
+
 // Hint says what helps, or nothing.
 func (l *Lacking) Hint() string {
+	if !slices.ContainsFunc(l.Windows7.Missing, func(i Import) bool { return i.Function != "" || !nvidiaRE.MatchString(i.DLL) }) && len(l.Windows7.Missing) > 0 {
+		return "they are of NVIDIA's CUDA toolkit: beside the programs they are looked at too; README-WIN7.txt of a bundle says where they come from"
+	}
 	if l.Windows7.OS == spec.Win7 && slices.ContainsFunc(l.Windows7.Missing, func(i Import) bool { return i.Standing == ByVxKex }) {
 		return "--os " + spec.Win7VxKex + " takes what VxKex NEXT brings for granted"
 	}

@@ -228,6 +228,20 @@ func TestOwnRuntime(t *testing.T) {
 	}
 }
 
+// Where NVIDIA's DLLs alone are missing, as of a thin bundle, the user is told that.
+func TestLackingHint(t *testing.T) {
+	lacking := func(missing ...inspect.Import) *inspect.Lacking {
+		return &inspect.Lacking{Windows7: &inspect.Windows7{OS: spec.Win7VxKex, Missing: missing}}
+	}
+	cudart, other := inspect.Import{DLL: "cudart64_110.dll"}, inspect.Import{DLL: "KERNEL32.dll", Function: "NoSuch"}
+	if l := lacking(cudart, inspect.Import{DLL: "cublas64_11.dll"}); !strings.Contains(l.Hint(), "NVIDIA's CUDA toolkit") || !strings.Contains(l.Error(), "SP1 with VxKex NEXT: 2 DLLs: cudart64_110.dll") {
+		t.Errorf("%s; %s", l, l.Hint())
+	}
+	if l := lacking(cudart, other); l.Hint() != "" || !strings.Contains(l.Error(), ": 1 function and 1 DLL: ") {
+		t.Errorf("%s; %s", l, l.Hint())
+	}
+}
+
 func TestFaultsOfPE(t *testing.T) {
 	for say, change := range map[string]func(p *peImage){
 		"asks for Windows 10.0 (its subsystem version); Windows 7 is 6.1": func(p *peImage) { p.version = [2]uint16{10, 0} },

@@ -130,7 +130,7 @@ func ProbeInside(ctx context.Context, e *env.Env, tc spec.Toolchain, rec spec.Re
 		return Facts{}, fmt.Errorf("look around in buildenv %s: %w", e.Name, err)
 	}
 	f := a.Facts
-	f.Cores, f.MemoryMiB = runtime.GOMAXPROCS(0), freeMemory("/")>>20
+	f.Cores, f.MemoryMiB = runtime.GOMAXPROCS(0), FreeMemory()
 	f.Root = &RootFact{Name: e.Name, Digest: e.Digest, Dir: filepath.Dir(e.Root)}
 	for _, libs := range [][]string{f.CUDA.Libs, f.HIP.Libs} {
 		for i := range libs {

@@ -9,6 +9,10 @@ import (
 	"strings"
 )
 
+// FreeMemory is the memory of this machine that is free, in MiB, or 0 where that is not
+// known.
+func FreeMemory() int64 { return freeMemory("/") >> 20 }
+
 // freeMemory returns the bytes that new processes may take: the kernel's
 // MemAvailable, or less where a control group above this process allows less.
 // root is "/" but for tests. It is 0 where nothing is known, as outside Linux.

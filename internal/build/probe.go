@@ -37,7 +37,7 @@ func look(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) (Facts, error
 		OS: runtime.GOOS, Arch: runtime.GOARCH,
 		// Go takes the affinity mask and a container's processor quota into account.
 		Cores:     runtime.GOMAXPROCS(0),
-		MemoryMiB: freeMemory("/") >> 20,
+		MemoryMiB: FreeMemory(),
 		Tools:     map[string]ToolFact{}, Headers: map[string]bool{}, Env: map[string]string{},
 	}
 	if err := checkMachine(tc, f); err != nil {

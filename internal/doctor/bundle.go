@@ -7,6 +7,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -25,8 +26,12 @@ var debian = map[string]string{
 	"libssl.so.3": "libssl3", "libcrypto.so.3": "libssl3", "libssl.so.1.1": "libssl1.1", "libcurl.so.4": "libcurl4",
 	"libvulkan.so.1": "libvulkan1", "libopenblas.so.0": "libopenblas0", "libOpenCL.so.1": "ocl-icd-libopencl1",
 	"libcudart.so.11.0": "libcudart11.0", "libcublas.so.11": "libcublas11", "libcublasLt.so.11": "libcublaslt11",
+	"libamdhip64.so.6": "libamdhip64-6", "libhipblas.so.2": "libhipblas2", "librocblas.so.4": "librocblas4", // Debian 14
 	"libcudart.so.12": "libcudart12", "libcublas.so.12": "libcublas12", "libcublasLt.so.12": "libcublaslt12",
 }
+
+// rocm are libraries of ROCm.
+var rocm = regexp.MustCompile(`^lib(amdhip64|hip|roc)`)
 
 // toolkits are where NVIDIA's installers put libraries that the loader is not told of.
 var toolkits = []string{"/usr/local/cuda/lib64", "/usr/local/cuda-*/lib64", "/opt/cuda/lib64"}
@@ -66,6 +71,9 @@ func Bundle(ctx context.Context, env []string, file string) (*Report, error) {
 	return r.judge(), nil
 }
 
+// windowsBundle is what to do with one for Windows, which cannot be judged for this machine.
+const windowsBundle = "llpatch inspect --os win7 FOLDER, or win7-vxkex, says what Windows 7 lacks for it; check-win7.cmd in it looks at the Windows machine"
+
 // machine compares the kind of machine; nothing else can be said of another's files.
 func (r *Report) machine(h *held) bool {
 	mine := machines[runtime.GOARCH]
@@ -79,7 +87,11 @@ func (r *Report) machine(h *held) bool {
 	case runtime.GOOS != "linux":
 		r.lacks("machine", "", "It is for Linux, and this machine runs %s.", runtime.GOOS)
 	case len(others) > 0:
-		r.lacks("machine", "", "It is for %s, and this machine is %s.", strings.Join(others, " and "), mine)
+		fix := ""
+		if slices.ContainsFunc(others, func(m string) bool { return strings.HasPrefix(m, "IMAGE_FILE_") }) {
+			fix = windowsBundle
+		}
+		r.lacks("machine", fix, "It is for %s, and this machine is %s.", strings.Join(others, " and "), mine)
 	default:
 		r.ok("machine", "It is for Linux and %s, as this machine is.", strings.TrimPrefix(mine, "EM_"))
 		return true
@@ -207,6 +219,9 @@ func remedy(lib, machine string, env []string) string {
 	how := ""
 	if p := debian[lib]; p != "" {
 		how = "on Debian and Ubuntu: apt-get install " + p
+	}
+	if rocm.MatchString(lib) {
+		how = strings.TrimPrefix(how+"; ", "; ") + "AMD's packages of ROCm with the same version of it serve as well"
 	}
 	if release.CanCarry(lib) {
 		if how != "" {

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"path/filepath"
 	"slices"
+	"strings"
 
+	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -87,4 +90,45 @@ func (r *Report) environments(o Options, tc spec.Toolchain) error {
 		}
 	}
 	return nil
+}
+
+// envGlibc is the version of the glibc in the root of Options.Env, or of the one that its
+// lock makes; empty where that is not known.
+func (o Options) envGlibc(root, machine string) (string, error) {
+	if root != "" {
+		return glibcIn(binary.LibrariesIn(filepath.Join(root, "usr/lib/x86_64-linux-gnu")), machine)
+	}
+	d, _, err := o.Env.WithOwnLock(o.Cache)
+	if err != nil {
+		return "", err
+	}
+	return lockedGlibc(d.Lock), nil
+}
+
+// glibcIn is the version of the glibc among libraries, or empty where there is none.
+func glibcIn(libs *binary.Libraries, machine string) (string, error) {
+	path := libs.Find("libc.so.6", machine)
+	if path == "" {
+		return "", nil
+	}
+	libc, err := binary.ReadLibrary(path)
+	if err != nil {
+		return "", err
+	}
+	return libc.Highest()["GLIBC"], nil
+}
+
+// lockedGlibc is the version of the glibc that a root made from a lock has: that of
+// Debian's package libc6, without Debian's own part.
+func lockedGlibc(l *env.Lock) string {
+	if l == nil {
+		return ""
+	}
+	for _, p := range l.Packages {
+		if p.Name == "libc6" {
+			version, _, _ := strings.Cut(p.Version, "-")
+			return version
+		}
+	}
+	return ""
 }

@@ -251,7 +251,7 @@ func (h *held) file(ctx context.Context, name string, libs *binary.Libraries) er
 	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
 		return h.archive(ctx, name, f)
 	case bytes.HasPrefix(magic, []byte("PK")):
-		return notBundle(name, "is a zip, as bundles for Windows are; doctor judges those for Linux")
+		return notBundle(name, "is a zip, as bundles for Windows are, and doctor judges those for Linux; unpack it: "+windowsBundle)
 	}
 	return notBundle(name, "is neither a folder, a tar.gz, a part of one, nor a program")
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -50,6 +51,9 @@ func Target(ctx context.Context, o Options, name string, t *tag.Tag) (*Report, e
 	facts, root, err := r.tools(ctx, o, tc, rec)
 	if err != nil {
 		return nil, err
+	}
+	if o.Env != nil && facts.MemoryMiB == 0 { // the root could not be entered; memory is this machine's
+		facts.Cores, facts.MemoryMiB = runtime.GOMAXPROCS(0), build.FreeMemory()
 	}
 	r.memory(facts, tc)
 	r.disk(o, rec)
@@ -311,32 +315,36 @@ func (r *Report) driver(facts build.Facts, rec spec.Recipe) *binary.Driver {
 	return nil
 }
 
-// system says which C library the result will ask for at most. root is that of a
-// buildenv, or empty.
-func (r *Report) system(ctx context.Context, o Options, rec spec.Recipe, root string) (err error) {
+// system says which C library the result will ask for at most, and whether this machine
+// has it. root is that of a buildenv, or empty.
+func (r *Report) system(ctx context.Context, o Options, rec spec.Recipe, root string) error {
 	if rec.OS != "linux" || rec.Verify.Machine == "" {
 		return nil
 	}
-	whose, libs := "this machine's", binary.LibrariesIn(filepath.Join(root, "usr/lib/x86_64-linux-gnu"))
-	if root != "" {
-		whose = o.Env.Name + "'s"
-	} else if libs, err = binary.SystemLibraries(ctx, o.Place.Env); err != nil {
-		return err
-	}
-	path := libs.Find("libc.so.6", rec.Verify.Machine)
-	if path == "" {
-		r.unknown("glibc", "", "Which glibc the result will need is not known: %s was not found.", whose)
-		return nil
-	}
-	libc, err := binary.ReadLibrary(path)
+	libs, err := binary.SystemLibraries(ctx, o.Place.Env)
 	if err != nil {
 		return err
 	}
-	has := libc.Highest()
-	if rec.Verify.GlibcMax != "" {
-		r.ok("glibc", "The result will need glibc %s or older, or the build ends; %s is %s.", rec.Verify.GlibcMax, whose, has["GLIBC"])
-		return nil
+	mine, err := glibcIn(libs, rec.Verify.Machine)
+	if err != nil {
+		return err
 	}
-	r.ok("glibc", "The result will need no newer glibc than %s, %s.", whose, has["GLIBC"])
+	has, whose := mine, "this machine's"
+	if o.Env != nil {
+		whose = o.Env.Name + "'s"
+		if has, err = o.envGlibc(root, rec.Verify.Machine); err != nil {
+			return err
+		}
+	}
+	switch {
+	case has == "":
+		r.unknown("glibc", "", "Which glibc the result will need is not known: %s was not found.", whose)
+	case rec.Verify.GlibcMax != "":
+		r.ok("glibc", "The result will need glibc %s or older, or the build ends; %s is %s.", rec.Verify.GlibcMax, whose, has)
+	case mine != "" && binary.Less(mine, has):
+		r.without("glibc", "for a system as old as this one build where the tools are installed, without --env, or take a buildenv of an older Debian", "The result may need glibc up to %s, %s, and this machine has %s: it may not start here.", whose, has, mine)
+	default:
+		r.ok("glibc", "The result will need no newer glibc than %s, %s.", whose, has)
+	}
 	return nil
 }

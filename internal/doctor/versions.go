@@ -40,7 +40,7 @@ func (r *Report) versions(h *held, libs *binary.Libraries, here []string) error 
 			continue
 		}
 		if has := lib.Highest()[v.family]; binary.Less(has, need) {
-			r.lacks(v.lib, "", "%s needs %s %s%s, and this machine has %s.", h.highest(v.family, need), v.name, need, h.because(v.family, need), cmp.Or(has, "none"))
+			r.lacks(v.lib, "take a newer distribution, or a build made on one as old as this", "%s needs %s %s%s, and this machine has %s.", h.highest(v.family, need), v.name, need, h.because(v.family, need), cmp.Or(has, "none"))
 			gone[v.family] = true
 		} else {
 			r.ok(v.lib, "It needs %s %s, and this machine has %s.", v.name, need, has)
