@@ -8,6 +8,7 @@ rem What this bundle is; llpatch writes these lines.
 set "system=win7"
 set "dlls="
 set "driver="
+set "cards="
 
 set "here=%~dp0"
 pushd "%~dp0"
@@ -45,14 +46,21 @@ if not defined advice if %build% EQU 7600 set "advice=Install Service Pack 1 for
 :files
 set "files=0"
 set "bad="
+set "bads=0"
+set "unread="
+set "hashed="
 if exist SHA256SUMS for /f "tokens=1*" %%a in (SHA256SUMS) do call :hash "%%a" "%%b"
+rem Where it hashes no file at all, that says nothing of the files.
+if defined unread if defined hashed set "bad=%bad%%unread%"
 set "name=%files% as they were packed"
+if defined unread if not defined hashed set "name=%files%, not compared: certutil -hashfile does not work here"
 if defined bad set "name=not as they were packed:%bad%"
 if "%files%"=="0" set "name=not checked: no SHA256SUMS here"
 echo Files:         %name%
-if not defined advice if defined bad set "advice=Unpack the zip anew into an empty folder, because%bad% is not what was packed; if it is gone again, README-WIN7.txt says what to do about a virus scanner."
+if %bads% GTR 5 set "bad= %bads% of %files% files"
+if not defined advice if defined bad set "advice=Unpack the zip anew into an empty folder, for these are not as they were packed:%bad%; if that comes again, README-WIN7.txt says what to do about a virus scanner."
 if not defined advice if "%files%"=="0" set "advice=Unpack the whole zip into one folder and run this file there, because SHA256SUMS is missing."
-if "%system%"=="win7" goto :advise
+if "%system%"=="win7" goto :trial
 if %build% GTR 7601 goto :driver
 
 :updates
@@ -101,10 +109,31 @@ for %%i in (%dlls%) do call :dll "%%i"
 if not defined advice if defined missing set "advice=Put NVIDIA's%missing% beside llama-server.exe: README-WIN7.txt says where they come from."
 if defined free echo free VRAM:     %free% of %total% MiB
 if not defined free echo free VRAM:     not known
+
+:trial
+rem What nothing above can tell: whether the server starts, and which card it sees.
+if defined advice goto :advise
+if not exist llama-server.exe goto :advise
+set "starts="
+set "sees="
+set "card="
+set "fits="
+for /f "delims=" %%l in ('.\llama-server.exe --list-devices 2^>^&1') do call :device "%%l"
+if not defined starts echo server:        does not start
+if not defined starts set "advice=The server does not start: llama-server.exe --list-devices in a command prompt says why, and README-WIN7.txt what to do."
+if not defined starts goto :advise
+if not defined cards echo server:        starts
+if not defined cards goto :advise
+if not defined sees echo server:        starts, and sees no card
+if not defined sees set "advice=The server would use the processor alone, because it sees no card: run llama-server.exe --list-devices in a command prompt, what it prints says why."
+if not defined sees goto :advise
+if not defined card echo server:        starts, and sees a card
+if defined card echo server:        starts, and sees a card of compute capability %card%
+if defined card if not defined fits set "advice=This build has no code for your card: that is of compute capability %card%, and the build is for %cards%."
 if defined advice goto :advise
 if not defined free goto :advise
 if %free% LSS 2048 set "code=0"
-if %free% LSS 2048 set "advice=It can run, but other programs hold most of the card's memory: end them, or put fewer layers on it with -ngl."
+if %free% LSS 2048 set "advice=It can run, but other programs hold most of the card's memory: end them, or put fewer layers on it, with start-server.cmd MODEL.gguf -ngl 20."
 
 :advise
 if not defined advice set "code=0"
@@ -115,17 +144,43 @@ echo %advice%
 if defined wait pause
 exit /b %code%
 
-rem hash SUM FILE: counts the file, or names it in bad.
+rem hash SUM FILE: counts the file, or names it in bad, or in unread where certutil says nothing.
 :hash
 set "file=%~2"
 set "file=%file:/=\%"
 set "got="
 set /a files+=1
-if exist "%file%" for /f "skip=1 delims=" %%h in ('certutil -hashfile "%file%" SHA256') do if not defined got set "got=%%h"
-if not defined got set "got=none"
+if not exist "%file%" set "bad=%bad% %file%"
+if not exist "%file%" set /a bads+=1
+if not exist "%file%" exit /b 0
+for /f "skip=1 delims=" %%h in ('certutil -hashfile "%file%" SHA256 2^>nul') do if not defined got set "got=%%h"
+if not defined got set "unread=%unread% %file%"
+if not defined got exit /b 0
+set "hashed=1"
 rem Windows 7 writes a space between bytes.
 set "got=%got: =%"
-if /i not "%got%"=="%~1" set "bad=%bad% %file%"
+if /i "%got%"=="%~1" exit /b 0
+set "bad=%bad% %file%"
+set /a bads+=1
+exit /b 0
+
+rem device LINE: looks at one line of what llama-server --list-devices prints.
+:device
+set "line=%~1"
+if not defined line exit /b 0
+set "line=%line:"=%"
+if not defined line exit /b 0
+if "%line:~0,18%"=="Available devices:" set "starts=1"
+if "%line:~0,6%"=="  CUDA" set "sees=1"
+set "rest=%line:*compute capability =%"
+if "%rest%"=="%line%" exit /b 0
+for /f "delims=, " %%c in ("%rest%") do call :capability %%c
+exit /b 0
+
+rem capability N: one card that the build is for is enough.
+:capability
+if not defined fits set "card=%~1"
+for %%c in (%cards%) do if "%%c"=="%~1" set "fits=1"
 exit /b 0
 
 rem enabled NAME: sets found, and puts the name into on or off.

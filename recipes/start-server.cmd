@@ -5,8 +5,9 @@ rem   start-server.cmd -m MODEL.gguf [options of llama-server]
 rem Where the variables LLAMA_ARG_... of llama-server are set, they win.
 setlocal EnableExtensions DisableDelayedExpansion
 
-rem What this bundle is; llpatch writes this line.
+rem What this bundle is; llpatch writes these lines.
 set "gpu="
+set "page="
 
 set "server=%~dp0llama-server.exe"
 if not defined LLAMA_ARG_HOST set "LLAMA_ARG_HOST=127.0.0.1"
@@ -14,7 +15,10 @@ if not defined LLAMA_ARG_PORT set "LLAMA_ARG_PORT=8080"
 rem 0 would be the model's own, which may be more than the memory takes.
 if not defined LLAMA_ARG_CTX_SIZE set "LLAMA_ARG_CTX_SIZE=8192"
 if defined gpu if not defined LLAMA_ARG_N_GPU_LAYERS set "LLAMA_ARG_N_GPU_LAYERS=99"
+set "where=API, and no web page: http://%LLAMA_ARG_HOST%:%LLAMA_ARG_PORT%/v1"
+if defined page set "where=Page and API: http://%LLAMA_ARG_HOST%:%LLAMA_ARG_PORT%/"
 set "code=1"
+set "ran="
 if exist "%server%" goto :model
 echo llama-server.exe is not beside this file: unpack the whole zip into one folder.
 goto :end
@@ -33,7 +37,7 @@ set "line=!line:"=!"
 if not defined line goto :none
 set "line=!line:~1!"
 if not exist "!line!" goto :none
-echo Page and API: http://!LLAMA_ARG_HOST!:!LLAMA_ARG_PORT!/
+echo !where!
 "!server!" -m "!line!"
 if errorlevel 1 pause
 rem The other half of the name must not run as a command.
@@ -54,16 +58,19 @@ echo There is no file "%model%".
 goto :end
 
 :options
-echo Page and API: http://%LLAMA_ARG_HOST%:%LLAMA_ARG_PORT%/
+echo %where%
+set "ran=1"
 "%server%" %*
 set "code=%errorlevel%"
 goto :end
 
 :run
-echo Page and API: http://%LLAMA_ARG_HOST%:%LLAMA_ARG_PORT%/
+echo %where%
+set "ran=1"
 "%server%" -m "%model%" %2 %3 %4 %5 %6 %7 %8 %9
 set "code=%errorlevel%"
 
 :end
+if defined ran if not "%code%"=="0" echo llama-server.exe ended with %code%: README-WIN7.txt says what to do, under "If it does not work".
 if not "%code%"=="0" pause
 exit /b %code%

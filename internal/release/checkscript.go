@@ -17,7 +17,7 @@ const checkScript = "check.sh"
 
 var (
 	setRE     = regexp.MustCompile(`(?m)^(gfx|libs|glibc)=.*$`)
-	setCmdRE  = regexp.MustCompile(`(?m)^set "(system|dlls|driver|gpu)=.*"$`)
+	setCmdRE  = regexp.MustCompile(`(?m)^set "(system|dlls|driver|cards|gpu|page)=.*"$`)
 	rocmLibRE = regexp.MustCompile(`^lib(amdhip64|hip|roc)`)
 )
 
@@ -66,6 +66,18 @@ func cmdScript(file string, text []byte, i BuildInfo) ([]byte, error) {
 	values := map[string]string{"system": i.Windows, "dlls": strings.Join(i.NVIDIA, " ")}
 	if i.CUDA != nil || len(i.NVIDIA) > 0 {
 		values["driver"], values["gpu"] = win7Driver, "1"
+	}
+	if i.WebUI {
+		values["page"] = "1"
+	}
+	if i.CUDA != nil {
+		var cards []string
+		for _, c := range i.CUDA.Cards {
+			if c.Missing == 0 {
+				cards = append(cards, c.Capability)
+			}
+		}
+		values["cards"] = strings.Join(cards, " ")
 	}
 	text = setCmdRE.ReplaceAllFunc(text, func(line []byte) []byte {
 		key := setCmdRE.FindSubmatch(line)[1]

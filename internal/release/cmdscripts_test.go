@@ -158,13 +158,18 @@ func cmdScripts(t *testing.T, i BuildInfo) map[string][]byte {
 
 var (
 	cpuInfo  = BuildInfo{Windows: spec.Win7}
-	cudaInfo = BuildInfo{Windows: spec.Win7VxKex, CUDA: &binary.Verdict{}, NVIDIA: []string{"cudart64_110.dll", "cublas64_11.dll", "cublasLt64_11.dll"}}
+	cudaInfo = BuildInfo{Windows: spec.Win7VxKex, CUDA: &binary.Verdict{Cards: []binary.Card{{Capability: "8.0"}, {Capability: "8.6"}}}, NVIDIA: []string{"cudart64_110.dll", "cublas64_11.dll", "cublasLt64_11.dll"}}
 )
 
 func TestCmdScripts(t *testing.T) {
 	w := newWindows(t)
 	t.Run("check-win7", func(t *testing.T) { checkWin7(t, w) })
 	t.Run("start-server", func(t *testing.T) { startServer(t, w) })
+}
+
+// seen is what llama-server.exe --list-devices of b8833 prints where it sees a card.
+func seen(capability string) string {
+	return "ggml_cuda_init: found 1 CUDA devices (Total VRAM: 12287 MiB):\n  Device 0: NVIDIA GeForce RTX 3060, compute capability " + capability + ", VMM: no, VRAM: 12287 MiB\nload_backend: loaded CUDA backend from C:\\x\\ggml-cuda.dll\nAvailable devices:\n  CUDA0: NVIDIA GeForce RTX 3060 (12287 MiB, 11000 MiB free)\n"
 }
 
 // Every outcome of check-win7.cmd, each a golden text with its exit code.
@@ -184,6 +189,7 @@ func checkWin7(t *testing.T, w *windows) {
 			m["b (1) & x/llama-cli.exe"] = ""
 			m["root/System32/kernel32.dll"], m["root/System32/d2d1.dll"] = "x\x00AddDllDirectory\x00", "D2D1CreateDeviceContext\x00"
 			m["root/System32/nvcuda.dll"], m["root/nvidia-smi.txt"] = "", "474.11, 11000, 12288, NVIDIA GeForce RTX 3060\r\n"
+			m["root/list-devices.txt"] = seen("8.6")
 		}
 		return m
 	}
@@ -196,6 +202,9 @@ func checkWin7(t *testing.T, w *windows) {
 		return func(m map[string]string) {
 			maps.DeleteFunc(m, func(k, _ string) bool { return slices.Contains(names, k) })
 		}
+	}
+	lists := func(text string) func(map[string]string) {
+		return func(m map[string]string) { m["root/list-devices.txt"] = text }
 	}
 	smi := func(text string) func(map[string]string) {
 		return func(m map[string]string) { m["root/nvidia-smi.txt"] = text }
@@ -216,6 +225,20 @@ func checkWin7(t *testing.T, w *windows) {
 			return os.WriteFile(filepath.Join(w.bundle, "llama-server.exe"), []byte("x"), 0o644)
 		}, 1},
 		{"cpu-gone", cpuInfo, w.registry("7601", ""), nil, func() error { return os.Remove(filepath.Join(w.bundle, "llama-server.exe")) }, 1},
+		{"cpu-many-gone", cpuInfo, w.registry("7601", ""), func(m map[string]string) {
+			for n := range 6 {
+				m[fmt.Sprintf("b (1) & x/%d.txt", n)] = "x"
+			}
+		}, func() error {
+			var errs []error
+			for n := range 6 {
+				errs = append(errs, os.Remove(filepath.Join(w.bundle, fmt.Sprintf("%d.txt", n))))
+			}
+			return errors.Join(errs...)
+		}, 1},
+		{"cpu-no-certutil", cpuInfo, w.registry("7601", ""), without("root/certutil.exe"), nil, 0},
+		{"cpu-unread", cpuInfo, w.registry("7601", ""), func(m map[string]string) { m["b (1) & x/ggml.dll"] = "deaf" }, nil, 1},
+		{"cpu-no-start", cpuInfo, w.registry("7601", ""), lists("load_backend: failed\n"), nil, 1},
 		{"cpu-no-sums", cpuInfo, w.registry("7601", ""), nil, func() error { return os.Remove(filepath.Join(w.bundle, "SHA256SUMS")) }, 1},
 		{"cuda", cudaInfo, right, nil, nil, 0},
 		{"cuda-no-updates", cudaInfo, right, without("root/System32/d2d1.dll", "root/System32/kernel32.dll"), nil, 1},
@@ -230,6 +253,9 @@ func checkWin7(t *testing.T, w *windows) {
 			delete(m, "b (1) & x/cudart64_110.dll")
 			m["root/cudart64_110.dll"] = ""
 		}, nil, 0},
+		{"cuda-sees-none", cudaInfo, right, lists("Available devices:\n"), nil, 1},
+		{"cuda-other-card", cudaInfo, right, lists(seen("6.1")), nil, 1},
+		{"cuda-capability-unknown", cudaInfo, right, lists("Available devices:\n  CUDA0: NVIDIA GeForce RTX 3060 (12287 MiB, 11000 MiB free)\n"), nil, 0},
 		{"cuda-full-card", cudaInfo, right, smi("474.11, 300, 12288, NVIDIA GeForce RTX 3060\r\n"), nil, 0},
 		{"cuda-two-cards", cudaInfo, right, smi("474.11, 300, 2048, NVIDIA GeForce GT 1030\r\n474.11, 11000, 12288, NVIDIA GeForce RTX 3060\r\n"), nil, 0},
 		{"cuda-memory-unknown", cudaInfo, right, smi("474.11, [N/A], [N/A], NVIDIA GeForce RTX 3060\r\n"), nil, 0},
@@ -268,7 +294,9 @@ func startServer(t *testing.T, w *windows) {
 		"b (1) & x/llama-server.exe": "", "b (1) & x/m/plain.gguf": "", "b (1) & x/m/a (2) & b.gguf": "", "b (1) & x/m/größe.gguf": "", "b (1) & x/m/wow!.gguf": "",
 	}
 	const defaults = "LLAMA_ARG_HOST=127.0.0.1\nLLAMA_ARG_PORT=8080\nLLAMA_ARG_CTX_SIZE=8192\n"
-	const page = "Page and API: http://127.0.0.1:8080/\n"
+	const page = "API, and no web page: http://127.0.0.1:8080/v1\n"
+	withPage := cpuInfo
+	withPage.WebUI = true
 	for name, c := range map[string]struct {
 		info  BuildInfo
 		args  []string
@@ -283,12 +311,13 @@ func startServer(t *testing.T, w *windows) {
 		"an exclamation":     {cpuInfo, []string{`m\wow!.gguf`}, "", nil, page + "[-m]\n[m\\wow!.gguf]\n" + defaults, 0},
 		"more options":       {cpuInfo, []string{`m\plain.gguf`, "-c", "4096", "--alias", "x & y"}, "", nil, page + "[-m]\n[m\\plain.gguf]\n[-c]\n[4096]\n[--alias]\n[x & y]\n" + defaults, 0},
 		"options first":      {cpuInfo, []string{"-m", `m\a (2) & b.gguf`, "-a", "1", "-b", "2", "-c", "3", "-d", "4", "-e", "5"}, "", nil, page + "[-m]\n[m\\a (2) & b.gguf]\n[-a]\n[1]\n[-b]\n[2]\n[-c]\n[3]\n[-d]\n[4]\n[-e]\n[5]\n" + defaults, 0},
+		"a page":             {withPage, []string{`m\plain.gguf`}, "", nil, "Page and API: http://127.0.0.1:8080/\n[-m]\n[m\\plain.gguf]\n" + defaults, 0},
 		"a card":             {cudaInfo, []string{`m\plain.gguf`}, "", nil, page + "[-m]\n[m\\plain.gguf]\n" + defaults + "LLAMA_ARG_N_GPU_LAYERS=99\n", 0},
-		"the user's own":     {cudaInfo, []string{`m\plain.gguf`}, "", []string{"LLAMA_ARG_PORT=9", "LLAMA_ARG_CTX_SIZE=1", "LLAMA_ARG_N_GPU_LAYERS=2"}, "Page and API: http://127.0.0.1:9/\n[-m]\n[m\\plain.gguf]\nLLAMA_ARG_HOST=127.0.0.1\nLLAMA_ARG_PORT=9\nLLAMA_ARG_CTX_SIZE=1\nLLAMA_ARG_N_GPU_LAYERS=2\n", 0},
+		"the user's own":     {cudaInfo, []string{`m\plain.gguf`}, "", []string{"LLAMA_ARG_PORT=9", "LLAMA_ARG_CTX_SIZE=1", "LLAMA_ARG_N_GPU_LAYERS=2"}, "API, and no web page: http://127.0.0.1:9/v1\n[-m]\n[m\\plain.gguf]\nLLAMA_ARG_HOST=127.0.0.1\nLLAMA_ARG_PORT=9\nLLAMA_ARG_CTX_SIZE=1\nLLAMA_ARG_N_GPU_LAYERS=2\n", 0},
 		"asked":              {cpuInfo, nil, "\"m\\a (2) & b.gguf\"\r\n", nil, "Model file (.gguf): " + page + "[-m]\n[m\\a (2) & b.gguf]\n" + defaults, 0},
 		"asked in vain":      {cpuInfo, nil, "", nil, "No model was given.", 1},
 		"no such file":       {cpuInfo, []string{"none.gguf"}, "", nil, `There is no file "none.gguf".`, 1},
-		"the server's error": {cpuInfo, []string{`m\plain.gguf`, "--fail"}, "", nil, "[--fail]\n" + defaults, 7},
+		"the server's error": {cpuInfo, []string{`m\plain.gguf`, "--fail"}, "", nil, "[--fail]\n" + defaults + "llama-server.exe ended with 7: README-WIN7.txt says what to do, under \"If it does not work\".\n", 7},
 		"no server":          {cpuInfo, []string{"GONE"}, "", nil, "llama-server.exe is not beside this file", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -321,7 +350,7 @@ func TestCmdScript(t *testing.T) {
 	if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, []string{"check-win7.cmd", "start-server.cmd"}) {
 		t.Fatalf("scripts %v", names)
 	}
-	for _, want := range []string{"\r\nset \"system=win7-vxkex\"\r\n", "\r\nset \"dlls=cudart64_110.dll cublas64_11.dll cublasLt64_11.dll\"\r\n", "\r\nset \"driver=452.39\"\r\n"} {
+	for _, want := range []string{"\r\nset \"system=win7-vxkex\"\r\n", "\r\nset \"dlls=cudart64_110.dll cublas64_11.dll cublasLt64_11.dll\"\r\n", "\r\nset \"driver=452.39\"\r\n", "\r\nset \"cards=8.0 8.6\"\r\n"} {
 		if !bytes.Contains(got["check-win7.cmd"], []byte(want)) {
 			t.Errorf("no %q", want)
 		}

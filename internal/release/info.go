@@ -112,11 +112,19 @@ func bundlePage(i BuildInfo) []byte {
 		fmt.Fprintf(&b, "\nLeft out: %s.\n", strings.TrimRight(o, "."))
 	}
 	b.WriteString(i.toolkit())
-	b.WriteString("\n- PATCHES/: every change to upstream's source, and why\n- BUILD_INFO.json: the source, the options, the tools, the checks\n- SHA256SUMS: `sha256sum -c SHA256SUMS`\n- LICENSES/: upstream's licence and those of what it holds\n\n| check | place | verdict |\n|---|---|---|\n")
+	b.WriteString("\n- PATCHES/: every change to upstream's source, and why\n- BUILD_INFO.json: the source, the options, the tools, the checks\n- SHA256SUMS: " + i.compare() + "\n- LICENSES/: upstream's licence and those of what it holds\n\n| check | place | verdict |\n|---|---|---|\n")
 	for _, c := range i.Checks {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", c.Name, c.Place, c.Verdict)
 	}
 	return b.Bytes()
+}
+
+// compare says how the user compares the files with SHA256SUMS.
+func (i BuildInfo) compare() string {
+	if i.Windows != "" {
+		return "check-win7.cmd compares every file with it"
+	}
+	return "`sha256sum -c SHA256SUMS`"
 }
 
 // windows says which Windows it is for, and where its checks ran.
@@ -234,6 +242,9 @@ func (c *Chain) info(b *Built, files []*binary.File, report *smoke.Report) (Buil
 				return i, err
 			}
 			if v := binary.Judge(whole); v != nil {
+				v.Cards = slices.DeleteFunc(v.Cards, func(card binary.Card) bool {
+					return c.Recipe.Verify.CUDA.Beyond(card.Capability)
+				})
 				i.CUDA = v
 			}
 		}

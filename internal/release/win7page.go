@@ -78,6 +78,7 @@ func (i BuildInfo) win7Page() []byte {
 	i.win7VxKex(&t)
 	i.win7NVIDIA(&t)
 	i.win7Web(&t)
+	i.win7Trouble(&t)
 	i.win7Scanner(&t)
 	t.head("Is it what was packed?")
 	t.say("Of the zip, in a command prompt, against SHA256SUMS where you got the zip from:")
@@ -142,7 +143,7 @@ func (i BuildInfo) win7Start(t *win7Text) {
 	} else {
 		step("Unpack the whole zip into one folder, such as C:\\llama.")
 		step("Double-click check-win7.cmd: it says what is here, and in its last sentence what to do.")
-		step("Drop a model (a .gguf file) onto start-server.cmd. When it says that it listens, http://127.0.0.1:8080/ answers. More options stand at the top of start-server.cmd.")
+		step("Drop a model (a .gguf file) onto start-server.cmd. When it says that it listens, %s answers. More options stand at the top of start-server.cmd.", i.address())
 	}
 }
 
@@ -153,7 +154,7 @@ func (i BuildInfo) win7Needs(t *win7Text) {
 		return
 	}
 	t.step("-", "64-bit Windows 7 with Service Pack 1 (KB976932)")
-	t.step("-", "the updates KB2533623 and KB2670838, or later ones that hold them, which VxKex NEXT asks for")
+	t.step("-", "the updates KB2533623 and KB2670838, or later ones that hold them, which VxKex NEXT asks for: Windows Update, or by these numbers https://www.catalog.update.microsoft.com")
 	t.step("-", "VxKex NEXT, below")
 	t.step("-", "NVIDIA's driver and DLLs, below")
 }
@@ -178,6 +179,7 @@ func (i BuildInfo) win7NVIDIA(t *win7Text) {
 	t.head("NVIDIA's driver and DLLs")
 	t.say("The driver must be %s or newer, which serves every CUDA 11 runtime; 474.11 is a late one for Windows 7. It brings nvcuda.dll.", win7Driver)
 	if i.CUDA != nil {
+		t.say("If its installer asks for SHA-2 support, install the updates KB4490628 and KB4474419 first.")
 		t.say("Cards that it has code for:")
 		for _, c := range i.CUDA.Cards {
 			t.step("-", "%s", c)
@@ -205,6 +207,36 @@ func (i BuildInfo) win7Web(t *win7Text) {
 		return
 	}
 	t.say("llama-server.exe cannot download models by name (-hf, -mu with https): download the .gguf with a browser, here or on another machine, and give its file. And it serves plain HTTP: keep it on 127.0.0.1, or put a proxy with a certificate before it.")
+}
+
+// address is where the server answers: its page, or without one its API.
+func (i BuildInfo) address() string {
+	if i.WebUI {
+		return "http://127.0.0.1:8080/"
+	}
+	return "its API (http://127.0.0.1:8080/v1, it has no page)"
+}
+
+// win7Trouble is what to do about what llama-server prints; the words in quotes are those
+// of upstream's common/arg.cpp, llama-model.cpp, server-http.cpp and ggml-cuda.cu.
+func (i BuildInfo) win7Trouble(t *win7Text) {
+	if i.DropIn != "" {
+		return
+	}
+	t.head("If it does not work")
+	t.say("Run check-win7.cmd again: it also starts the server once. To read what llama-server.exe prints, start it in a command prompt.")
+	if i.usesNVIDIA() {
+		t.step("-", "\"no usable GPU found\": ggml-cuda.dll was not loaded, or sees no card. That is NVIDIA's driver or DLLs, or VxKex NEXT, above.")
+		t.step("-", "\"no kernel image is available\": this build has no code for the card.")
+		t.step("-", "\"out of memory\", \"failed to allocate\": the model and its context are too large for the card. Put fewer layers on it (start-server.cmd MODEL.gguf -ngl 20), take a smaller context (-c 4096), or a smaller file of the model.")
+		t.step("-", "The screen goes black for a moment, and the server ends: Windows resets a driver that does not answer for 2 seconds. Give the card less at a time (-ub 128).")
+	} else {
+		t.step("-", "\"failed to allocate\": the model and its context are too large for the memory. Take a smaller context (-c 4096), or a smaller file of the model.")
+	}
+	t.step("-", "\"invalid magic\", \"corrupted or incomplete\": the file is no model, or not all of it was downloaded.")
+	t.step("-", "\"unknown model architecture\": the model is newer than %s %s.", i.Upstream, i.Tag)
+	t.step("-", "\"couldn't bind\": another program has the port. In a command prompt: set LLAMA_ARG_PORT=8081, and then start-server.cmd.")
+	t.step("-", "A window of Windows about a missing entry point or DLL: another llama.cpp lies in this folder or in the PATH. Unpack the zip into an empty folder.")
 }
 
 func (i BuildInfo) https() bool { return i.Options["LLAMA_OPENSSL"] == "ON" }

@@ -31,8 +31,8 @@ func TestWin7Page(t *testing.T) {
 		has, lack []string
 	}{
 		"cpu":    {cpu, []string{"no update, no VxKex", "HTTPS is not in", "The web page of llama-server is in", "have no signature", "certutil -hashfile"}, []string{"KexCfg", "NVIDIA", "KB2533623"}},
-		"cuda":   {cuda, []string{`"C:\Program Files\VxKex\KexCfg.exe" /EXE:"C:\llama\llama-server.exe" /ENABLE:TRUE`, "KB2533623 and KB2670838", "cublas64_11.dll, cublasLt64_11.dll, cudart64_110.dll", "452.39", "Linux ? and"}, []string{"no VxKex", "HKLM", "HKEY", "reg add"}},
-		"full":   {full, []string{"are inside", "is not in, its API is"}, []string{"toolkit-archive"}},
+		"cuda":   {cuda, []string{`"C:\Program Files\VxKex\KexCfg.exe" /EXE:"C:\llama\llama-server.exe" /ENABLE:TRUE`, "KB2533623 and KB2670838", "cublas64_11.dll, cublasLt64_11.dll, cudart64_110.dll", "452.39", "Linux ? and", "\"no usable GPU found\"", "http://127.0.0.1:8080/ answers"}, []string{"no VxKex", "HKLM", "HKEY", "reg add"}},
+		"full":   {full, []string{"are inside", "is not in, its API is", "8080/v1, it has no page) answers"}, []string{"toolkit-archive"}},
 		"dropin": {drop, []string{"This is ggml-cuda.dll alone", "KB2999226", "KexCfg"}, []string{"start-server.cmd", "The web page"}},
 		"signed": {signed, []string{"signed by Makers, Inc", "HTTPS is in"}, []string{"no signature", "cannot download"}},
 	} {
@@ -57,6 +57,12 @@ func TestWin7Page(t *testing.T) {
 				t.Errorf("%s: a line of %d: %s", name, len(line), line)
 			}
 		}
+	}
+	if got := string(bundlePage(cuda)); !strings.Contains(got, "SHA256SUMS: check-win7.cmd compares") || strings.Contains(got, "sha256sum") {
+		t.Errorf("README.md of a zip for Windows:\n%s", got)
+	}
+	if got := string(bundlePage(BuildInfo{})); !strings.Contains(got, "SHA256SUMS: `sha256sum -c SHA256SUMS`") {
+		t.Errorf("README.md:\n%s", got)
 	}
 	if got := nvidiaDLLs([]string{"msvcrt.dll", "CUDART64_110.dll"}, nil); !slices.Equal(got, []string{"CUDART64_110.dll"}) {
 		t.Errorf("%q", got)

@@ -73,6 +73,12 @@ func (c *CUDA) tooNew(list []string) error {
 	return nil
 }
 
+// Beyond reports whether the drivers of this target's users know no card of a compute
+// capability, such as 8.9.
+func (c *CUDA) Beyond(capability string) bool {
+	return c.Newest != "" && archNumber("sm_"+strings.ReplaceAll(capability, ".", "")) > archNumber(c.Newest)
+}
+
 // archNumber is the 86 of sm_86, and 0 of what is no arch.
 func archNumber(arch string) int {
 	_, digits, _ := strings.Cut(arch, "_")

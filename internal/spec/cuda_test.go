@@ -53,6 +53,11 @@ func TestSetArchs(t *testing.T) {
 		}
 	}
 	limited := spec.Recipe{Name: "r", Verify: spec.Verify{CUDA: &spec.CUDA{Archs: []string{"sm_86"}, Newest: "sm_86"}}}
+	for capability, beyond := range map[string]bool{"8.6": false, "7.5": false, "8.9": true, "12.0": true} {
+		if got := limited.Verify.CUDA.Beyond(capability); got != beyond {
+			t.Errorf("Beyond(%s) = %v", capability, got)
+		}
+	}
 	for list, want := range map[string]string{"61-real,75-real,86-real": "", "89-real": "sm_89 is newer than sm_86", "86-real,90-virtual": "compute_90 is newer"} {
 		if err := limited.SetArchs(list); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q where sm_86 is the newest: %v", list, err)

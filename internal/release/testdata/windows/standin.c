@@ -28,6 +28,7 @@ static int certutil(wchar_t **argv) {
 	char *data = whole(argv[2], &size);
 	BYTE sum[32];
 	DWORD n = sizeof sum;
+	if (data && !strcmp(data, "deaf")) return 1; // as where certutil is forbidden
 	if (!data) {
 		printf("CertUtil: -hashfile command FAILED: 0x80070002 (WIN32: 2)\r\n");
 		return 2;
@@ -64,8 +65,19 @@ static int nvidia(wchar_t **argv) {
 	return 0;
 }
 
-// server prints its arguments in UTF-8 and what it was set to.
+// server prints its arguments in UTF-8 and what it was set to; with --list-devices what
+// list-devices.txt of the folder CHECK_ROOT holds, or what a build without a card prints.
 static int server(int argc, wchar_t **argv) {
+	if (argc == 2 && !wcscmp(argv[1], L"--list-devices")) {
+		wchar_t name[MAX_PATH];
+		size_t size;
+		_snwprintf(name, MAX_PATH, L"%ls\\list-devices.txt", _wgetenv(L"CHECK_ROOT"));
+		char *data = whole(name, &size);
+		fputs("load_backend: loaded CPU backend from C:\\a (1) & b\\ggml-cpu-x64.dll\n", stderr);
+		fflush(stderr);
+		fputs(data ? data : "Available devices:\n", stdout);
+		return 0;
+	}
 	static const char *set[] = {"HOST", "PORT", "CTX_SIZE", "N_GPU_LAYERS"};
 	char text[1000];
 	for (int i = 1; i < argc; i++) {
