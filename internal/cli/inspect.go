@@ -119,9 +119,10 @@ func inspectFile(ctx context.Context, name string, exports bool) (inspected, err
 		return inspected{}, err
 	}
 	i.Backends = slices.DeleteFunc(i.Backends, func(b string) bool { return b == i.Name })
-	if i.PE == nil {
+	if i.PE == nil || i.Verdict != nil {
 		i.RunsOn = i.runsOn()
-	} else if i.PE.Signed {
+	}
+	if i.PE != nil && i.PE.Signed {
 		if i.Signature, err = binary.ReadSignature(ctx, name); err != nil {
 			if ctx.Err() != nil {
 				return inspected{}, err

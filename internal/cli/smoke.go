@@ -58,9 +58,9 @@ func (a *app) smokeCmd() *cobra.Command {
 			case simulated && card != "":
 				return errors.New("--card is for the checks on a card, and the proofs run on the simulated device")
 			case simulated && cmp.Or(headers, os.Getenv("CUDA_HEADERS")) == "":
-				return fmt.Errorf("--device %s needs NVIDIA's CUDA headers: name their folder with --cuda-headers; scripts/cuda-headers DIR fetches them", device)
+				return fmt.Errorf("--device %s needs NVIDIA's CUDA headers: name their folder with --cuda-headers; scripts/cuda-headers DIR, of a clone of llpatch, fetches them", device)
 			case device == simHIP && cmp.Or(hip, os.Getenv("HIP_HEADERS")) == "":
-				return errors.New("--device sim-hip needs AMD's HIP headers as well: name their folder with --hip-headers; scripts/hip-headers DIR fetches them")
+				return errors.New("--device sim-hip needs AMD's HIP headers as well: name their folder with --hip-headers; scripts/hip-headers DIR, of a clone of llpatch, fetches them")
 			case device != simHIP && hip != "":
 				return errors.New("--hip-headers is for --device sim-hip")
 			}

@@ -259,7 +259,7 @@ func (a *app) bundleCmd() *cobra.Command {
 
 func (a *app) releaseCmd() *cobra.Command {
 	c := a.chainCmd("release", "Run the whole chain: fetch, patch, build, smoke, bundle", a.bundle)
-	c.Example = "  llpatch release b8833 linux-cpu\n  llpatch release b8833 linux-cuda --cuda-archs 86-real --backend-only"
+	c.Example = "  llpatch release b8833 linux-cpu\n  llpatch release b8833 linux-cuda --cuda-archs 86-real --backend-only\n  llpatch release b8833 win7-vxkex-cuda11.4 --env win7-cuda-11.8"
 	return c
 }
 

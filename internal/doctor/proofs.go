@@ -106,7 +106,7 @@ func (r *Report) simulated(ctx context.Context, o Options, rec spec.Recipe, what
 	switch {
 	case len(lacks) > 0:
 	case o.CUDAHeaders == "":
-		r.unknown("proof", "scripts/cuda-headers DIR fetches them; --cuda-headers DIR says where they are", "%s can run here once CUDA headers are named: its tools are there.", what)
+		r.unknown("proof", "scripts/cuda-headers DIR, of a clone of llpatch, fetches them; --cuda-headers DIR says where they are", "%s can run here once CUDA headers are named: its tools are there.", what)
 	default:
 		r.ok("proof", "%s can run here: its tools are there, and the headers in %s.", what, o.CUDAHeaders)
 	}

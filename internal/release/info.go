@@ -182,7 +182,7 @@ func (i BuildInfo) toolkit() string {
 		if i.Windows != "" {
 			return fmt.Sprintf("\nIt uses NVIDIA's %s, which are to lie beside the programs, or in the full bundle.\n", strings.Join(i.NVIDIA, ", "))
 		}
-		return "\nIt uses the CUDA libraries of the system: install the CUDA toolkit of that version, or take the full bundle.\n"
+		return fmt.Sprintf("\nIt uses CUDA libraries of the system (%s), which any CUDA toolkit of the version in their names has: install one, or take the full bundle. `llpatch doctor FOLDER` says what is missing.\n", strings.Join(slices.DeleteFunc(slices.Clone(i.Needs), func(lib string) bool { return !CanCarry(lib) }), ", "))
 	}
 	return ""
 }
