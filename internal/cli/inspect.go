@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -133,10 +134,16 @@ func inspectFile(ctx context.Context, name string, exports bool) (inspected, err
 	return i, nil
 }
 
-// bundleHelp is the command for what inspect does not take and doctor may: a folder or
-// an archive.
+// bundleHelp is the command for what inspect does not take by itself: of programs for
+// Windows a folder with --os, else a folder or an archive by doctor.
 func bundleHelp(name string) string {
 	_, part := release.PartOf(name)
+	entries, err := os.ReadDir(name)
+	if err == nil && slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		return strings.EqualFold(filepath.Ext(e.Name()), ".exe") || strings.EqualFold(filepath.Ext(e.Name()), ".dll")
+	}) {
+		return "llpatch inspect --os win7 " + name + ", which looks into a folder for Windows"
+	}
 	if isDir(name) || part || strings.HasSuffix(name, ".tar.gz") || strings.HasSuffix(name, ".tgz") {
 		return "llpatch doctor " + name + ", which looks into a bundle"
 	}
