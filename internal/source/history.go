@@ -52,8 +52,12 @@ func (e *NoHistory) Error() string {
 	for _, a := range e.Tried {
 		fmt.Fprintf(&b, "\n  %s: %s", a.Source, strings.ReplaceAll(a.Err.Error(), "\n", "\n  "))
 	}
-	if e.Commit == "" && errors.Is(e, errOffline) {
+	switch {
+	case e.Commit != "" || len(e.Tried) == 0:
+	case errors.Is(e, errOffline):
 		b.WriteString("\n  --source takes a git repository on this machine that has it")
+	default:
+		b.WriteString("\n  --source takes a git URL, or a git repository on this machine, that has it")
 	}
 	if e.Commit != "" {
 		fmt.Fprintf(&b, "\n  llpatch fetch --history --upstream %s fetches upstream's history; or give a local repository that has the commit by --source", e.Upstream)
