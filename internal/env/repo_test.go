@@ -372,3 +372,22 @@ func tree(t *testing.T, root string) string {
 	}))
 	return b.String()
 }
+
+func wantErr(t *testing.T, err error, words ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%v\nlacks %q", err, w)
+		}
+	}
+}
+
+func glob(t *testing.T, dir, pattern string) []string {
+	t.Helper()
+	all, err := filepath.Glob(filepath.Join(dir, pattern))
+	must(t, err)
+	return all
+}
