@@ -14,6 +14,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/therootcompany/xz"
 
@@ -47,17 +48,31 @@ const (
 type archives struct {
 	decl   Decl
 	root   *os.Root
-	left   int64 // bytes that may still be unpacked, of what is left out too
-	bytes  int64 // of files written
-	links  []string
-	pkg    Package
-	top    string          // the one folder in which all of an archive of NVIDIA's lies
-	seen   map[string]bool // entries of the archive
-	linked map[string]string
+	left   int64             // bytes that may still be unpacked, of what is left out too
+	bytes  int64             // of files written
+	links  []string          // symbolic links made, of all archives
+	pkg    Package           // the archive that is unpacked
+	top    string            // the one folder in which all of an archive of NVIDIA's lies
+	seen   map[string]bool   // entries of the archive
+	linked map[string]string // its symbolic links, and where they lead
 }
 
 func (a *archives) fault(entry, format string, args ...any) error {
 	return &BadArchive{Env: a.decl.Name, File: path.Base(a.pkg.File), Entry: entry, Fault: fmt.Sprintf(format, args...)}
+}
+
+// machines are errors of this machine, which no archive can bring about.
+var machines = []error{
+	syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EROFS, syscall.EACCES, syscall.EPERM, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, fs.ErrClosed,
+}
+
+// unplaced says why an entry could not be made: a name that no system takes, or one
+// below a file, is the archive's fault, and a full disk is not.
+func (a *archives) unplaced(entry string, err error) error {
+	if slices.ContainsFunc(machines, func(e error) bool { return errors.Is(err, e) }) {
+		return err
+	}
+	return a.fault(entry, "cannot be placed: %v", err)
 }
 
 // unpack writes one archive, whose hash has been checked.
@@ -163,11 +178,11 @@ func (a *archives) entry(name string, mode fs.FileMode, link string, hard bool, 
 	}
 	a.seen[key] = true
 	to, err := a.place(inside, mode.IsDir())
-	if err != nil || to == "" || mode.IsDir() || leftOut(a.decl, to) {
+	if err != nil || to == "" || mode.IsDir() || a.decl.leaves(to) {
 		return err
 	}
 	if err := a.root.MkdirAll(path.Dir(to), 0o755); err != nil {
-		return a.fault(name, "cannot be placed: %v", err)
+		return a.unplaced(name, err)
 	}
 	switch {
 	case hard:
@@ -176,7 +191,10 @@ func (a *archives) entry(name string, mode fs.FileMode, link string, hard bool, 
 		if err != nil || !a.seen[link] {
 			return a.fault(name, "is another name of %q, which is not in the archive before it", link)
 		}
-		return a.root.Link(from, to)
+		if err := a.root.Link(from, to); err != nil {
+			return a.unplaced(name, err)
+		}
+		return nil
 	case mode&fs.ModeSymlink != 0 && link != "":
 		a.linked[to] = link
 		return nil
@@ -217,11 +235,6 @@ func (a *archives) place(inside string, dir bool) (string, error) {
 	return below, nil
 }
 
-func leftOut(d Decl, name string) bool {
-	u := unpacker{decl: d}
-	return u.left(name)
-}
-
 // write makes a file. Where another archive has made it already, it must be the same.
 func (a *archives) write(name, to string, mode fs.FileMode, r io.Reader) error {
 	f, err := a.root.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode.Perm()|0o600)
@@ -229,7 +242,7 @@ func (a *archives) write(name, to string, mode fs.FileMode, r io.Reader) error {
 		return a.compare(name, to, r)
 	}
 	if err != nil {
-		return a.fault(name, "cannot be placed: %v", err)
+		return a.unplaced(name, err)
 	}
 	n, err := io.Copy(f, r)
 	a.bytes += n
@@ -278,7 +291,7 @@ func (a *archives) makeLinks() error {
 			continue
 		}
 		if err := a.root.Symlink(link, to); err != nil {
-			return a.fault(to, "cannot be made as a link to %q: %v", link, err)
+			return a.unplaced(to, err)
 		}
 		a.links = append(a.links, to)
 	}

@@ -5,6 +5,7 @@ package env
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,15 +16,23 @@ import (
 	"testing"
 )
 
+// mayMount reports whether this test may mount. Where it may not, it has run once more in
+// a user namespace, in which anybody may.
+func mayMount(t *testing.T) bool {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		return true
+	}
+	c := exec.Command("unshare", "--map-root-user", "--mount", "--", os.Args[0], "-test.run=^"+t.Name()+"$", "-test.v")
+	if out, err := c.CombinedOutput(); err != nil || !bytes.Contains(out, []byte("--- PASS: "+t.Name())) {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return false
+}
+
 // TestFullDisk makes a root on a disk that is too small by little and by much.
 func TestFullDisk(t *testing.T) {
-	if os.Geteuid() != 0 {
-		// In a user namespace anybody may mount.
-		c := exec.Command("unshare", "--map-root-user", "--mount", "--", os.Args[0], "-test.run=^TestFullDisk$", "-test.v")
-		out, err := c.CombinedOutput()
-		if err != nil || !bytes.Contains(out, []byte("--- PASS: TestFullDisk")) {
-			t.Fatalf("%v\n%s", err, out)
-		}
+	if !mayMount(t) {
 		return
 	}
 	m := newMirror(t)
@@ -58,4 +67,29 @@ func TestFullDisk(t *testing.T) {
 	must(t, syscall.Mount("tmpfs", o.Cache, "tmpfs", syscall.MS_REMOUNT, "size=64m"))
 	_, err := Create(t.Context(), d, o)
 	must(t, err)
+}
+
+// A disk that has no room for one more file is no fault of the archive that holds it.
+func TestArchiveOnFullDisk(t *testing.T) {
+	if !mayMount(t) {
+		return
+	}
+	n := newNVIDIA(t)
+	var items []item
+	for i := range 60 {
+		items = append(items, item{name: fmt.Sprintf("a-1-archive/b/%d/c", i), text: "x"})
+	}
+	n.put(t, "a", "1", linuxArchives, tarXZ(t, items...))
+	d := Decl{Name: "kit", Arch: "amd64", RoomMiB: 1, Redist: &Redist{URL: n.url, Release: "11.4.4", Linux: []string{"a"}}, Holds: []string{"b/0/c"}}
+	o := Options{Cache: t.TempDir()}
+	var err error
+	d.Lock, err = Update(t.Context(), d, o)
+	must(t, err)
+	must(t, syscall.Mount("tmpfs", o.Cache, "tmpfs", 0, "size=16m,nr_inodes=60"))
+	t.Cleanup(func() { must(t, syscall.Unmount(o.Cache, 0)) })
+	_, err = Create(t.Context(), d, o)
+	if bad := new(BadArchive); !errors.Is(err, syscall.ENOSPC) || errors.As(err, &bad) {
+		t.Error(err)
+	}
+	wantErr(t, err, o.Cache, "is full", "kit")
 }
