@@ -64,6 +64,9 @@ func updateRedist(ctx context.Context, d Decl, o Options) (*Lock, error) {
 	name := "redistrib_" + d.Redist.Release + ".json"
 	bad := &Unavailable{Env: d.Name, Kind: NVIDIA, Package: name, URL: strings.TrimSuffix(from, "/") + "/" + name}
 	data, err := fetchList(ctx, bad.URL, o.Stall)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	if err != nil {
 		bad.Gone, bad.Err = errors.Is(err, fs.ErrNotExist), err
 		return nil, bad
@@ -112,6 +115,8 @@ func (d Decl) from(o Options) string {
 	return d.Redist.URL
 }
 
+// fetchList fetches a list, all of it within stall. The error wraps fs.ErrNotExist where
+// the server has none.
 func fetchList(ctx context.Context, url string, stall time.Duration) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, stall, fmt.Errorf("no answer for %v", stall))
 	defer cancel()
@@ -132,10 +137,13 @@ func fetchList(ctx context.Context, url string, stall time.Duration) ([]byte, er
 		return nil, fmt.Errorf("the server says %s", resp.Status)
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxList+1))
-	if err == nil && len(data) > maxList {
-		err = fmt.Errorf("it has more than %d bytes", maxList)
+	if err != nil {
+		return nil, because(ctx, err)
 	}
-	return data, err
+	if len(data) > maxList {
+		return nil, fmt.Errorf("it has more than %d bytes", maxList)
+	}
+	return data, nil
 }
 
 // version writes what an installed toolkit says of itself, which compilers read.

@@ -6,6 +6,7 @@ import (
 	"archive/tar"
 	"archive/zip"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -269,6 +270,29 @@ func TestRedistList(t *testing.T) {
 		n.files["redistrib_11.4.4.json"] = []byte(spoil(string(good)))
 		_, err := Update(t.Context(), d, Options{})
 		wantErr(t, err, want, "kit")
+	}
+}
+
+// A list that stops in the middle is waited for no longer than the mirror may be silent;
+// one that the user stops waiting for is no fault of the mirror's.
+func TestRedistStall(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte("{"))
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	t.Cleanup(s.Close)
+	d := Decl{Name: "kit", Arch: "amd64", Redist: &Redist{URL: s.URL, Release: "11.4.4", Linux: []string{"a"}}}
+	_, err := Update(t.Context(), d, Options{Stall: 200 * time.Millisecond})
+	if bad := new(Unavailable); !errors.As(err, &bad) {
+		t.Error(err)
+	}
+	wantErr(t, err, "no answer for 200ms", "redistrib_11.4.4.json")
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(200*time.Millisecond, cancel)
+	_, err = Update(ctx, d, Options{})
+	if bad := new(Unavailable); !errors.Is(err, context.Canceled) || errors.As(err, &bad) {
+		t.Errorf("cancelled: %v", err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -55,11 +56,14 @@ func (p *pip) download(ctx context.Context, d Decl, requirement, sum, dir string
 	if _, err := run.Output(ctx, run.Cmd{Argv: append(argv, "--requirement", list), Env: os.Environ()}); err != nil {
 		return "", err
 	}
-	found, err := filepath.Glob(filepath.Join(dir, "*.whl"))
-	if err == nil && len(found) != 1 {
-		err = fmt.Errorf("pip has left %d wheels of %s", len(found), requirement)
+	found, err := fs.Glob(os.DirFS(dir), "*.whl")
+	if err != nil {
+		return "", err
 	}
-	return strings.Join(found, ""), err
+	if len(found) != 1 {
+		return "", fmt.Errorf("pip has left %d wheels of %s", len(found), requirement)
+	}
+	return filepath.Join(dir, found[0]), nil
 }
 
 // updateWheels makes a lock of what pip finds. It has to fetch them for that.
