@@ -77,24 +77,20 @@ func split(ctx context.Context, archive string, limit int64) ([]Part, error) {
 			keep[p.Name] = true
 		}
 	}
-	old, err := filepath.Glob(globQuote(archive) + ".part[0-9][0-9][0-9]")
+	dir := filepath.Dir(archive)
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range old {
-		if !keep[filepath.Base(name)] {
-			if err := os.Remove(name); err != nil {
+	for _, e := range entries {
+		if of, is := PartOf(e.Name()); is && of == filepath.Base(archive) && !keep[e.Name()] {
+			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
 				return nil, err
 			}
 		}
 	}
 	return parts, nil
 }
-
-var globRE = regexp.MustCompile(`[*?\[\\]`)
-
-// globQuote makes a path mean itself in a pattern.
-func globQuote(path string) string { return globRE.ReplaceAllString(path, `\$0`) }
 
 // writePart writes one part, unless it is there already.
 func writePart(r *io.SectionReader, name string) (p Part, err error) {
