@@ -29,7 +29,7 @@ type hostConn struct {
 	reached bool   // it has answered before
 }
 
-// words keeps what a program writes, up to a bound.
+// wordsBuffer keeps the beginning of what a program says.
 type wordsBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -162,7 +162,7 @@ func greet(ctx context.Context, h Host, windows bool, dir string) (*hostConn, ho
 	out, err := c.call(ctx, "first contact", c.sys.hello(dir), nil)
 	var says hostSays
 	if err == nil {
-		says, err = c.parseHello(out)
+		says, err = c.parseHello(out, runtime.GOOS, runtime.GOARCH)
 	}
 	if err != nil {
 		return nil, says, err
@@ -171,7 +171,8 @@ func greet(ctx context.Context, h Host, windows bool, dir string) (*hostConn, ho
 	return c, says, CheckFolder(filepath.FromSlash(says.dir))
 }
 
-func (c *hostConn) parseHello(out []byte) (hostSays, error) {
+// parseHello reads what hello printed; goos and goarch are what this llpatch is for.
+func (c *hostConn) parseHello(out []byte, goos, goarch string) (hostSays, error) {
 	var s hostSays
 	lines := strings.Split(strings.ReplaceAll(string(out), "\r", ""), "\n")
 	for i, l := range lines {
@@ -190,8 +191,10 @@ func (c *hostConn) parseHello(out []byte) (hostSays, error) {
 	switch {
 	case s.dir == "" || s.kind != want:
 		return s, &HostError{Host: c.host.Name, Why: fmt.Sprintf("it is no %s machine: it says %q", want, clean(string(out[:min(len(out), 200)])))}
-	case arch != runtime.GOARCH && c.sys.os == runtime.GOOS:
-		return s, &HostError{Host: c.host.Name, Why: fmt.Sprintf("its processor is %s, and llpatch, which looks around there, is for %s", s.arch, runtime.GOARCH)}
+	case c.sys.os == posix.os && goos != posix.os:
+		return s, &HostError{Host: c.host.Name, Why: fmt.Sprintf("on a Linux machine llpatch looks around itself, and this llpatch is for %s; run it on Linux", goos)}
+	case c.sys.os == posix.os && arch != goarch:
+		return s, &HostError{Host: c.host.Name, Why: fmt.Sprintf("its processor is %s, and llpatch, which looks around there, is for %s", s.arch, goarch)}
 	}
 	return s, nil
 }
@@ -213,10 +216,10 @@ func (c *hostConn) checkRoom(ctx context.Context, bytes int64) error {
 	if err != nil || free >= bytes {
 		return nil // what is not known is tried
 	}
-	return &Failed{Kind: KindDisk, Cause: fmt.Sprintf("no space left on device: %s has %d MiB free below %s, and the source takes %d", c.host.Name, free>>20, c.at, bytes>>20+1)}
+	return &Failed{Kind: KindDisk, Cause: fmt.Sprintf("no space left on device: %s has %d MiB free below %s, and the source takes %d MiB", c.host.Name, free>>20, c.at, bytes>>20+1)}
 }
 
-// sizes adds up what files take here.
+// sizes adds up what files take here, bytes.
 func sizes(dir string, names []string) (total int64) {
 	for _, name := range names {
 		if st, err := os.Lstat(filepath.Join(dir, filepath.FromSlash(strings.TrimPrefix(name, "src/")))); err == nil {

@@ -38,14 +38,23 @@ func ProbeOn(ctx context.Context, h Host, tc spec.Toolchain, rec spec.Recipe) (F
 	if err != nil {
 		return Facts{}, err
 	}
-	var a answer
-	if _, out, _ = bytes.Cut(out, []byte("{")); json.Unmarshal(append([]byte("{"), out...), &a) != nil {
-		return Facts{}, &HostError{Host: h.Name, Why: fmt.Sprintf("llpatch there answers %q", clean(string(out[:min(len(out), 200)])))}
+	a, err := parseAnswer(out)
+	if err != nil {
+		return Facts{}, &HostError{Host: h.Name, Why: err.Error(), Err: err}
 	}
 	f := a.Facts
 	f.Host = at
 	f.Launcher = "" // the script names none
 	return f, a.err()
+}
+
+// parseAnswer reads what AnswerProbe wrote, behind whatever a login says first.
+func parseAnswer(out []byte) (answer, error) {
+	var a answer
+	if i := bytes.IndexByte(out, '{'); i >= 0 && json.Unmarshal(out[i:], &a) == nil {
+		return a, nil
+	}
+	return a, fmt.Errorf("llpatch there answers %q", clean(string(out[:min(len(out), 200)])))
 }
 
 // copySelf brings this program to the machine, where it is not there yet.
@@ -59,7 +68,7 @@ func (c *hostConn) copySelf(ctx context.Context) (string, error) {
 		return "", err
 	}
 	there := c.at + "/.llpatch/llpatch"
-	out, err := c.call(ctx, "look for llpatch", sh(`cd -- "$1"; mkdir -p .llpatch; rm -f .llpatch/new.*; sha256sum <.llpatch/llpatch 2>/dev/null || :`, c.at), nil)
+	out, err := c.call(ctx, "look for llpatch", sh(`cd -- "$1" && mkdir -p .llpatch && rm -f .llpatch/new.* && { sha256sum <.llpatch/llpatch 2>/dev/null || :; }`, c.at), nil)
 	if err != nil || strings.Contains(string(out), sum) {
 		return there, err
 	}
@@ -79,11 +88,19 @@ func HostKind(ctx context.Context, h Host) (string, error) {
 	if err == nil || !errors.As(err, &f) || isSSHFault(f.Err) {
 		return posix.os, err
 	}
-	if _, _, err2 := greet(ctx, h, true, h.Dir); err2 == nil {
+	_, _, asWindows := greet(ctx, h, true, h.Dir)
+	var e *run.Error
+	switch {
+	case asWindows == nil:
 		return box.os, nil
+	case isSSHFault(asWindows) || errors.As(asWindows, &e) && e.Exit == noSuchProgram:
+		return "", err
 	}
-	return "", err
+	return "", asWindows
 }
+
+// noSuchProgram is the exit code with which a POSIX shell says that a program is not there.
+const noSuchProgram = 127
 
 // isSSHFault reports whether ssh itself is at fault, or is not there.
 func isSSHFault(err error) bool {

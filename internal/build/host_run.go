@@ -127,11 +127,6 @@ func (b *builder) sync(ctx context.Context, c *hostConn, scratch string) (map[st
 	if have == nil {
 		remove = []string{"src"}
 	}
-	for _, n := range send {
-		if windows && want[n].link != "" {
-			return nil, fmt.Errorf("%s is a symbolic link, which Windows lets not everybody make", n)
-		}
-	}
 	if err := c.checkRoom(ctx, 2*sizes(b.plan.Source, send)); err != nil {
 		return nil, err
 	}

@@ -264,6 +264,12 @@ func TestBlobID(t *testing.T) {
 	if err != nil || len(files) != len(small)+1 {
 		t.Errorf("%v, %v", files, err)
 	}
+	if err := os.Symlink("nowhere", filepath.Join(in.Source, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sourceFiles(t.Context(), in.Source); err == nil || !strings.Contains(err.Error(), "link is a symbolic link") {
+		t.Errorf("a link: %v", err)
+	}
 }
 
 // A compiler that CMake found by its name is the one that was asked for.

@@ -127,8 +127,8 @@ func (p *clangProbe) folder() error {
 }
 
 var (
-	noTargetRE   = regexp.MustCompile(`unable to create target|unknown target triple|No available targets are compatible`)
-	unknownArchE = regexp.MustCompile(`unsupported CUDA gpu architecture|is not defined for option 'gpu-name'|does not support target`)
+	noTargetRE    = regexp.MustCompile(`unable to create target|unknown target triple|No available targets are compatible`)
+	unknownArchRE = regexp.MustCompile(`unsupported CUDA gpu architecture|is not defined for option 'gpu-name'|does not support target`)
 )
 
 // archs compiles a kernel for every arch and reads the code back.
@@ -175,7 +175,7 @@ func (p *clangProbe) cannot(want spec.CUDA, tail []string) error {
 	switch {
 	case noTargetRE.MatchString(said):
 		bad = p.bad("install a clang with LLVM's target NVPTX, such as Debian's clang-19", "it was built without NVPTX, LLVM's target for NVIDIA's cards")
-	case unknownArchE.MatchString(said):
+	case unknownArchRE.MatchString(said):
 		bad = p.bad("--cuda-archs takes other archs, such as --cuda-archs 86-real", "it, or ptxas %s, does not know one of %s", p.ptxas.Version, archs)
 	default:
 		bad = p.bad(wholeCUDA, "it cannot compile the smallest kernel for %s with the CUDA in %s", archs, p.fact.Root)

@@ -33,7 +33,8 @@ func SFTP(host string) []string {
 // CheckHost refuses what is no host for ssh: HOST or USER@HOST, an address of IPv6 with
 // or without brackets.
 func CheckHost(host string) error {
-	if host == "" || strings.HasPrefix(host, "-") || strings.ContainsAny(host, " \t\r\n/\\\"'") {
+	// Programs that ssh is set to start may take a name that begins with a hyphen for an option.
+	if host == "" || strings.HasPrefix(host, "-") || strings.Contains(host, "@-") || strings.ContainsAny(host, " \t\r\n/\\\"'") {
 		return fmt.Errorf("%q is no host for ssh", host)
 	}
 	return nil

@@ -38,6 +38,8 @@ type Server struct {
 	Env []string
 	// Bin is the folder of those programs.
 	Bin string
+	// There is a folder that is first on the PATH of what runs on the server; it is empty.
+	There string
 
 	port  int
 	proxy net.Listener
@@ -61,7 +63,7 @@ func Start(tb testing.TB) *Server {
 }
 
 // StartIn is Start for those who have no testing.TB: dir gets the server's files, and
-// defers what is to be done at the end.
+// later is called with what is to be done at the end.
 func StartIn(dir string, later func(func())) (*Server, error) {
 	program, err := run.LookPath("sshd", "/usr/sbin:/usr/local/sbin:"+os.Getenv("PATH"))
 	if err != nil {
@@ -88,14 +90,14 @@ func start(ctx context.Context, program, dir string, later func(func())) (*Serve
 			return nil, err
 		}
 	}
-	s := &Server{Bin: filepath.Join(dir, "bin")}
+	s := &Server{Bin: filepath.Join(dir, "bin"), There: filepath.Join(dir, "there")}
 	if err := s.listen(ctx); err != nil {
 		return nil, err
 	}
 	later(func() { _ = s.proxy.Close() })
 	files := map[string]string{
 		"sshd_config": fmt.Sprintf("ListenAddress 127.0.0.1:%d\nHostKey %[2]s/host\nAuthorizedKeysFile %[2]s/me.pub\nPidFile none\n"+
-			"StrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nSubsystem sftp internal-sftp\nLogLevel ERROR\n", s.port, dir),
+			"StrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nSubsystem sftp internal-sftp\nLogLevel ERROR\nSetEnv PATH=%[3]s:/usr/local/bin:/usr/bin:/bin\n", s.port, dir, s.There),
 		"ssh_config":  s.config(me.Username, dir),
 		"known_hosts": knownHosts(dir),
 	}
@@ -106,7 +108,7 @@ func start(ctx context.Context, program, dir string, later func(func())) (*Serve
 		}
 		files["bin/"+name] = fmt.Sprintf("#!/bin/sh\nexec %s -F %s/ssh_config \"$@\"\n", real, dir)
 	}
-	if err := os.Mkdir(s.Bin, 0o755); err != nil {
+	if err := errors.Join(os.Mkdir(s.Bin, 0o755), os.Mkdir(s.There, 0o755)); err != nil {
 		return nil, err
 	}
 	for name, text := range files {
