@@ -20,6 +20,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/regular"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -29,10 +30,10 @@ var archiveWriters = map[string]func(ctx context.Context, file, dir string, when
 }
 
 // writeTarGz packs what the folder dir holds as one tar.gz, in a folder called as the
-// archive is: entries sorted, the given time, owner 0, and only the modes 0644 and 0755, so that the same files give
-// the same bytes. The compressor is pinned by go.mod for the same reason, and
-// so is the size of its blocks: what it makes of a block does not depend on how
-// many processors work. It returns the SHA-256 of the archive.
+// archive is: entries sorted, the given time, owner 0, and only the modes 0644 and 0755,
+// so that the same files give the same bytes. The compressor is pinned by go.mod for the
+// same reason, and so is the size of its blocks: what it makes of a block does not depend
+// on how many processors work. It returns the SHA-256 of the archive.
 func writeTarGz(ctx context.Context, file, dir string, when time.Time) (sum string, err error) {
 	out, err := atomicfile.Create(file, 0o644)
 	if err != nil {
@@ -61,7 +62,7 @@ func writeTarGz(ctx context.Context, file, dir string, when time.Time) (sum stri
 		if err != nil {
 			return err
 		}
-		return addEntry(tw, p, path.Join(top, filepath.ToSlash(rel)), d, when)
+		return addEntry(ctx, tw, p, path.Join(top, filepath.ToSlash(rel)), d, when)
 	})
 	if err := errors.Join(err, tw.Close(), gz.Close()); err != nil {
 		return "", fmt.Errorf("pack %s: %w", file, err)
@@ -72,7 +73,7 @@ func writeTarGz(ctx context.Context, file, dir string, when time.Time) (sum stri
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-func addEntry(tw *tar.Writer, file, name string, d fs.DirEntry, when time.Time) error {
+func addEntry(ctx context.Context, tw *tar.Writer, file, name string, d fs.DirEntry, when time.Time) error {
 	info, err := d.Info()
 	if err != nil {
 		return err
@@ -105,6 +106,6 @@ func addEntry(tw *tar.Writer, file, name string, d fs.DirEntry, when time.Time) 
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(tw, f)
+	_, err = io.Copy(tw, regular.Until(ctx, f))
 	return errors.Join(err, f.Close())
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/regular"
 )
 
 // writeZip packs what the folder dir holds as a zip, without dir itself at its top:
@@ -46,7 +47,7 @@ func writeZip(ctx context.Context, file, dir string, when time.Time) (sum string
 		if err != nil {
 			return err
 		}
-		return addZipEntry(zw, p, filepath.ToSlash(rel), d, when)
+		return addZipEntry(ctx, zw, p, filepath.ToSlash(rel), d, when)
 	})
 	if err := errors.Join(err, zw.Close()); err != nil {
 		return "", fmt.Errorf("pack %s: %w", file, err)
@@ -57,7 +58,7 @@ func writeZip(ctx context.Context, file, dir string, when time.Time) (sum string
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-func addZipEntry(zw *zip.Writer, file, name string, d fs.DirEntry, when time.Time) error {
+func addZipEntry(ctx context.Context, zw *zip.Writer, file, name string, d fs.DirEntry, when time.Time) error {
 	if !d.Type().IsRegular() {
 		return &binary.Rejected{File: file, Fault: "is no plain file, and Windows could not unpack it"}
 	}
@@ -69,6 +70,6 @@ func addZipEntry(zw *zip.Writer, file, name string, d fs.DirEntry, when time.Tim
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(w, f)
+	_, err = io.Copy(w, regular.Until(ctx, f))
 	return errors.Join(err, f.Close())
 }
