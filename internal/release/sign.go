@@ -16,6 +16,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/regular"
 	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -23,11 +24,11 @@ import (
 // Signing says how the programs and DLLs of a bundle for Windows get an Authenticode
 // signature.
 type Signing struct {
-	Cert      string // PKCS#12 (.p12, .pfx), or PEM certificates: the signer's, then its issuers'
-	Key       string // the PEM private key; empty with PKCS#12
-	Password  []byte // of the key or the PKCS#12 file; nil: none
-	Timestamp string // URL of an RFC 3161 time-stamp server; empty: no time stamp
-	Env       []string
+	Cert      string   // PKCS#12 (.p12, .pfx), or PEM certificates: the signer's, then its issuers'
+	Key       string   // the PEM private key; empty with PKCS#12
+	Password  []byte   // of the key or the PKCS#12 file; nil: none
+	Timestamp string   // URL of an RFC 3161 time-stamp server; empty: no time stamp
+	Env       []string // KEY=VALUE; its PATH is where osslsigncode is looked for, else the program's own is
 }
 
 // CannotSign says why nothing can be signed.
@@ -63,7 +64,7 @@ func (s *Signing) Check(ctx context.Context) (*binary.Signature, error) {
 		if file == "" {
 			continue
 		}
-		text, err := os.ReadFile(file)
+		text, err := regular.ReadFile(file)
 		if err != nil {
 			return nil, s.cannot(err.Error(), "", err)
 		}
@@ -263,7 +264,8 @@ type signed struct {
 	Unsigned map[string]string `json:"unsigned,omitempty"`
 }
 
-// signAll signs the staged programs and DLLs that have no signature: NVIDIA's have.
+// signAll signs the staged programs and DLLs that have no signature of their own, such as
+// NVIDIA's may have.
 func (c *Chain) signAll(ctx context.Context, top string, files []*binary.File) (signed, error) {
 	out := signed{Unsigned: map[string]string{}}
 	if c.Sign == nil {
