@@ -165,17 +165,7 @@ func clangKit(t *testing.T, change func(files map[string]string)) (spec.Toolchai
 	if change != nil {
 		change(files)
 	}
-	for name, text := range files {
-		files[name] = strings.ReplaceAll(text, "OBJECT", object)
-	}
-	write(t, dir, files)
-	for name := range files {
-		if strings.HasPrefix(name, "tools/") || strings.HasPrefix(name, "cuda/bin/") {
-			if err := os.Chmod(filepath.Join(dir, name), 0o755); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	fakes(t, dir, files, "OBJECT", object)
 	tc := spec.Toolchain{
 		Name: "fake", OS: runtime.GOOS, Arch: runtime.GOARCH, JobMiB: 100,
 		Programs: map[string]spec.Tool{
