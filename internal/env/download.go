@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/llpatch/llpatch/internal/regular"
 )
 
 // Unavailable says that a package cannot be had as the lock has it.
@@ -130,7 +132,7 @@ func (d *downloader) url(p Package) string {
 
 // one fetches a package, unless an earlier run did, and returns the bytes that came.
 func (d *downloader) one(ctx context.Context, p Package) (int64, error) {
-	if sum, err := sumFile(d.file(p)); err == nil && sum == p.SHA256 {
+	if sum, err := sumFile(ctx, d.file(p)); err == nil && sum == p.SHA256 {
 		d.report(p.Size)
 		return 0, nil
 	}
@@ -180,15 +182,13 @@ func (d *downloader) one(ctx context.Context, p Package) (int64, error) {
 func (d *downloader) try(ctx context.Context, p Package, part string) (n int64, resumed bool, sum string, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stalled := time.AfterFunc(d.stall, func() { cancel(fmt.Errorf("the mirror sent nothing for %v", d.stall)) })
-	defer stalled.Stop()
 	f, err := os.OpenFile(part, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return 0, false, "", err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	h := sha256.New()
-	have, err := io.Copy(h, f)
+	have, err := io.Copy(h, regular.Until(ctx, f))
 	if err != nil {
 		return 0, false, "", err
 	}
@@ -204,6 +204,8 @@ func (d *downloader) try(ctx context.Context, p Package, part string) (n int64, 
 	if have > 0 {
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
 	}
+	stalled := time.AfterFunc(d.stall, func() { cancel(fmt.Errorf("the mirror sent nothing for %v", d.stall)) })
+	defer stalled.Stop()
 	resp, err := d.client.Do(req)
 	if err != nil {
 		return 0, false, "", because(ctx, err)
@@ -279,14 +281,15 @@ func (d *downloader) report(n int64) {
 	}
 }
 
-func sumFile(name string) (string, error) {
-	f, err := os.Open(name)
+// sumFile is the SHA-256 of a file, in hexadecimal.
+func sumFile(ctx context.Context, name string) (string, error) {
+	f, err := regular.Open(name)
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = f.Close() }() // only read from
 	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
+	if _, err := io.Copy(h, regular.Until(ctx, f)); err != nil {
 		return "", err
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil

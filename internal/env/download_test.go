@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -120,6 +122,20 @@ func TestCut(t *testing.T) {
 				t.Errorf("%d bytes came, of %d", made.Downloaded, d.size())
 			}
 		})
+	}
+}
+
+// What a run before it has left is read first: that time is not the mirror's.
+func TestStallOfPart(t *testing.T) {
+	s := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(s.Close)
+	file := filepath.Join(t.TempDir(), "large")
+	must(t, os.WriteFile(file+".part", nil, 0o644))
+	must(t, os.Truncate(file+".part", 1<<30))
+	d := &downloader{env: "tiny", mirror: s.URL, file: func(Package) string { return file }, client: newClient(nil), stall: 300 * time.Millisecond}
+	_, err := d.one(t.Context(), Package{Name: "large", File: "large", Size: 2 << 30})
+	if bad := new(Unavailable); !errors.As(err, &bad) || !bad.Gone {
+		t.Error(err)
 	}
 }
 

@@ -89,7 +89,7 @@ func (p *pip) lock(ctx context.Context, d Decl, tmp string, o Options) (*Lock, e
 		if err != nil {
 			return nil, p.unavailable(ctx, d, Package{Name: name, Version: version}, err)
 		}
-		sum, err := sumFile(file)
+		sum, err := sumFile(ctx, file)
 		if err != nil {
 			return nil, err
 		}
@@ -122,7 +122,7 @@ func (c *creation) wheels(ctx context.Context, packages []Package) (fetched int6
 	for _, pkg := range packages {
 		c.o.Progress("download "+c.decl.Name, done, c.decl.size())
 		done += pkg.Size
-		if sum, err := sumFile(c.file(pkg)); err == nil && sum == pkg.SHA256 {
+		if sum, err := sumFile(ctx, c.file(pkg)); err == nil && sum == pkg.SHA256 {
 			continue
 		}
 		tmp := filepath.Join(c.work, "pip")
@@ -130,7 +130,7 @@ func (c *creation) wheels(ctx context.Context, packages []Package) (fetched int6
 		if err != nil {
 			return fetched, p.unavailable(ctx, c.decl, pkg, err)
 		}
-		got, err := sumFile(file)
+		got, err := sumFile(ctx, file)
 		if err != nil {
 			return fetched, err
 		}
