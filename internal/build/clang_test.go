@@ -131,6 +131,16 @@ func TestClangPlans(t *testing.T) {
 	if _, err := NewPlan(in); !errors.As(err, &bad) {
 		t.Errorf("a folder with a space: %v", err)
 	}
+	for _, role := range []string{"nvcc", hostRole, "llpatch"} {
+		for _, path := range []string{"/with space/tool", "/a;b/tool", "/a$b/tool"} {
+			in := hybrid(t, vxkexInput(t, "b8833"))
+			in.Facts.Tools[role] = ToolFact{Path: path}
+			var odd *BadToolkit
+			if _, err := NewPlan(in); !errors.As(err, &odd) || odd.Path != path || odd.Next == "" {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+	}
 }
 
 // fakeClang answers what a plan's probe asks. What it writes is an object with device
