@@ -136,11 +136,11 @@ func (c *Chain) tryDropIn(ctx context.Context) (*trial, error) {
 	if err := copyFile(lib, filepath.Join(bin, c.drop)); err != nil {
 		return nil, err
 	}
-	f, err := binary.Inspect(lib)
+	f, err := binary.InspectContext(ctx, lib)
 	if err != nil {
 		return nil, err
 	}
-	if err := abi(c.drop, f, bin, host); err != nil {
+	if err := abi(ctx, c.drop, f, bin, host); err != nil {
 		return nil, err
 	}
 	c.warnHeaders(rec.Name)
@@ -198,10 +198,10 @@ func (c *Chain) buildHost(ctx context.Context, rec spec.Recipe) (build.Plan, bui
 
 // abi compares what a backend library takes from ggml with what the programs and
 // libraries of a folder give.
-func abi(name string, lib *binary.File, bin string, host []*binary.File) error {
+func abi(ctx context.Context, name string, lib *binary.File, bin string, host []*binary.File) error {
 	given := map[string]bool{}
 	for _, f := range host {
-		whole, err := binary.Inspect(filepath.Join(bin, f.Name))
+		whole, err := binary.InspectContext(ctx, filepath.Join(bin, f.Name))
 		if err != nil {
 			return err
 		}

@@ -21,7 +21,7 @@ import (
 func emptyRootCheck(a *args) step {
 	programs := a.list("programs", []string{"llama-server"})
 	return func(ctx context.Context, s *session) (outcome, error) {
-		files, err := elfFiles(s.side.bin)
+		files, err := elfFiles(ctx, s.side.bin)
 		if err != nil {
 			return outcome{}, err
 		}
@@ -65,7 +65,7 @@ type absent struct{ why string }
 func (e *absent) Error() string { return e.why }
 
 // elfFiles inspects the programs and libraries of a folder.
-func elfFiles(dir string) ([]*binary.File, error) {
+func elfFiles(ctx context.Context, dir string) ([]*binary.File, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func elfFiles(dir string) ([]*binary.File, error) {
 		if e.IsDir() {
 			continue
 		}
-		f, err := binary.Inspect(filepath.Join(dir, e.Name()))
+		f, err := binary.InspectContext(ctx, filepath.Join(dir, e.Name()))
 		if errors.Is(err, binary.ErrNotELF) {
 			continue
 		}
@@ -159,7 +159,7 @@ func (r *emptyRoot) fill(ctx context.Context, bin string, files []*binary.File) 
 			return err
 		}
 		r.system = append(r.system, name)
-		f, err := binary.Inspect(from)
+		f, err := binary.InspectContext(ctx, from)
 		if err != nil {
 			return err
 		}
