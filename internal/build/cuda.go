@@ -122,7 +122,7 @@ func (o options) clang(in Input) error {
 		if tool := in.Facts.Tools[role]; strings.ContainsAny(tool.Path, " ;:\"'`$\\&|<>()*?") {
 			return &BadToolkit{
 				Name: role, Path: tool.Path, Version: tool.Version,
-				Why:  "its path holds a letter that the commands which compile CUDA would misread", Next: "put it into a folder with a plain name",
+				Why: "its path holds a letter that the commands which compile CUDA would misread", Next: "put it into a folder with a plain name",
 			}
 		}
 	}
