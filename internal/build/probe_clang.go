@@ -25,7 +25,7 @@ var clangNeeds = []string{
 	"nvvm/libdevice/libdevice.10.bc", "bin/ptxas", "bin/fatbinary",
 }
 
-const wholeCUDA = "CUDA_HOME names a folder with all of bin, include and nvvm of CUDA 11: llpatch env create cuda-11.4-redist makes one of NVIDIA's archives, scripts/cuda-headers --tools DIR one of Debian's packages (11.2)"
+const wholeCUDA = "CUDA_HOME names a folder with all of bin, include and nvvm of CUDA 11: llpatch env create cuda-11.4-redist makes one of NVIDIA's archives, scripts/cuda-headers --tools DIR one of Debian's packages (11.2); a root with one is made by llpatch env create win7-cuda-11.8, for --env win7-cuda-11.8"
 
 // clangProbe tries the clang and the CUDA folder that were found.
 type clangProbe struct {

@@ -40,7 +40,7 @@ func (r *Report) noEnv(err error, in *env.Decl) bool {
 }
 
 // environments lists the buildenvs that have every program of the toolchain, made or
-// not; those with a nvcc or hipcc are for toolchains that want one. Where one is made, tools
+// not; those with a nvcc, a hipcc, or a compiler of Windows' resources are for toolchains that want one. Where one is made, tools
 // that this machine lacks stop nothing: the build can run in it.
 func (r *Report) environments(o Options, tc spec.Toolchain) error {
 	if o.Env != nil {
@@ -53,14 +53,14 @@ func (r *Report) environments(o Options, tc spec.Toolchain) error {
 	for _, name := range slices.Sorted(maps.Keys(o.Repo.Envs)) {
 		d := o.Repo.Envs[name]
 		fits := true
-		for _, role := range []string{"nvcc", "hipcc"} {
+		for _, role := range []string{"nvcc", "hipcc", "rc"} {
 			_, has := d.Programs[role]
 			_, wanted := tc.Programs[role]
 			fits = fits && has == wanted
 		}
-		for role := range tc.Programs {
+		for role, p := range tc.Programs {
 			_, has := d.Programs[role]
-			fits = fits && has
+			fits = fits && (has || p.For != "") // what runs the result runs outside
 		}
 		if !fits {
 			continue

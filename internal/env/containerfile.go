@@ -56,7 +56,22 @@ dpkg-deb --fsys-tarfile package.deb | tar -x --no-same-owner --no-same-permissio
 		// tar fails where a package has none such.
 		fmt.Fprintf(&b, "dpkg-deb --fsys-tarfile package.deb | tar -x --no-same-owner --no-same-permissions --keep-directory-symlink --wildcards%s 2>/dev/null || :;\n", tarPattern(g, ""))
 	}
+	if len(d.Gather) > 0 {
+		fmt.Fprintf(&b, `case $name in %s)
+dpkg-deb --fsys-tarfile package.deb | tar -t | sed '/\/$/d; s,^\.,,' >> files.alone;; esac;
+`, strings.Join(d.Unpack, "|"))
+	}
 	b.WriteString("rm package.deb;\ndone < \"$lock\";\n")
+	for _, dir := range slices.Sorted(maps.Keys(d.Gather)) {
+		from := d.Gather[dir]
+		to, _ := upward(dir, from) // both are absolute
+		fmt.Fprintf(&b, `mkdir -p .%s;
+sed -n %s files.alone | sort -u | while read -r n; do if [ -e .%s/"$n" ] || [ -L .%[3]s/"$n" ]; then ln -s %[4]s/"$n" .%[1]s/"$n"; fi; done;
+`, run.Quote(dir), run.Quote("s,^"+from+`/\([^/]*\).*,\1,p`), run.Quote(from), run.Quote(to))
+	}
+	if len(d.Gather) > 0 {
+		b.WriteString("rm files.alone;\n")
+	}
 	for _, from := range slices.Sorted(maps.Keys(d.Links)) {
 		fmt.Fprintf(&b, "mkdir -p .%s; ln -s %s .%s;\n", run.Quote(path.Dir(from)), run.Quote(d.Links[from]), run.Quote(from))
 	}

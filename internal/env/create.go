@@ -264,7 +264,7 @@ func (c *creation) unpack(ctx context.Context, packages []Package, log *os.File)
 		return 0, err
 	}
 	defer func() { _ = root.Close() }() // only a handle of the folder
-	u := unpacker{decl: c.decl, root: root, dpkg: c.dpkg}
+	u := unpacker{decl: c.decl, root: root, dpkg: c.dpkg, gathering: gathering{gather: c.decl.Gather}}
 	if c.decl.Kind() != Debian {
 		a := &archives{decl: c.decl, root: root, left: c.decl.RoomMiB << 20}
 		n, err := c.each(ctx, packages, log, a.unpack, &a.bytes)

@@ -24,6 +24,7 @@ type Decl struct {
 	Exclude    []string           `toml:"exclude" json:"exclude,omitempty"` // globs of paths that are left out
 	Keep       []string           `toml:"keep" json:"keep,omitempty"`       // globs of paths that Exclude does not reach
 	Links      map[string]string  `toml:"links" json:"links,omitempty"`     // path in the root -> where it points
+	Gather     map[string]string  `toml:"gather" json:"gather,omitempty"`   // folder in the root -> the one from which it has links to what the packages of Unpack have there
 	Programs   map[string]Program `toml:"program" json:"programs"`          // by role: cc, cxx, nvcc, cmake, ninja, ccache
 	Runtime    string             `toml:"runtime" json:"runtime,omitempty"` // name of the buildenv with the libraries that a full bundle carries
 	Redist     *Redist            `toml:"redist" json:"redist,omitempty"`
@@ -120,7 +121,8 @@ func (d Decl) Digest() string {
 		Packages      []entry
 		Exclude, Keep []string
 		Links         map[string]string
-	}{1, kind, d.Arch, packages, slices.Sorted(slices.Values(d.Exclude)), slices.Sorted(slices.Values(d.Keep)), d.Links})
+		Gather        map[string]string `json:",omitempty"` // younger than some roots
+	}{1, kind, d.Arch, packages, slices.Sorted(slices.Values(d.Exclude)), slices.Sorted(slices.Values(d.Keep)), d.Links, d.Gather})
 	if err != nil {
 		panic(err) // strings, numbers and lists of them always have a form
 	}

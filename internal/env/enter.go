@@ -299,6 +299,8 @@ func checkFolder(name string, folder Folder) error {
 
 var (
 	bracketRE = regexp.MustCompile(`\([^)]*\)`) // holds the version of a distribution's package
+	// Debian's MinGW GCC: "x86_64-w64-mingw32-gcc-posix (GCC) 12-posix".
+	mingwRE   = regexp.MustCompile(`\b([0-9]+)-(?:posix|win32)\b`)
 	numbersRE = regexp.MustCompile(`\b[0-9]+(?:\.[0-9]+)+`)
 	nvccRE    = regexp.MustCompile(`^Cuda compilation tools, release [0-9.]+, V`)
 )
@@ -311,7 +313,13 @@ func versionIn(out string) (v, line string) {
 			return numbersRE.FindString(nvccRE.ReplaceAllString(l, "")), l
 		}
 		if line == "" {
-			v, line = numbersRE.FindString(bracketRE.ReplaceAllString(l, "")), l
+			line = l
+			l = bracketRE.ReplaceAllString(l, "")
+			if v = numbersRE.FindString(l); v == "" {
+				if m := mingwRE.FindStringSubmatch(l); m != nil {
+					v = m[1]
+				}
+			}
 		}
 	}
 	return v, line

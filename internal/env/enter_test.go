@@ -25,7 +25,8 @@ func TestVersionIn(t *testing.T) {
 		"ccache version 4.7.5\n":   "4.7.5",
 		"cmake version 3.25.1\n\n": "3.25.1",
 		"nvcc: NVIDIA (R) Cuda compiler driver\nBuilt on Wed_Sep_21_10:33:58_PDT_2022\nCuda compilation tools, release 11.8, V11.8.89\nBuild cuda_11.8.r11.8/compiler.31833905_0\n": "11.8.89",
-		"HIP version: 6.4.43484-0\nDebian clang version 21.1.0\n": "6.4.43484",
+		"HIP version: 6.4.43484-0\nDebian clang version 21.1.0\n":           "6.4.43484",
+		"x86_64-w64-mingw32-gcc-posix (GCC) 12-posix\nCopyright (C) 2022\n": "12",
 		"no number\n": "",
 	} {
 		if v, _ := versionIn(out); v != want {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -24,6 +25,7 @@ type unpacker struct {
 	root  *os.Root
 	dpkg  string // dpkg-deb
 	bytes int64  // of files written
+	gathering
 }
 
 // What is there before any package: Debian's still name /bin and /lib, and every
@@ -62,7 +64,16 @@ func (u *unpacker) layout() error {
 // links makes the declared ones; where a package has the path already, that is
 // a fault of the declaration.
 func (u *unpacker) links() error {
-	for from, to := range u.decl.Links {
+	gathered, err := u.gathering.links()
+	if err != nil {
+		return fmt.Errorf("buildenv %s: %w", u.decl.Name, err)
+	}
+	return errors.Join(u.make(gathered), u.make(u.decl.Links))
+}
+
+func (u *unpacker) make(links map[string]string) error {
+	for _, from := range slices.Sorted(maps.Keys(links)) {
+		to := links[from]
 		name := strings.TrimPrefix(from, "/")
 		if err := u.root.MkdirAll(path.Dir(name), 0o755); err != nil {
 			return err
@@ -78,6 +89,7 @@ func (u *unpacker) links() error {
 func (u *unpacker) unpack(ctx context.Context, p Package, file string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	u.alone = slices.Contains(u.decl.Unpack, p.Name)
 	r, w := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
@@ -146,6 +158,7 @@ func (u *unpacker) entry(t *tar.Reader, h *tar.Header, name string) error {
 			return err
 		}
 	}
+	u.note(name)
 	switch h.Typeflag {
 	case tar.TypeReg:
 		f, err := u.root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode|0o600)

@@ -122,7 +122,7 @@ func (srv *server) completeWith(ctx context.Context, req map[string]any, prompt 
 // stream asks for a completion in chunks and puts it together.
 func (srv *server) stream(ctx context.Context, prompt string, n int) (text string, tokens []int, chunks int, err error) {
 	var got strings.Builder
-	_, chunks, err = srv.chunks(ctx, srv.s.o.Answer, completionRequest(prompt, n, true), func(a *answer) {
+	_, chunks, err = srv.chunks(ctx, srv.s.answer(), completionRequest(prompt, n, true), func(a *answer) {
 		got.WriteString(*a.Content)
 		tokens = append(tokens, a.Tokens...)
 	})

@@ -113,7 +113,7 @@ func (srv *server) harass(ctx context.Context, round, crowd int) error {
 // sendRaw opens a connection, sends what it is given, and leaves: with reset as
 // a client that crashed does, else as one that has had enough.
 func (srv *server) sendRaw(ctx context.Context, data []byte, reset bool) error {
-	dialer := net.Dialer{Timeout: srv.s.o.Answer}
+	dialer := net.Dialer{Timeout: srv.s.answer()}
 	c, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(srv.port)))
 	if err != nil {
 		if ctx.Err() != nil {
@@ -122,7 +122,7 @@ func (srv *server) sendRaw(ctx context.Context, data []byte, reset bool) error {
 		return srv.fault("the server takes no connection: %v", err)
 	}
 	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(srv.s.o.Answer)); err != nil {
+	if err := c.SetDeadline(time.Now().Add(srv.s.answer())); err != nil {
 		return err
 	}
 	// The server may close as soon as it sees that this is nothing for it.

@@ -138,7 +138,7 @@ func tokenizeCheck(a *args) step {
 func webuiCheck(a *args) step {
 	expect := a.flag("expect", true)
 	return onServer(a, func(ctx context.Context, srv *server) (outcome, error) {
-		ctx, cancel := context.WithTimeout(ctx, srv.s.o.Answer)
+		ctx, cancel := context.WithTimeout(ctx, srv.s.answer())
 		defer cancel()
 		status, kind, body, err := srv.page(ctx)
 		if err != nil {

@@ -82,7 +82,7 @@ func (s *session) stopOne(ctx context.Context, c config, limit time.Duration, be
 // beginLong begins a completion, waits for its first chunk, and leaves: the
 // server is in the middle of it, and its client is gone.
 func (srv *server) beginLong(ctx context.Context) error {
-	limit, cancel := context.WithTimeout(ctx, srv.s.o.Answer)
+	limit, cancel := context.WithTimeout(ctx, srv.s.answer())
 	defer cancel()
 	res, err := srv.client.Request(limit, http.MethodPost, "/completion", completionRequest("On and on", 16000, true))
 	if err != nil {

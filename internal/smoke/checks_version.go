@@ -72,9 +72,9 @@ func (o *output) fault(format string, args ...any) *fault {
 }
 
 // output runs a program of the build to its end. A program that ends badly, or
-// takes longer than Options.Answer, is a fault.
+// takes longer than session.answer, is a fault.
 func (s *session) output(ctx context.Context, name string, argv ...string) (*output, error) {
-	return s.outputWithin(ctx, s.o.Answer, name, argv...)
+	return s.outputWithin(ctx, s.answer(), name, argv...)
 }
 
 // outputWithin is output with a time of its own.

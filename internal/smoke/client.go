@@ -53,7 +53,7 @@ func isRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 
 // call sends a request and reads the whole answer.
 func (srv *server) call(ctx context.Context, method, path string, body any) (int, []byte, error) {
-	return srv.client.Call(ctx, srv.s.o.Answer, method, path, body)
+	return srv.client.Call(ctx, srv.s.answer(), method, path, body)
 }
 
 // page gets /, as a browser does: the web UI is stored compressed, and a client

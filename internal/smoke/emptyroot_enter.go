@@ -68,7 +68,7 @@ func (r *emptyRoot) run(ctx context.Context, name string, argv ...string) (*outp
 	o := &output{log: filepath.Join(r.s.o.Work, "empty-root-"+name+".log")}
 	err := run.Run(ctx, run.Cmd{
 		Argv: append(r.way.argv(r.dir), argv...), Env: []string{"PATH=" + toolPath, "LANG=C", "HOME=/tmp"},
-		Dir: r.dir, Log: o.log, Stdout: &o.stdout, Stderr: &o.stderr, Timeout: r.s.o.Answer, Grace: time.Second, Hold: r.s.o.Hold,
+		Dir: r.dir, Log: o.log, Stdout: &o.stdout, Stderr: &o.stderr, Timeout: r.s.answer(), Grace: time.Second, Hold: r.s.o.Hold,
 	})
 	return o, err
 }

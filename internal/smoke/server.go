@@ -200,7 +200,7 @@ func (srv *server) await(outer context.Context, began time.Time, limit time.Dura
 	pause := 2 * time.Millisecond
 	var last string
 	for {
-		err := srv.client.Health(ctx, srv.s.o.Answer)
+		err := srv.client.Health(ctx, srv.s.answer())
 		var wrong *llamaserver.Unhealthy
 		if err == nil || !isRefused(err) {
 			// Whoever answers, is it us?

@@ -23,7 +23,7 @@ import (
 // takes a few tens of milliseconds on an idle machine.
 const DefaultReady = time.Minute
 
-// DefaultAnswer is how long a program may take for one answer.
+// DefaultAnswer is how long a program may take for one answer on a machine that is not busy.
 const DefaultAnswer = time.Minute
 
 // DefaultModel is what checks run on where Options.Model is not set: 2.5

@@ -20,6 +20,8 @@ exclude = ["usr/share/{doc,man}/**"]
 [program.cc]
 path = "/usr/bin/cc"
 version = "11.3"
+[gather]
+"/opt/cuda/include" = "/usr/include"
 `
 
 const goodLock = "suite bookworm amd64\ncmake 3.25.1-1 amd64 10 20 " + "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff" + " pool/main/c/cmake/cmake_3.25.1-1_amd64.deb\n"
@@ -61,6 +63,11 @@ func TestEnv(t *testing.T) {
 		{`"/usr/bin/cc" = "gcc-11"`, `"usr/../cc" = "gcc-11"`, "must be an absolute path in the root"},
 		{`path = "/usr/bin/cc"`, `path = "cc"`, "env.toml:11:1: path \"cc\" must be absolute"},
 		{`version = "11.3"`, `version = "new"`, "env.toml:12:1: version"},
+		{`"/opt/cuda/include" =`, `"opt/cuda/include" =`, `env.toml:13:2: "opt/cuda/include" = "/usr/include" must be two folders of the root`},
+		{`= "/usr/include"`, `= "/usr/../include"`, `must be two folders of the root`},
+		{`= "/usr/include"`, `= "/opt/cuda"`, `env.toml:13:2: /opt/cuda/include and /opt/cuda must lie beside each other`},
+		{`= "/usr/include"`, `= "/opt/cuda/include/deep"`, `must lie beside each other`},
+		{`["nvidia-cuda-dev"]`, `[]`, `env.toml:13:2: gather takes what packages of unpack have, and unpack is empty`},
 		{`version = "11.3"`, `color = "red"`, `unknown key "program.cc.color"`},
 	} {
 		if _, err := loadEnv(t, strings.Replace(goodEnv, c.old, c.new, 1), goodLock); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -161,6 +168,7 @@ func TestEnvArchives(t *testing.T) {
 		{goodRedist, `arch =`, "suite = \"bookworm\"\narch =", "suite has no place in a buildenv of redist"},
 		{goodRedist, `arch =`, "base = [\"cmake\"]\narch =", "base has no place in a buildenv of redist"},
 		{goodRedist, `arch =`, "runtime = \"x\"\narch =", "runtime has no place in a buildenv of redist"},
+		{goodRedist, `[redist]`, "[gather]\n\"/a\" = \"/b\"\n[redist]", "gather has no place in a buildenv of redist"},
 		{goodRedist, `[redist]`, "[wheels]\nplatform = \"win_amd64\"\npackages = [\"a==1\"]\n[redist]", "redist has no place in a buildenv of redist"},
 		{goodWheels, `win_amd64`, `win amd64`, `platform "win amd64" must be one of pip's`},
 		{goodWheels, `["nvidia-cuda-runtime-cu11==11.8.89"]`, `[]`, "packages is empty"},

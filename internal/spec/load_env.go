@@ -98,6 +98,17 @@ func (l *loader) env(dir string) (env.Decl, bool) {
 			f.fail("links", "link %q must be an absolute path in the root, and point somewhere", from)
 		}
 	}
+	for _, dir := range sortedKeys(d.Gather) {
+		from := d.Gather[dir]
+		switch within := func(a, b string) bool { return strings.HasPrefix(a+"/", b+"/") }; {
+		case !rootPath(dir) || !rootPath(from) || strings.Contains(from, ","):
+			f.fail("gather", "%q = %q must be two folders of the root, absolute ones", dir, from)
+		case within(dir, from) || within(from, dir):
+			f.fail("gather", "%s and %s must lie beside each other", dir, from)
+		case len(d.Unpack) == 0:
+			f.fail("gather", "gather takes what packages of unpack have, and unpack is empty")
+		}
+	}
 	if f.bad {
 		return d, false
 	}
@@ -156,7 +167,7 @@ var (
 func (f *file) archives(d env.Decl) {
 	for key, said := range map[string]bool{
 		"suite": d.Suite != "", "components": len(d.Components) > 0, "base": len(d.Base) > 0, "unpack": len(d.Unpack) > 0,
-		"program": len(d.Programs) > 0, "runtime": d.Runtime != "", "redist": d.Redist != nil && d.Wheels != nil,
+		"program": len(d.Programs) > 0, "runtime": d.Runtime != "", "gather": len(d.Gather) > 0, "redist": d.Redist != nil && d.Wheels != nil,
 	} {
 		if said {
 			f.fail(key, "%s has no place in a buildenv of %s", key, d.Kind())
