@@ -364,10 +364,36 @@ func TestHostileArchives(t *testing.T) {
 		n := newNVIDIA(t)
 		d := Decl{Name: "kit", Arch: "amd64", RoomMiB: 1, Redist: &Redist{URL: n.url, Release: "11.4.4", Linux: []string{"a"}}, Holds: []string{"b/c"}}
 		n.put(t, "a", "1", linuxArchives, []byte("<html>"))
-		refused(t, d, "unpack a-linux-x86_64-1-archive.tar.xz: xz")
+		refused(t, d, "a-linux-x86_64-1-archive.tar.xz cannot be unpacked: xz")
 		d.Redist.Linux, d.Redist.Windows = nil, []string{"a"}
 		n.put(t, "a", "1", windowsArchives, []byte("<html>"))
-		refused(t, d, "unpack a-windows-x86_64-1-archive.zip: zip")
+		refused(t, d, "a-windows-x86_64-1-archive.zip cannot be unpacked: zip")
+	})
+	t.Run("cut off", func(t *testing.T) {
+		n := newNVIDIA(t)
+		d := Decl{Name: "kit", Arch: "amd64", RoomMiB: 1, Redist: &Redist{URL: n.url, Release: "11.4.4", Linux: []string{"a"}}, Holds: []string{"b/c"}}
+		whole := tarXZ(t, item{name: top + "b/c", text: strings.Repeat("0123456789", 10000)})
+		n.put(t, "a", "1", linuxArchives, whole[:len(whole)-40])
+		refused(t, d, "a-linux-x86_64-1-archive.tar.xz cannot be unpacked: ")
+	})
+	// Holes take no room in the archive, and all of it on the disk.
+	t.Run("a file full of holes", func(t *testing.T) {
+		n := newNVIDIA(t)
+		d := Decl{Name: "kit", Arch: "amd64", RoomMiB: 1, Redist: &Redist{URL: n.url, Release: "11.4.4", Linux: []string{"a"}}, Holds: []string{"b/c"}}
+		for _, form := range []string{"gnu", "posix"} {
+			dir := t.TempDir()
+			must(t, os.MkdirAll(filepath.Join(dir, top, "b"), 0o755))
+			must(t, os.WriteFile(filepath.Join(dir, top, "b/c"), []byte("x"), 0o600))
+			must(t, os.Truncate(filepath.Join(dir, top, "b/c"), 64<<20))
+			out, err := exec.Command("tar", "-C", dir, "--format", form, "-cSJf", filepath.Join(dir, "a.tar.xz"), top).CombinedOutput()
+			if err != nil {
+				t.Fatalf("tar: %v: %s", err, out)
+			}
+			data, err := os.ReadFile(filepath.Join(dir, "a.tar.xz"))
+			must(t, err)
+			n.put(t, "a", "1", linuxArchives, data)
+			refused(t, d, "unpack to more than the 1 MiB")
+		}
 	})
 }
 
@@ -383,6 +409,9 @@ func refused(t *testing.T, d Decl, want string) {
 	cache := filepath.Join(top, "a/b/c/cache")
 	_, err = Create(t.Context(), d, Options{Cache: cache})
 	wantErr(t, err, want, "kit")
+	if !errors.As(err, new(*BadArchive)) {
+		t.Errorf("%T: %v", err, err)
+	}
 	if roots, err := List(cache); err != nil || len(roots) != 0 {
 		t.Errorf("there is a root: %v, %v", roots, err)
 	}
@@ -390,5 +419,30 @@ func refused(t *testing.T, d Decl, want string) {
 		if dir := filepath.Dir(name); filepath.Base(dir) != packagesDir && filepath.Base(dir) != "locks" && filepath.Base(name) != infoFile {
 			t.Errorf("%s is left", name)
 		}
+	}
+}
+
+// A full disk is not the archive's fault, and what was begun is removed.
+func TestRedistFullDisk(t *testing.T) {
+	cache := filepath.Join(t.TempDir(), "disk")
+	must(t, os.Mkdir(cache, 0o755))
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=64m,nr_inodes=40", "tmpfs", cache).CombinedOutput(); err != nil {
+		t.Skipf("NOT RUN: no small disk can be made here: %s", out)
+	}
+	t.Cleanup(func() { _ = exec.Command("umount", "-l", cache).Run() })
+	n := newNVIDIA(t)
+	d := Decl{Name: "kit", Arch: "amd64", RoomMiB: 1, Redist: &Redist{URL: n.url, Release: "11.4.4", Linux: []string{"a"}}, Holds: []string{"b/1"}}
+	var items []item
+	for i := range 60 {
+		items = append(items, item{name: fmt.Sprintf("a/b/%d/x", i), text: "x"})
+	}
+	n.put(t, "a", "1", linuxArchives, tarXZ(t, items...))
+	var err error
+	d.Lock, err = Update(t.Context(), d, Options{})
+	must(t, err)
+	_, err = Create(t.Context(), d, Options{Cache: cache})
+	wantErr(t, err, "the disk of "+cache, "is full", "no space left on device")
+	if errors.As(err, new(*BadArchive)) {
+		t.Errorf("the archive is said to be at fault: %v", err)
 	}
 }
