@@ -272,6 +272,39 @@ func TestRedistList(t *testing.T) {
 	}
 }
 
+// A server that leads astray, or does not come to an end, is said to.
+func TestRedistServer(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	must(t, os.WriteFile(secret, []byte("{}"), 0o600))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch strings.Split(r.URL.Path, "/")[1] {
+		case "file":
+			http.Redirect(w, r, "file://"+secret, http.StatusFound)
+		case "loop":
+			http.Redirect(w, r, r.URL.Path, http.StatusFound)
+		case "login":
+			_, _ = w.Write([]byte("<html>"))
+		default:
+			for r.Context().Err() == nil {
+				_, _ = w.Write([]byte(" "))
+				_ = http.NewResponseController(w).Flush()
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+	}))
+	defer s.Close()
+	for name, want := range map[string]string{
+		"file": "leads to a file of this machine", "loop": "it leads on and on", "login": "it is no list of archives", "drip": "no answer for 500ms",
+	} {
+		d := Decl{Name: "kit", Arch: "amd64", RoomMiB: 1, Redist: &Redist{URL: s.URL + "/" + name, Release: "11.4.4", Linux: []string{"a"}}}
+		_, err := Update(t.Context(), d, Options{Stall: 500 * time.Millisecond})
+		wantErr(t, err, want, s.URL, "--mirror URL takes another folder")
+		if u := new(Unavailable); !errors.As(err, &u) {
+			t.Errorf("%s: %T", name, err)
+		}
+	}
+}
+
 // Another archive than the lock's is not opened.
 func TestRedistOther(t *testing.T) {
 	n := newNVIDIA(t)
