@@ -49,12 +49,12 @@ func (b *builder) fetch(ctx context.Context, c *hostConn, targets []string, scra
 			names = append(names, name)
 		}
 		slices.Sort(names)
-		sum, err := c.call(ctx, what, c.sys.give(c.at, names), nil)
+		sum, err := c.call(ctx, what, c.sys.give(c.at, c.run, names), nil)
 		if err != nil {
 			return err
 		}
-		archive := filepath.Join(scratch, giveFile)
-		if err := c.copy(ctx, what, "get", c.path(giveFile), archive); err != nil {
+		archive := filepath.Join(scratch, giveName(c.run)+archiveEnd)
+		if err := c.copy(ctx, what, "get", c.path(filepath.Base(archive)), archive); err != nil {
 			return err
 		}
 		if got, err := SumFile(archive); err != nil || !strings.Contains(string(sum), got) {

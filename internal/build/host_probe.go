@@ -39,16 +39,21 @@ func ProbeOn(ctx context.Context, h Host, tc spec.Toolchain, rec spec.Recipe) (F
 		return Facts{}, err
 	}
 	var a answer
-	if _, out, _ = bytes.Cut(out, []byte("{")); json.Unmarshal(append([]byte("{"), out...), &a) != nil {
+	const begin = `{"facts":` // of an answer
+	if _, out, _ = bytes.Cut(out, []byte(begin)); json.Unmarshal(append([]byte(begin), out...), &a) != nil {
 		return Facts{}, &HostError{Host: h.Name, Why: fmt.Sprintf("llpatch there answers %q", clean(string(out[:min(len(out), 200)])))}
 	}
 	f := a.Facts
 	f.Host = at
 	f.Launcher = "" // the script names none
+	if a.Missing != nil {
+		a.Missing.Host = h.Name
+	}
 	return f, a.err()
 }
 
-// copySelf brings this program to the machine, where it is not there yet.
+// copySelf brings this program to the machine, where it is not there yet. What another
+// llpatch that was killed left of that is an hour old or more; one may be at it just now.
 func (c *hostConn) copySelf(ctx context.Context) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -59,13 +64,24 @@ func (c *hostConn) copySelf(ctx context.Context) (string, error) {
 		return "", err
 	}
 	there := c.at + "/.llpatch/llpatch"
-	out, err := c.call(ctx, "look for llpatch", sh(`cd -- "$1"; mkdir -p .llpatch; rm -f .llpatch/new.*; sha256sum <.llpatch/llpatch 2>/dev/null || :`, c.at), nil)
+	out, err := c.call(ctx, "look for llpatch", sh(`set -e
+cd -- "$1"
+mkdir -p .llpatch
+find .llpatch -name 'new.*' -mmin +60 -exec rm -f {} +
+if [ -e .llpatch/llpatch ]; then sha256sum <.llpatch/llpatch; fi`, c.at), nil)
 	if err != nil || strings.Contains(string(out), sum) {
 		return there, err
 	}
-	part := ".llpatch/new." + sum[:8]
+	st, err := os.Stat(self)
+	if err != nil {
+		return "", err
+	}
+	if err := c.checkRoom(ctx, "llpatch, which looks around there,", st.Size()); err != nil {
+		return "", err
+	}
+	part := ".llpatch/new." + c.run
 	if err := c.copy(ctx, "copy llpatch", "put", self, c.path(part)); err != nil {
-		c.tidy(ctx)
+		c.remove(ctx, part)
 		return "", err
 	}
 	_, err = c.call(ctx, "copy llpatch", sh(`cd -- "$1" && chmod 755 "$2" && mv -f "$2" .llpatch/llpatch`, c.at, part), nil)

@@ -31,9 +31,9 @@ type far struct {
 	dir  string        // the folder there
 }
 
-func newFar(t *testing.T) *far {
+func newFar(t *testing.T, lines ...string) *far {
 	t.Helper()
-	server := sshd.Start(t)
+	server := sshd.Start(t, lines...)
 	top := t.TempDir()
 	f := &far{Server: server, in: smallInput(t, filepath.Join(top, "here")), said: &bytes.Buffer{}, dir: filepath.Join(top, "there")}
 	host, err := ParseHost("ssh:"+sshd.Box+":"+f.dir, server.Env)
@@ -56,8 +56,8 @@ func (f *far) run(ctx context.Context, t *testing.T) (Artifacts, string, error) 
 	f.said.Reset()
 	art, err := Run(ctx, mustPlan(t, f.in), f.o)
 	// Whatever came of it, nothing half written is left on either side.
-	left, _ := filepath.Glob(filepath.Join(f.dir, "*.tgz"))
-	for _, name := range []string{filepath.Join(f.dir, takeDir), f.in.Dir + ".host", f.in.Dir + ".old"} {
+	left, _ := filepath.Glob(filepath.Join(f.dir, "[tg]*e-*"))
+	for _, name := range []string{filepath.Join(f.dir, ".now"), f.in.Dir + ".host", f.in.Dir + ".old"} {
 		if _, err := os.Lstat(name); err == nil {
 			left = append(left, name)
 		}
@@ -231,15 +231,16 @@ func TestRunOnStops(t *testing.T) {
 	running := f.slowly(t)
 	for _, how := range []string{"cancel", "cut"} {
 		ctx, cancel := context.WithCancel(t.Context())
+		stopped := make(chan time.Time, 1)
 		go func() {
 			eventually(t, "it does not run", running)
+			stopped <- time.Now()
 			if how == "cut" {
 				f.Cut()
 			} else {
 				cancel()
 			}
 		}()
-		start := time.Now()
 		_, _, err := f.run(ctx, t)
 		cancel()
 		switch lost := new(HostError); {
@@ -248,7 +249,7 @@ func TestRunOnStops(t *testing.T) {
 		case how == "cut" && (!errors.As(err, &lost) || !lost.Lost || !strings.Contains(err.Error(), "ssh:box: the connection was lost")):
 			t.Errorf("%s: %v", how, err)
 		}
-		if took := time.Since(start); took > 25*time.Second {
+		if took := time.Since(<-stopped); took > 25*time.Second {
 			t.Errorf("%s took %v", how, took)
 		}
 		eventually(t, how+": it runs on there", func() bool { return !running() })
@@ -269,7 +270,10 @@ func TestCopyStops(t *testing.T) {
 	write(t, f.in.Source, map[string]string{"big.bin": string(big)})
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		eventually(t, "nothing arrives", func() bool { _, err := os.Stat(filepath.Join(f.dir, takeFile)); return err == nil })
+		eventually(t, "nothing arrives", func() bool {
+			files, _ := filepath.Glob(filepath.Join(f.dir, takeName("*")+archiveEnd))
+			return len(files) > 0
+		})
 		cancel()
 	}()
 	if _, _, err := f.run(ctx, t); !errors.Is(err, context.Canceled) {
@@ -396,9 +400,9 @@ func TestParseHostName(t *testing.T) {
 
 func FuzzListing(f *testing.F) {
 	sum := strings.Repeat("0123456789abcdef", 4)
-	f.Add([]byte(sum + " *src/a b\nx src/a b\nl src/l\nto a b\n"))
-	f.Add([]byte("\\" + sum + " *src/a\\nb\n"))
-	f.Add([]byte("l a\nl b\nto c\n"))
+	f.Add([]byte("hello\n" + listWord + "\n" + sum + " *src/a b\nx src/a b\nl src/l\nto a b\n"))
+	f.Add([]byte(listWord + "\n\\" + sum + " *src/a\\nb\n"))
+	f.Add([]byte(listWord + "\nl a\nl b\nto c\n"))
 	f.Fuzz(func(t *testing.T, out []byte) {
 		files, ok := listing(out)
 		for name, c := range files {
