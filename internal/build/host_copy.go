@@ -2,6 +2,7 @@ package build
 
 import (
 	"archive/tar"
+	"bytes"
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
@@ -27,10 +28,14 @@ type copied struct {
 	link string // where it leads; empty for a file
 }
 
-// listing reads what hostSystem.list prints: "SUM *PATH" for a file, "x PATH" where its
+// listing reads what hostSystem.list prints: after listWord "SUM *PATH" for a file, "x PATH" where its
 // owner may execute it, "l PATH" and "to TARGET" for a link. It reports false for any
 // other line, which comes of a name with odd letters.
 func listing(out []byte) (map[string]copied, bool) {
+	_, out, ok := bytes.Cut(out, []byte(listWord+"\n"))
+	if !ok {
+		return nil, false
+	}
 	files := map[string]copied{}
 	link := ""
 	for line := range strings.Lines(string(out)) {

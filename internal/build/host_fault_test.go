@@ -53,22 +53,23 @@ func TestUnreachable(t *testing.T) {
 	if _, err := HostKind(t.Context(), box); err == nil || !strings.Contains(err.Error(), "/proc/no") {
 		t.Errorf("a folder that cannot be made: %v", err)
 	}
-	// A Windows machine that cannot make it: what its PowerShell says counts, and not what
-	// became of the question for Linux.
-	write(t, server.There, map[string]string{"powershell.exe": "#!/bin/sh\necho 'Access to the path is denied.' >&2\nexit 1\n"})
-	if err := os.Chmod(filepath.Join(server.There, "powershell.exe"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := HostKind(t.Context(), box); err == nil || !strings.Contains(err.Error(), "Access to the path is denied.") {
-		t.Errorf("a folder that cannot be made on Windows: %v", err)
-	}
-	if err := os.Remove(filepath.Join(server.There, "powershell.exe")); err != nil {
-		t.Fatal(err)
-	}
 	// A Linux machine is no Windows machine.
 	box.Dir = t.TempDir()
 	if _, err := ProbeOn(t.Context(), box, spec.Toolchain{OS: "windows", VisualStudio: 2019}, spec.Recipe{}); err == nil || !strings.Contains(err.Error(), "powershell.exe") {
 		t.Errorf("as Windows: %v", err)
+	}
+}
+
+// Of a Windows machine that is at fault, what its PowerShell says counts, and not what
+// became of the question for Linux.
+func TestWindowsFault(t *testing.T) {
+	server := sshd.Start(t, forced(t, `case $c in powershell.exe*) echo 'Access to the path is denied.' >&2; exit `+hostNoFolder+` ;; esac; echo "'exec' is not recognized" >&2; exit 1`))
+	h, err := ParseHost("ssh:"+sshd.Box, server.Env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := HostKind(t.Context(), h); err == nil || !strings.Contains(err.Error(), "Access to the path is denied.") {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -46,12 +46,12 @@ func (b *builder) fetch(ctx context.Context, c *hostConn, targets []string, scra
 	}
 	if len(get) > 0 {
 		names := slices.Sorted(maps.Keys(get))
-		sum, err := c.call(ctx, what, c.sys.give(c.at, names), nil)
+		sum, err := c.call(ctx, what, c.sys.give(c.at, c.run, names), nil)
 		if err != nil {
 			return err
 		}
-		archive := filepath.Join(scratch, giveFile)
-		if err := c.copy(ctx, what, "get", c.path(giveFile), archive); err != nil {
+		archive := filepath.Join(scratch, giveName(c.run)+archiveEnd)
+		if err := c.copy(ctx, what, "get", c.path(filepath.Base(archive)), archive); err != nil {
 			return err
 		}
 		if got, err := SumFile(archive); err != nil || !strings.Contains(string(sum), got) {

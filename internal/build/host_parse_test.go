@@ -37,9 +37,12 @@ func TestListing(t *testing.T) {
 		"": true, file: true, file + "x src/a\r\n": true, file + "l src/b\nto a": true,
 		file + strings.Repeat("m", 70<<10) + "\n": false, file + "l src/b\n": false, file + "x src/b\n": false, file + "l ../b\nto a\n": false, file + "\n": false,
 	} {
-		if files, ok := listing([]byte(out)); ok != want {
+		if files, ok := listing([]byte("Welcome\n" + listWord + "\n" + out)); ok != want {
 			t.Errorf("%.90q: %v, %v", out, files, ok)
 		}
+	}
+	if _, ok := listing([]byte(file)); ok {
+		t.Error("a listing without its first line")
 	}
 }
 
@@ -81,9 +84,9 @@ func TestParseAnswer(t *testing.T) {
 
 func FuzzListing(f *testing.F) {
 	sum := strings.Repeat("0123456789abcdef", 4)
-	f.Add([]byte(sum + " *src/a b\nx src/a b\nl src/l\nto a b\n"))
-	f.Add([]byte("\\" + sum + " *src/a\\nb\n"))
-	f.Add([]byte("l a\nl b\nto c\n"))
+	f.Add([]byte("hello\n" + listWord + "\n" + sum + " *src/a b\nx src/a b\nl src/l\nto a b\n"))
+	f.Add([]byte(listWord + "\n\\" + sum + " *src/a\\nb\n"))
+	f.Add([]byte(listWord + "\nl a\nl b\nto c\n"))
 	f.Fuzz(func(t *testing.T, out []byte) {
 		files, ok := listing(out)
 		for name, c := range files {

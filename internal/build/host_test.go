@@ -28,9 +28,9 @@ type far struct {
 	dir  string        // the folder there
 }
 
-func newFar(t *testing.T) *far {
+func newFar(t *testing.T, lines ...string) *far {
 	t.Helper()
-	server := sshd.Start(t)
+	server := sshd.Start(t, lines...)
 	top := t.TempDir()
 	f := &far{Server: server, in: smallInput(t, filepath.Join(top, "here")), said: &bytes.Buffer{}, dir: filepath.Join(top, "there")}
 	host, err := ParseHost("ssh:"+sshd.Box+":"+f.dir, server.Env)
@@ -53,8 +53,8 @@ func (f *far) run(ctx context.Context, t *testing.T) (Artifacts, string, error) 
 	f.said.Reset()
 	art, err := Run(ctx, mustPlan(t, f.in), f.o)
 	// Whatever came of it, nothing half written is left on either side.
-	left, _ := filepath.Glob(filepath.Join(f.dir, "*.tgz"))
-	for _, name := range []string{filepath.Join(f.dir, takeDir), f.in.Dir + ".host", f.in.Dir + ".old"} {
+	left, _ := filepath.Glob(filepath.Join(f.dir, "[tg]*e-*"))
+	for _, name := range []string{filepath.Join(f.dir, ".now"), f.in.Dir + ".host", f.in.Dir + ".old"} {
 		if _, err := os.Lstat(name); err == nil {
 			left = append(left, name)
 		}

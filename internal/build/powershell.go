@@ -52,7 +52,7 @@ func (p Plan) PowerShell(w io.Writer, s BoxScript) error {
 		t := p.Box.Programs[role]
 		d.Tools = append(d.Tools, boxTool{Role: role, Tool: t})
 		if role != "cmake" && role != "ninja" { // no option names those by their path
-			vars = append(vars, variable{"tool['" + role + "']", t.Names[0]})
+			vars = append(vars, variable{"tool[" + psQuote(role) + "]", t.Names[0]})
 		}
 	}
 	for _, kv := range p.Steps[0].Env {

@@ -61,20 +61,6 @@ func (a *archives) fault(entry, format string, args ...any) error {
 	return &BadArchive{Env: a.decl.Name, File: path.Base(a.pkg.File), Entry: entry, Fault: fmt.Sprintf(format, args...)}
 }
 
-// machines are errors of this machine, which no archive can bring about.
-var machines = []error{
-	syscall.ENOSPC, syscall.EDQUOT, syscall.EIO, syscall.EROFS, syscall.EACCES, syscall.EPERM, syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, fs.ErrClosed,
-}
-
-// unplaced says why an entry could not be made: a name that no system takes, or one
-// below a file, is the archive's fault, and a full disk is not.
-func (a *archives) unplaced(entry string, err error) error {
-	if slices.ContainsFunc(machines, func(e error) bool { return errors.Is(err, e) }) {
-		return err
-	}
-	return a.fault(entry, "cannot be placed: %v", err)
-}
-
 // unpack writes one archive, whose hash has been checked.
 func (a *archives) unpack(ctx context.Context, p Package, file string) error {
 	a.pkg, a.top, a.seen, a.linked = p, "", map[string]bool{}, map[string]string{}
@@ -91,10 +77,27 @@ func (a *archives) unpack(ctx context.Context, p Package, file string) error {
 	if err == nil {
 		err = a.makeLinks()
 	}
-	if bad := new(BadArchive); err != nil && !errors.As(err, &bad) {
+	switch {
+	case err == nil, errors.As(err, new(*BadArchive)):
+		return err
+	case ctx.Err() != nil || isDisk(err):
 		return fmt.Errorf("buildenv %s: unpack %s: %w", a.decl.Name, path.Base(p.File), err)
 	}
-	return err
+	return a.fault("", "cannot be unpacked: %v", err)
+}
+
+// isDisk reports whether the disk is at fault for an error, and not what is unpacked.
+func isDisk(err error) bool {
+	is := func(cause error) bool { return errors.Is(err, cause) }
+	return slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO, fs.ErrPermission}, is)
+}
+
+// misplaced is for an entry that cannot be written where it belongs.
+func (a *archives) misplaced(entry string, err error) error {
+	if isDisk(err) {
+		return err
+	}
+	return a.fault(entry, "cannot be placed: %v", err)
 }
 
 func (a *archives) tar(ctx context.Context, f *os.File) error {
@@ -152,9 +155,13 @@ func (b *bounded) Close() error { return b.c.Close() }
 func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
 	if b.a.left -= int64(n); b.a.left < 0 {
-		return 0, b.a.fault("", "and what came before it unpack to more than the %d MiB that env.toml allows (room-mib)", b.a.decl.RoomMiB)
+		return 0, b.a.tooMuch()
 	}
 	return n, err
+}
+
+func (a *archives) tooMuch() error {
+	return a.fault("", "and what came before it unpack to more than the %d MiB that env.toml allows (room-mib)", a.decl.RoomMiB)
 }
 
 // entry writes an entry, or refuses it.
@@ -182,7 +189,7 @@ func (a *archives) entry(name string, mode fs.FileMode, link string, hard bool, 
 		return err
 	}
 	if err := a.root.MkdirAll(path.Dir(to), 0o755); err != nil {
-		return a.unplaced(name, err)
+		return a.misplaced(name, err)
 	}
 	switch {
 	case hard:
@@ -192,7 +199,7 @@ func (a *archives) entry(name string, mode fs.FileMode, link string, hard bool, 
 			return a.fault(name, "is another name of %q, which is not in the archive before it", link)
 		}
 		if err := a.root.Link(from, to); err != nil {
-			return a.unplaced(name, err)
+			return a.misplaced(name, err)
 		}
 		return nil
 	case mode&fs.ModeSymlink != 0 && link != "":
@@ -242,9 +249,14 @@ func (a *archives) write(name, to string, mode fs.FileMode, r io.Reader) error {
 		return a.compare(name, to, r)
 	}
 	if err != nil {
-		return a.unplaced(name, err)
+		return a.misplaced(name, err)
 	}
-	n, err := io.Copy(f, r)
+	// The holes of a sparse file are in none of the bytes that were unpacked.
+	most := a.decl.RoomMiB<<20 - a.bytes
+	n, err := io.Copy(f, io.LimitReader(r, most+1))
+	if err == nil && n > most {
+		err = a.tooMuch()
+	}
 	a.bytes += n
 	return errors.Join(err, f.Chmod(mode.Perm()|0o600), f.Close())
 }
@@ -291,7 +303,7 @@ func (a *archives) makeLinks() error {
 			continue
 		}
 		if err := a.root.Symlink(link, to); err != nil {
-			return a.unplaced(to, err)
+			return a.misplaced(to, err)
 		}
 		a.links = append(a.links, to)
 	}

@@ -96,7 +96,19 @@ func newClient(acquire map[string]string) *http.Client {
 		MaxIdleConnsPerHost: parallel, DisableCompression: true,
 	}
 	t.RegisterProtocol("file", http.NewFileTransport(http.Dir("/"))) // apt's sources may say file:
-	return &http.Client{Transport: t}
+	return &http.Client{Transport: t, CheckRedirect: redirect}
+}
+
+// redirect follows a server to other servers, not into this machine's files: some of
+// those never end, and none of them is what was asked for.
+func redirect(to *http.Request, via []*http.Request) error {
+	if to.URL.Scheme == "file" && via[0].URL.Scheme != "file" {
+		return errors.New("it leads to a file of this machine: " + to.URL.String())
+	}
+	if len(via) == 10 { // as net/http has it
+		return errors.New("it leads on and on, 10 times")
+	}
+	return nil
 }
 
 // all fetches every package and returns how many bytes came over the network.

@@ -99,7 +99,11 @@ func (p *pip) lock(ctx context.Context, d Decl, tmp string, o Options) (*Lock, e
 		}
 		l.Packages = append(l.Packages, Package{Name: name, Version: version, Arch: d.Wheels.Platform, Size: st.Size(), SHA256: sum, File: filepath.Base(file)})
 	}
-	return l.checked(d, "pip")
+	if err := l.sorted(); err != nil {
+		return nil, p.unavailable(ctx, d, l.Packages[0], err)
+	}
+	d.Lock = l
+	return l, d.CheckLock()
 }
 
 func (p *pip) unavailable(ctx context.Context, d Decl, pkg Package, err error) error {

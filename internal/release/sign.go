@@ -119,6 +119,9 @@ func (s *Signing) sign(ctx context.Context, file string) (*binary.Signature, err
 	if out, err := s.tool(ctx, args); err != nil {
 		return nil, s.why(ctx, out, err)
 	}
+	if _, err := os.Stat(to); err != nil {
+		return nil, s.cannot("osslsigncode ended as if it had signed "+filepath.Base(file)+", and wrote nothing", "", err)
+	}
 	sig, err := s.verify(ctx, to)
 	if err != nil {
 		return nil, err
@@ -133,7 +136,19 @@ func (s *Signing) sign(ctx context.Context, file string) (*binary.Signature, err
 	return sig, os.Rename(to, file)
 }
 
-// tool runs osslsigncode and returns all that it says.
+// maxSaid is how much of what osslsigncode says is kept, bytes.
+const maxSaid = 64 << 10
+
+// said keeps the beginning of what a program says.
+type said struct{ bytes.Buffer }
+
+// Write takes the next bytes; it never fails.
+func (s *said) Write(p []byte) (int, error) {
+	s.Buffer.Write(p[:min(len(p), maxSaid-s.Len())])
+	return len(p), nil
+}
+
+// tool runs osslsigncode and returns what it says.
 func (s *Signing) tool(ctx context.Context, args []string) (string, error) {
 	path := os.Getenv("PATH")
 	for _, e := range s.Env {
@@ -145,7 +160,7 @@ func (s *Signing) tool(ctx context.Context, args []string) (string, error) {
 	if err != nil {
 		return "", s.cannot("osslsigncode is not installed", "apt-get install -y osslsigncode", err)
 	}
-	var out bytes.Buffer
+	var out said
 	err = run.Run(ctx, run.Cmd{
 		Argv: append([]string{tool}, args...), Env: []string{"PATH=" + path, "LC_ALL=C"}, Stdin: bytes.NewReader(s.Password),
 		Stdout: &out, Timeout: signLimit, Grace: -1,
@@ -180,7 +195,11 @@ func (s *Signing) why(ctx context.Context, out string, err error) error {
 			lines = append(lines, line)
 		}
 	}
-	return s.cannot("osslsigncode: "+cmp.Or(strings.Join(lines, "; "), err.Error()), "", err)
+	words := strings.Join(lines, "; ")
+	if len(s.Password) > 0 { // one that prints it is not osslsigncode
+		words = strings.ReplaceAll(words, string(s.Password), "(the password)")
+	}
+	return s.cannot("osslsigncode: "+cmp.Or(words, err.Error()), "", err)
 }
 
 // verify reads the signature of a file, judges its certificate, and lets osslsigncode

@@ -26,7 +26,7 @@ func SSH(host, command string) []string {
 // SFTP returns the argv of an sftp that reads its commands from standard input and ends
 // at the first that fails.
 func SFTP(host string) []string {
-	argv := append([]string{"sftp", "-q", "-b", "-"}, sshOptions...)
+	argv := append([]string{"sftp", "-b", "-"}, sshOptions...) // without -q, with which ssh hides why it fails
 	return append(argv, "--", host)
 }
 
