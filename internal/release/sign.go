@@ -283,14 +283,16 @@ type signed struct {
 	Unsigned map[string]string `json:"unsigned,omitempty"`
 }
 
-// signAll signs the staged programs and DLLs that have no signature of their own, such as
-// NVIDIA's may have.
+// signAll signs the staged programs and DLLs that were built and have no signature yet.
+// Those of others that a full bundle carries stay as their makers gave them out.
 func (c *Chain) signAll(ctx context.Context, top string, files []*binary.File) (signed, error) {
 	out := signed{Unsigned: map[string]string{}}
 	if c.Sign == nil {
 		return signed{}, nil
 	}
-	mine := slices.DeleteFunc(slices.Clone(files), func(f *binary.File) bool { return f.PE == nil || f.PE.Signed })
+	mine := slices.DeleteFunc(slices.Clone(files), func(f *binary.File) bool {
+		return f.PE == nil || f.PE.Signed || matches(c.Recipe.Bundle.Carry, f.Name)
+	})
 	for n, f := range mine {
 		if c.Progress != nil {
 			c.Progress("signing", int64(n), int64(len(mine)))

@@ -174,7 +174,7 @@ func TestBadSigner(t *testing.T) {
 }
 
 // Signed files are the same but for their signature, which the digest tells; what has
-// a signature keeps it.
+// a signature keeps it, and what is carried gets none.
 func TestSignAll(t *testing.T) {
 	dir, top := keys(t), t.TempDir()
 	s := &Signing{Cert: filepath.Join(dir, "chain.pem"), Key: filepath.Join(dir, "leaf.key"), Env: os.Environ()}
@@ -196,7 +196,14 @@ func TestSignAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	files = append(files, inspect(t, filepath.Join(top, "theirs.exe")), &binary.File{Name: "README.md"})
-	c := &Chain{Options: Options{Sign: s, Log: slog.New(slog.DiscardHandler)}}
+	if err := os.WriteFile(filepath.Join(top, "cudart64_110.dll"), trialProgram(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	files = append(files, inspect(t, filepath.Join(top, "cudart64_110.dll")))
+	c := &Chain{
+		Options: Options{Sign: s, Log: slog.New(slog.DiscardHandler)},
+		Recipe:  spec.Recipe{Bundle: spec.Bundle{Carry: []string{"cudart64_*.dll"}}},
+	}
 	before, err := os.ReadFile(filepath.Join(top, "theirs.exe"))
 	if err != nil {
 		t.Fatal(err)
@@ -216,6 +223,9 @@ func TestSignAll(t *testing.T) {
 	}
 	if after, err := os.ReadFile(filepath.Join(top, "theirs.exe")); err != nil || string(after) != string(before) {
 		t.Errorf("a signed file was signed again: %v", err)
+	}
+	if carried, err := os.ReadFile(filepath.Join(top, "cudart64_110.dll")); err != nil || string(carried) != string(trialProgram()) {
+		t.Errorf("a file of others was signed: %v", err)
 	}
 	if left, err := filepath.Glob(filepath.Join(top, "*.signed*")); err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
