@@ -60,8 +60,8 @@ func (out *File) ExportNames() []string { return out.exports }
 var ErrNotELF = errors.New("not an ELF file")
 
 // Inspect reads an ELF file, a PE file, a fatbin as nvcc -fatbin writes it, or an
-// offload bundle of clang's. Errors name the file; a file of another format gives ErrNotELF, a broken one says what is
-// wrong.
+// offload bundle of clang's. Errors name the file; a file of another format gives
+// ErrNotELF, a broken one says what is wrong.
 func Inspect(path string) (*File, error) { return InspectContext(context.Background(), path) }
 
 // InspectContext is Inspect for files of others, which may be of any size: it ends

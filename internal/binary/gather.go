@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/llpatch/llpatch/internal/regular"
 )
 
 // gathering is a set of Windows files that grows by what they need.
@@ -70,14 +73,16 @@ func (g *gathering) add(ctx context.Context, path string) error {
 
 // isPE reports whether a file begins as a Windows program does.
 func isPE(path string) (bool, error) {
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = f.Close() }()
+	defer func() { _ = f.Close() }() // only read from
 	magic := make([]byte, 2)
-	n, _ := f.ReadAt(magic, 0)
-	return string(magic[:n]) == "MZ", nil
+	if _, err := f.ReadAt(magic, 0); err != nil && !errors.Is(err, io.EOF) {
+		return false, err
+	}
+	return string(magic) == "MZ", nil
 }
 
 func (g *gathering) take(ctx context.Context, path string) error {

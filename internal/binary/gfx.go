@@ -25,7 +25,6 @@ type gpu struct {
 	gfx        string
 	generation string
 	products   string
-	igpu       bool // part of a processor
 }
 
 // gpus holds one row per processor. The products are examples from the table
@@ -34,7 +33,7 @@ type gpu struct {
 var gpus = []gpu{
 	{gfx: "gfx803", generation: "GCN 4", products: "Radeon RX 480, RX 580"},
 	{gfx: "gfx900", generation: "Vega", products: "Radeon RX Vega 56 and 64, Instinct MI25"},
-	{gfx: "gfx90c", generation: "Vega", products: "Ryzen 4000 to 5000", igpu: true},
+	{gfx: "gfx90c", generation: "Vega", products: "Ryzen 4000 to 5000"},
 	{gfx: "gfx906", generation: "Vega", products: "Radeon VII, Instinct MI50 and MI60"},
 	{gfx: "gfx908", generation: "CDNA", products: "Instinct MI100"},
 	{gfx: "gfx90a", generation: "CDNA 2", products: "Instinct MI210, MI250"},
@@ -46,15 +45,15 @@ var gpus = []gpu{
 	{gfx: "gfx1031", generation: "RDNA 2", products: "Radeon RX 6700 XT"},
 	{gfx: "gfx1032", generation: "RDNA 2", products: "Radeon RX 6600"},
 	{gfx: "gfx1034", generation: "RDNA 2", products: "Radeon RX 6500 XT"},
-	{gfx: "gfx1035", generation: "RDNA 2", products: "Radeon 680M", igpu: true},
-	{gfx: "gfx1036", generation: "RDNA 2", products: "the graphics of Ryzen 7000 and 9000", igpu: true},
+	{gfx: "gfx1035", generation: "RDNA 2", products: "Radeon 680M"},
+	{gfx: "gfx1036", generation: "RDNA 2", products: "the graphics of Ryzen 7000 and 9000"},
 	{gfx: "gfx1100", generation: "RDNA 3", products: "Radeon RX 7900 XTX, RX 7900 XT, PRO W7900"},
 	{gfx: "gfx1101", generation: "RDNA 3", products: "Radeon RX 7800 XT, RX 7700 XT, PRO W7700"},
 	{gfx: "gfx1102", generation: "RDNA 3", products: "Radeon RX 7600"},
-	{gfx: "gfx1103", generation: "RDNA 3", products: "Radeon 780M", igpu: true},
-	{gfx: "gfx1150", generation: "RDNA 3.5", products: "Radeon 890M", igpu: true},
-	{gfx: "gfx1151", generation: "RDNA 3.5", products: "Radeon 8060S (Ryzen AI Max)", igpu: true},
-	{gfx: "gfx1152", generation: "RDNA 3.5", products: "Radeon 860M", igpu: true},
+	{gfx: "gfx1103", generation: "RDNA 3", products: "Radeon 780M"},
+	{gfx: "gfx1150", generation: "RDNA 3.5", products: "Radeon 890M"},
+	{gfx: "gfx1151", generation: "RDNA 3.5", products: "Radeon 8060S (Ryzen AI Max)"},
+	{gfx: "gfx1152", generation: "RDNA 3.5", products: "Radeon 860M"},
 	{gfx: "gfx1200", generation: "RDNA 4", products: "Radeon RX 9060 XT"},
 	{gfx: "gfx1201", generation: "RDNA 4", products: "Radeon RX 9070, RX 9070 XT, AI PRO R9700"},
 }
@@ -93,12 +92,6 @@ func ServesGFX(targets []string, gfx string) string {
 // GFXNames returns the sorted names of the processors of AMD's that llpatch knows,
 // generic ones too.
 func GFXNames() []string { return slices.Sorted(maps.Values(gfxNumbers)) }
-
-// IntegratedGFX reports whether a processor of AMD's is part of a CPU, as far as
-// llpatch knows it.
-func IntegratedGFX(gfx string) bool {
-	return slices.ContainsFunc(gpus, func(g gpu) bool { return g.gfx == gfx && g.igpu })
-}
 
 // GPU is an AMD processor that a file has code for.
 type GPU struct {

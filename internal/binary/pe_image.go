@@ -62,7 +62,7 @@ func (w *window) bytes(off int64, n int) ([]byte, error) {
 		return data[i : i+n], nil
 	}
 	out := make([]byte, n)
-	if _, err := w.r.ReadAt(out, off); err != nil && err != io.EOF {
+	if _, err := io.ReadFull(io.NewSectionReader(w.r, off, int64(n)), out); err != nil {
 		return nil, err
 	}
 	return out, nil

@@ -117,6 +117,8 @@ func readSignature(r io.ReaderAt, size int64) (s *Signature, err error) {
 		s.Fault = err.Error()
 	} else if !bytes.Equal(got, want) {
 		s.Fault = "the file was changed after it was signed"
+	} else if at+n < size { // the digest would not notice what is put there
+		s.Fault = fmt.Sprintf("%d bytes stand behind the signature, which ends every signed file", size-at-n)
 	}
 	return s, nil
 }

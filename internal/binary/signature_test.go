@@ -55,12 +55,21 @@ func TestSignature(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data[0x200] ^= 1
-	if err := os.WriteFile(file, data, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if s, err := ReadSignature(t.Context(), file); err != nil || !strings.Contains(s.Fault, "changed after it was signed") {
-		t.Errorf("a changed file: %+v, %v", s, err)
+	changed := bytes.Clone(data)
+	changed[0x200] ^= 1
+	for want, data := range map[string][]byte{
+		"changed after it was signed": changed,
+		"behind the signature":        append(bytes.Clone(data), "what the digest does not cover"...),
+	} {
+		if err := os.WriteFile(file, data, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if s, err := ReadSignature(t.Context(), file); err != nil || !strings.Contains(s.Fault, want) {
+			t.Errorf("%s: %+v, %v", want, s, err)
+		}
+		if out, err := exec.CommandContext(t.Context(), "osslsigncode", "verify", "-in", file).CombinedOutput(); err == nil {
+			t.Errorf("%s: osslsigncode takes it:\n%s", want, out)
+		}
 	}
 	if _, err := ReadSignature(t.Context(), "testdata/pe/app.exe"); !errors.Is(err, ErrUnsigned) {
 		t.Errorf("an unsigned file: %v", err)

@@ -131,6 +131,16 @@ func TestClangPlans(t *testing.T) {
 	if _, err := NewPlan(in); !errors.As(err, &bad) {
 		t.Errorf("a folder with a space: %v", err)
 	}
+	for _, role := range []string{"nvcc", hostRole, "llpatch"} {
+		for _, path := range []string{"/with space/tool", "/a;b/tool", "/a$b/tool"} {
+			in := hybrid(t, vxkexInput(t, "b8833"))
+			in.Facts.Tools[role] = ToolFact{Path: path}
+			var odd *BadToolkit
+			if _, err := NewPlan(in); !errors.As(err, &odd) || odd.Path != path || odd.Next == "" {
+				t.Errorf("%s: %v", path, err)
+			}
+		}
+	}
 }
 
 // fakeClang answers what a plan's probe asks. What it writes is an object with device
@@ -165,17 +175,7 @@ func clangKit(t *testing.T, change func(files map[string]string)) (spec.Toolchai
 	if change != nil {
 		change(files)
 	}
-	for name, text := range files {
-		files[name] = strings.ReplaceAll(text, "OBJECT", object)
-	}
-	write(t, dir, files)
-	for name := range files {
-		if strings.HasPrefix(name, "tools/") || strings.HasPrefix(name, "cuda/bin/") {
-			if err := os.Chmod(filepath.Join(dir, name), 0o755); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	fakes(t, dir, files, "OBJECT", object)
 	tc := spec.Toolchain{
 		Name: "fake", OS: runtime.GOOS, Arch: runtime.GOARCH, JobMiB: 100,
 		Programs: map[string]spec.Tool{

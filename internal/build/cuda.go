@@ -118,6 +118,14 @@ func (o options) clang(in Input) error {
 	if in.Facts.Tools[hostRole].Path == "" || in.Facts.Tools["llpatch"].Path == "" {
 		return toolchainFault(in.Toolchain, "program", "it brings nvcc beside clang, and no program %s that nvcc takes as its host compiler", hostRole)
 	}
+	for _, role := range []string{"nvcc", hostRole, "llpatch"} {
+		if tool := in.Facts.Tools[role]; strings.ContainsAny(tool.Path, " ;:\"'`$\\&|<>()*?") {
+			return &BadToolkit{
+				Name: role, Path: tool.Path, Version: tool.Version,
+				Why: "its path holds a letter that the commands which compile CUDA would misread", Next: "put it into a folder with a plain name",
+			}
+		}
+	}
 	if host != "" {
 		// CMake puts it before the first command, which is nvcc's.
 		o.set("CMAKE_CUDA_COMPILER_LAUNCHER", in.Facts.Launcher, "compiler cache")

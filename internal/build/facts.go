@@ -50,9 +50,10 @@ type HIPFact struct {
 	System    string   `json:"system,omitempty"` // whose system it is, as ID of os-release has it: debian
 }
 
-// MissingTools says which programs a toolchain needs and this machine lacks.
+// MissingTools says which programs a toolchain needs and a machine lacks.
 type MissingTools struct {
 	Toolchain string
+	Host      string // the other machine that lacks them, as ssh takes it; empty: this one
 	Tools     []MissingTool
 }
 
@@ -68,7 +69,11 @@ type MissingTool struct {
 // Error names every program and the command that installs them on Debian.
 func (e *MissingTools) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "toolchain %s: this machine lacks what it needs", e.Toolchain)
+	where := "this machine"
+	if e.Host != "" {
+		where = "ssh:" + e.Host
+	}
+	fmt.Fprintf(&b, "toolchain %s: %s lacks what it needs", e.Toolchain, where)
 	var packages []string
 	for _, t := range e.Tools {
 		fmt.Fprintf(&b, "\n  %s: %s", strings.Join(t.Names, " or "), t.Why)

@@ -134,3 +134,21 @@ func wantFailed(t *testing.T, err error) *Failed {
 	}
 	return f
 }
+
+// fakes writes files of which some stand for programs: those that begin as a script can
+// be run. words are what is replaced in all of them, each followed by its value.
+func fakes(t *testing.T, dir string, files map[string]string, words ...string) {
+	t.Helper()
+	replace := strings.NewReplacer(words...)
+	for name, text := range files {
+		files[name] = replace.Replace(text)
+	}
+	write(t, dir, files)
+	for name, text := range files {
+		if strings.HasPrefix(text, "#!") {
+			if err := os.Chmod(filepath.Join(dir, name), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

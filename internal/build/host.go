@@ -60,6 +60,8 @@ type HostError struct {
 	Why  string
 	Lost bool // it was reached before: the same command goes on
 	Err  error
+
+	Elsewhere bool // another folder there may do
 }
 
 // Error names the machine and the cause.
@@ -70,6 +72,8 @@ func (e *HostError) Hint() string {
 	switch {
 	case e.Lost:
 		return "run the same command again: it goes on where it stopped"
+	case e.Elsewhere:
+		return fmt.Sprintf("--on ssh:%s:DIR takes another folder there", e.Host)
 	case isSSHFault(e.Err):
 		return fmt.Sprintf("ssh is let ask nothing: first make \"ssh -o BatchMode=yes %s\" get in by itself", e.Host)
 	}
@@ -92,34 +96,45 @@ type hostSystem struct {
 	// room prints how many bytes are free below dir.
 	room func(dir string) string
 	// take puts the files of an archive that was copied into dir, and whose SHA-256 is
-	// sum, in their places there, and removes those that it names.
-	take func(dir, sum string) string
+	// sum, in their places there, and removes those that it names. It is called
+	// takeName(run)+archiveEnd.
+	take func(dir, run, sum string) string
 	// step runs a step of the script, until standard input ends. key says what the build
 	// folder must have been configured for, compilers what its objects must be from;
 	// where they are not, it is begun anew.
 	step func(dir, name, key, compilers string, jobs int) string
 	// outputs lists what is in the build folder's bin, as listing reads it.
 	outputs func(dir string) string
-	// give packs files of the build folder into an archive in dir, and prints its SHA-256.
-	give func(dir string, names []string) string
+	// give packs files of the build folder into the archive giveName(run)+archiveEnd in
+	// dir, and prints its SHA-256.
+	give func(dir, run string, names []string) string
 	// tidy removes what an interrupted run left.
-	tidy func(dir string) string
+	tidy func(dir, run string) string
 }
 
-// Names of what a copy leaves in the folder for a moment.
+// takeName and giveName begin what a copy leaves in the folder for a moment. Each run has
+// names of its own: another one may be in the folder, and archives travel without its lock.
+func takeName(run string) string { return "take-" + run }
+func giveName(run string) string { return "give-" + run }
+
 const (
-	takeFile   = "take.tgz"
-	takeDir    = "take"
-	giveFile   = "give.tgz"
+	archiveEnd = ".tgz"
 	removeFile = ".llpatch-remove" // in an archive: NUL-separated paths that are to go
 )
 
-// What a machine says of itself in the line that hello prints.
-const helloWord = "llpatch-host"
+// helloWord begins the line in which a machine says what it is, and listWord is the line
+// before a listing: a shell there may print something of its own before.
+const (
+	helloWord = "llpatch-host"
+	listWord  = "llpatch-list"
+)
 
 // hostBusy is the exit code of a command that another llpatch is in the way of
 // (EX_TEMPFAIL of sysexits.h).
 const hostBusy = 75
+
+// hostNoFolder is that of hello where the folder cannot be made (EX_CANTCREAT).
+const hostNoFolder = "73"
 
 // hostSays is what hello printed.
 type hostSays struct {

@@ -13,8 +13,10 @@ import (
 var box = hostSystem{
 	os: "windows",
 	hello: func(dir string) string {
-		return power(`New-Item -ItemType Directory -Force -Path $a0 | Out-Null
-Set-Location -LiteralPath $a0
+		return power(`try {
+	New-Item -ItemType Directory -Force -Path $a0 | Out-Null
+	Set-Location -LiteralPath $a0
+} catch { [Console]::Error.WriteLine("$_"); exit `+hostNoFolder+` }
 $os = Get-CimInstance Win32_OperatingSystem
 Say ('`+helloWord+` Windows ' + $env:PROCESSOR_ARCHITECTURE + ' ' + $env:NUMBER_OF_PROCESSORS + ' ' + [math]::Floor($os.FreePhysicalMemory / 1024))
 Say (Get-Location).ProviderPath.Replace('\', '/')`, dir)
@@ -27,20 +29,21 @@ foreach ($top in 'src', 'plan.ps1') { List $top }`, dir)
 	room: func(dir string) string {
 		return power(`Say (New-Object IO.DriveInfo ([IO.Path]::GetPathRoot($a0))).AvailableFreeSpace`, dir)
 	},
-	take: func(dir, sum string) string {
+	take: func(dir, run, sum string) string {
 		return power(boxLock+`
 try {
-	if ((Get-FileHash -LiteralPath `+takeFile+` -Algorithm SHA256).Hash -ne $a1) { throw 'the copy arrived damaged' }
-	if (Test-Path `+takeDir+`) { Remove-Item -Recurse -Force `+takeDir+` }
-	New-Item -ItemType Directory `+takeDir+` | Out-Null
-	& tar.exe -xmzf `+takeFile+` -C `+takeDir+`
+	$old = (Get-Date).AddHours(-1)
+	foreach ($f in (Get-ChildItem -Force -LiteralPath $a0)) { if ($f.Name -match '^(take|give)' -and $f.LastWriteTime -lt $old) { Remove-Item -Recurse -Force -LiteralPath $f.FullName } }
+	if ((Get-FileHash -LiteralPath "$a1`+archiveEnd+`" -Algorithm SHA256).Hash -ne $a2) { throw 'the copy arrived damaged' }
+	New-Item -ItemType Directory $a1 | Out-Null
+	& tar.exe -xmzf "$a1`+archiveEnd+`" -C $a1
 	if ($LASTEXITCODE -ne 0) { throw 'tar.exe could not unpack the copy' }
-	$gone = Join-Path $a0 '`+takeDir+`/`+removeFile+`'
+	$gone = Join-Path $a0 "$a1/`+removeFile+`"
 	if ([IO.File]::Exists($gone)) {
 		foreach ($f in [IO.File]::ReadAllText($gone).Split([char]0)) { if ($f -ne '') { Remove-Item -Recurse -Force -LiteralPath $f } }
 		[IO.File]::Delete($gone)
 	}
-	$top = (Join-Path $a0 '`+takeDir+`') + '\'
+	$top = (Join-Path $a0 $a1) + '\'
 	foreach ($f in [IO.Directory]::GetFiles($top, '*', 'AllDirectories')) {
 		$to = Join-Path $a0 $f.Substring($top.Length)
 		[void][IO.Directory]::CreateDirectory([IO.Path]::GetDirectoryName($to))
@@ -48,8 +51,8 @@ try {
 		[IO.File]::Move($f, $to)
 	}
 } finally {
-	Remove-Item -Recurse -Force -ErrorAction SilentlyContinue '`+takeDir+`', '`+takeFile+`'
-}`, dir, sum)
+	Remove-Item -Recurse -Force -ErrorAction SilentlyContinue $a1, "$a1`+archiveEnd+`"
+}`, dir, takeName(run), sum)
 	},
 	step: func(dir, name, key, compilers string, jobs int) string {
 		return power(boxStep, dir, name, key, compilers, strconv.Itoa(jobs))
@@ -59,15 +62,15 @@ try {
 Set-Location build
 List 'bin'`, dir)
 	},
-	give: func(dir string, names []string) string {
+	give: func(dir, run string, names []string) string {
 		return power(boxLock+`
-& tar.exe -czf `+giveFile+` -C build @($a1.Split('|'))
-if ($LASTEXITCODE -ne 0) { Remove-Item -Force -ErrorAction SilentlyContinue `+giveFile+`; throw 'tar.exe could not pack the programs' }
-Say ((Get-FileHash -LiteralPath `+giveFile+` -Algorithm SHA256).Hash.ToLowerInvariant() + '  -')`, dir, strings.Join(names, "|"))
+& tar.exe -czf $a1 -C build @($a2.Split('|'))
+if ($LASTEXITCODE -ne 0) { Remove-Item -Force -ErrorAction SilentlyContinue $a1; throw 'tar.exe could not pack the programs' }
+Say ((Get-FileHash -LiteralPath $a1 -Algorithm SHA256).Hash.ToLowerInvariant() + '  -')`, dir, giveName(run)+archiveEnd, strings.Join(names, "|"))
 	},
-	tidy: func(dir string) string {
+	tidy: func(dir, run string) string {
 		return power(`Set-Location -LiteralPath $a0
-Remove-Item -Recurse -Force -ErrorAction SilentlyContinue '`+takeDir+`', '`+takeFile+`', '`+giveFile+`'`, dir)
+Remove-Item -Recurse -Force -ErrorAction SilentlyContinue $a1, "$a1`+archiveEnd+`", $a2`, dir, takeName(run), giveName(run)+archiveEnd)
 	},
 }
 
@@ -110,7 +113,8 @@ function List([string]$name) {
 		try { $sum = [BitConverter]::ToString($sha.ComputeHash($in)).Replace('-', '').ToLowerInvariant() } finally { $in.Close() }
 		Say ($sum + ' *' + $f.Substring($cut).Replace('\', '/'))
 	}
-}`
+}
+Say '` + listWord + `'`
 
 // boxLock is lockHost; $lock stays open until the command ends.
 const boxLock = `Set-Location -LiteralPath $a0
@@ -129,6 +133,11 @@ while ($null -eq $lock) {
 const boxStep = boxLock + `
 $have = ''
 if ([IO.File]::Exists("$a0/.state")) { $have = [IO.File]::ReadAllText("$a0/.state") }
+if ([IO.File]::Exists("$a0/build/.ninja_log")) {
+	[IO.File]::WriteAllText("$a0/.now", '')
+	if ([IO.File]::GetLastWriteTimeUtc("$a0/build/.ninja_log") -gt [IO.File]::GetLastWriteTimeUtc("$a0/.now")) { Remove-Item -Recurse -Force build }
+	[IO.File]::Delete("$a0/.now")
+}
 if ($have -ne "$a2 $a3") {
 	$old = @('build')
 	if ($have.EndsWith(" $a3")) { $old = @('build/CMakeCache.txt', 'build/CMakeFiles', 'build/build.ninja', 'build/_deps') }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -26,10 +27,15 @@ type hostConn struct {
 	host    Host
 	sys     hostSystem
 	at      string // absolute folder there
+	run     string // names this run among others there
 	reached bool   // it has answered before
 }
 
-// words keeps what a program writes, up to a bound.
+func newConn(h Host, sys hostSystem, dir string) *hostConn {
+	return &hostConn{host: h, sys: sys, at: dir, run: strings.ToLower(rand.Text()[:8])}
+}
+
+// wordsBuffer keeps the beginning of what a program says.
 type wordsBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -112,6 +118,8 @@ func (c *hostConn) fault(ctx context.Context, what string, err error, said []str
 		f.Why = "ssh and sftp are not on the PATH; install openssh-client"
 	case !errors.As(err, &e) || e.Exit < 0:
 		f.Why = what + ": " + err.Error()
+	case sftpFault(said) != "":
+		f.Why = what + ": " + sftpFault(said)
 	case e.Exit == run.SSHFailed:
 		f.Lost = c.reached
 		why := "it could not be reached"
@@ -125,9 +133,15 @@ func (c *hostConn) fault(ctx context.Context, what string, err error, said []str
 	case e.Exit == hostBusy:
 		f.Why = cmp.Or(lastSaid(said), "another llpatch is at work there")
 	default:
+		f.Elsewhere = strconv.Itoa(e.Exit) == hostNoFolder
 		f.Why = fmt.Sprintf("%s: exit code %d", what, e.Exit)
-		if text := lastSaid(said); text != "" {
+		// An account that may not log in says so on standard output.
+		if text := cmp.Or(lastSaid(said), clean(lastSaid(e.Tail))); text != "" {
 			f.Why = what + ": " + text
+		}
+		if strings.HasSuffix(f.Why, ": Failure") { // all that sftp is told of it
+			f.Why += "; the disk there may be full, or a quota used up"
+			f.Elsewhere = true
 		}
 	}
 	for _, l := range said {
@@ -136,6 +150,19 @@ func (c *hostConn) fault(ctx context.Context, what string, err error, said []str
 		}
 	}
 	return f
+}
+
+// sftpFault says why sftp cannot be used there, where the same command would not do better.
+func sftpFault(said []string) string {
+	for _, l := range said {
+		switch {
+		case strings.Contains(l, "message too long"): // sftp reads the text as a length
+			return "the shell there prints something before sftp starts; what prints in ~/.bashrc or ~/.profile of that account must do so in a terminal alone"
+		case strings.Contains(l, "subsystem request failed"):
+			return "its ssh server has no sftp: sshd_config there needs a line \"Subsystem sftp internal-sftp\""
+		}
+	}
+	return ""
 }
 
 // lastSaid is what ssh, or a program, said last; of a host key that is not the known
@@ -155,23 +182,27 @@ func lastSaid(said []string) string {
 
 // greet finds out what the machine is, and makes the folder dir there.
 func greet(ctx context.Context, h Host, windows bool, dir string) (*hostConn, hostSays, error) {
-	c := &hostConn{host: h, sys: posix, at: dir}
+	c := newConn(h, posix, dir)
 	if windows {
 		c.sys = box
 	}
 	out, err := c.call(ctx, "first contact", c.sys.hello(dir), nil)
 	var says hostSays
 	if err == nil {
-		says, err = c.parseHello(out)
+		says, err = c.parseHello(out, runtime.GOOS, runtime.GOARCH)
 	}
 	if err != nil {
 		return nil, says, err
 	}
 	c.at = says.dir
-	return c, says, CheckFolder(filepath.FromSlash(says.dir))
+	if err := CheckFolder(filepath.FromSlash(says.dir)); err != nil {
+		return nil, says, &HostError{Host: h.Name, Why: err.Error(), Elsewhere: true}
+	}
+	return c, says, nil
 }
 
-func (c *hostConn) parseHello(out []byte) (hostSays, error) {
+// parseHello reads what hello printed; goos and goarch are what this llpatch is for.
+func (c *hostConn) parseHello(out []byte, goos, goarch string) (hostSays, error) {
 	var s hostSays
 	lines := strings.Split(strings.ReplaceAll(string(out), "\r", ""), "\n")
 	for i, l := range lines {
@@ -190,8 +221,10 @@ func (c *hostConn) parseHello(out []byte) (hostSays, error) {
 	switch {
 	case s.dir == "" || s.kind != want:
 		return s, &HostError{Host: c.host.Name, Why: fmt.Sprintf("it is no %s machine: it says %q", want, clean(string(out[:min(len(out), 200)])))}
-	case arch != runtime.GOARCH && c.sys.os == runtime.GOOS:
-		return s, &HostError{Host: c.host.Name, Why: fmt.Sprintf("its processor is %s, and llpatch, which looks around there, is for %s", s.arch, runtime.GOARCH)}
+	case c.sys.os == posix.os && goos != posix.os:
+		return s, &HostError{Host: c.host.Name, Why: fmt.Sprintf("on a Linux machine llpatch looks around itself, and this llpatch is for %s; run it on Linux", goos)}
+	case c.sys.os == posix.os && arch != goarch:
+		return s, &HostError{Host: c.host.Name, Why: fmt.Sprintf("its processor is %s, and llpatch, which looks around there, is for %s", s.arch, goarch)}
 	}
 	return s, nil
 }
@@ -200,23 +233,31 @@ func (c *hostConn) parseHello(out []byte) (hostSays, error) {
 func (c *hostConn) tidy(ctx context.Context) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), tidyWait)
 	defer stop()
-	_, _ = c.call(ctx, "tidy", c.sys.tidy(c.at), nil) // the next run does so too
+	_, _ = c.call(ctx, "tidy", c.sys.tidy(c.at, c.run), nil) // the next run does so too
+}
+
+// remove removes a file there, also where ctx has ended.
+func (c *hostConn) remove(ctx context.Context, name string) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), tidyWait)
+	defer stop()
+	_, _ = c.call(ctx, "tidy", sh(`cd -- "$1" && rm -f -- "$2"`, c.at, name), nil) // a later run does so too
 }
 
 // checkRoom refuses to copy what has no room there.
-func (c *hostConn) checkRoom(ctx context.Context, bytes int64) error {
+func (c *hostConn) checkRoom(ctx context.Context, what string, bytes int64) error {
 	out, err := c.call(ctx, "room", c.sys.room(c.at), nil)
 	if err != nil {
 		return err
 	}
-	free, err := strconv.ParseInt(strings.TrimSpace(string(out)), 10, 64)
+	said := strings.Fields(string(out))
+	free, err := strconv.ParseInt(strings.Join(said[max(0, len(said)-1):], ""), 10, 64)
 	if err != nil || free >= bytes {
 		return nil // what is not known is tried
 	}
-	return &Failed{Kind: KindDisk, Cause: fmt.Sprintf("no space left on device: %s has %d MiB free below %s, and the source takes %d", c.host.Name, free>>20, c.at, bytes>>20+1)}
+	return &Failed{Kind: KindDisk, Cause: fmt.Sprintf("no space left on device: %s has %d MiB free below %s, and %s takes %d MiB", c.host.Name, free>>20, c.at, what, bytes>>20+1)}
 }
 
-// sizes adds up what files take here.
+// sizes adds up what files take here, bytes.
 func sizes(dir string, names []string) (total int64) {
 	for _, name := range names {
 		if st, err := os.Lstat(filepath.Join(dir, filepath.FromSlash(strings.TrimPrefix(name, "src/")))); err == nil {

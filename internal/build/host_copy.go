@@ -2,7 +2,6 @@ package build
 
 import (
 	"archive/tar"
-	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
@@ -29,14 +28,18 @@ type copied struct {
 	link string // where it leads; empty for a file
 }
 
-// listing reads what hostSystem.list prints: "SUM *PATH" for a file, "x PATH" where its
+// listing reads what hostSystem.list prints: after listWord "SUM *PATH" for a file, "x PATH" where its
 // owner may execute it, "l PATH" and "to TARGET" for a link. It reports false for any
 // other line, which comes of a name with odd letters.
 func listing(out []byte) (map[string]copied, bool) {
+	_, out, ok := bytes.Cut(out, []byte(listWord+"\n"))
+	if !ok {
+		return nil, false
+	}
 	files := map[string]copied{}
 	link := ""
-	for s := bufio.NewScanner(bytes.NewReader(out)); s.Scan(); {
-		line := strings.TrimSuffix(s.Text(), "\r")
+	for line := range strings.Lines(string(out)) {
+		line = strings.TrimSuffix(strings.TrimSuffix(line, "\n"), "\r")
 		if to, ok := strings.CutPrefix(line, "to "); ok && link != "" && to != "" {
 			files[link] = copied{link: to}
 			link = ""
@@ -65,18 +68,8 @@ func listing(out []byte) (map[string]copied, bool) {
 func wanted(ctx context.Context, dir, scriptName string, script []byte) (map[string]copied, error) {
 	sum := sha256.Sum256(script)
 	files := map[string]copied{scriptName: {sum: hex.EncodeToString(sum[:])}}
-	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if err = errors.Join(err, ctx.Err()); err != nil || d.IsDir() {
-			return err
-		}
-		rel, err := filepath.Rel(dir, p)
-		if err != nil {
-			return err
-		}
-		if strings.HasPrefix(rel, ".llpatch") {
-			return nil // what ties the folder to its checkout
-		}
-		name := "src/" + filepath.ToSlash(rel)
+	err := walkSource(ctx, dir, func(p, rel string, d fs.DirEntry) error {
+		name := "src/" + rel
 		if strings.ContainsAny(name, "\\\n\r\x00|") {
 			return fmt.Errorf("%q cannot be copied to another machine: its name holds letters that the programs there would misread", rel)
 		}
@@ -95,6 +88,22 @@ func wanted(ctx context.Context, dir, scriptName string, script []byte) (map[str
 		return err
 	})
 	return files, err
+}
+
+// walkSource calls each for every file below a folder that a checkout wrote, with its path
+// and its name below the folder, with slashes. What ties the folder to its checkout is
+// no part of the source.
+func walkSource(ctx context.Context, dir string, each func(file, name string, d fs.DirEntry) error) error {
+	return filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		if err = errors.Join(err, ctx.Err()); err != nil || d.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(dir, p)
+		if err != nil || strings.HasPrefix(rel, ".llpatch") {
+			return err
+		}
+		return each(p, filepath.ToSlash(rel), d)
+	})
 }
 
 // differ lists what of want is not so in have, and what have has besides, both sorted.

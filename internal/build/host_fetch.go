@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -44,24 +45,20 @@ func (b *builder) fetch(ctx context.Context, c *hostConn, targets []string, scra
 		}
 	}
 	if len(get) > 0 {
-		names := make([]string, 0, len(get))
-		for name := range get {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		sum, err := c.call(ctx, what, c.sys.give(c.at, names), nil)
+		names := slices.Sorted(maps.Keys(get))
+		sum, err := c.call(ctx, what, c.sys.give(c.at, c.run, names), nil)
 		if err != nil {
 			return err
 		}
-		archive := filepath.Join(scratch, giveFile)
-		if err := c.copy(ctx, what, "get", c.path(giveFile), archive); err != nil {
+		archive := filepath.Join(scratch, giveName(c.run)+archiveEnd)
+		if err := c.copy(ctx, what, "get", c.path(filepath.Base(archive)), archive); err != nil {
 			return err
 		}
 		if got, err := SumFile(archive); err != nil || !strings.Contains(string(sum), got) {
 			return errors.Join(err, &HostError{Host: c.host.Name, Why: "the programs arrived damaged; run the same command again", Lost: true})
 		}
 		if err := unpack(ctx, archive, next, get); err != nil {
-			return &HostError{Host: c.host.Name, Why: err.Error(), Err: err}
+			return &HostError{Host: c.host.Name, Why: "the programs that it packed cannot be unpacked: " + err.Error(), Err: err}
 		}
 		c.tidy(ctx)
 		b.o.Logger.Info("fetched", "from", c.host.Name, "files", len(names))
@@ -110,5 +107,11 @@ func (b *builder) swap(next, scratch string) error {
 		return err
 	}
 	old := b.plan.Dir + ".old"
-	return errors.Join(os.Rename(b.plan.Dir, old), os.Rename(next, b.plan.Dir), os.RemoveAll(old))
+	if err := os.Rename(b.plan.Dir, old); err != nil {
+		return err
+	}
+	if err := os.Rename(next, b.plan.Dir); err != nil {
+		return errors.Join(err, os.Rename(old, b.plan.Dir)) // or the build before this one would be lost too
+	}
+	return os.RemoveAll(old)
 }

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"encoding/base64"
 	"fmt"
 	"strconv"
 	"strings"
@@ -14,8 +15,7 @@ var posix = hostSystem{
 	hello: func(dir string) string {
 		return sh(`set -eu
 umask 022
-mkdir -p -- "$1"
-cd -- "$1"
+mkdir -p -- "$1" && cd -- "$1" || exit `+hostNoFolder+`
 echo "`+helloWord+` $(uname -s) $(uname -m)"
 pwd -P`, dir)
 	},
@@ -30,24 +30,27 @@ if [ -e plan.sh ]; then list plan.sh; fi`, dir)
 	room: func(dir string) string {
 		return sh(`df -Pk -- "$1" | awk 'NR == 2 { printf "%.0f\n", $4 * 1024 }'`, dir)
 	},
-	take: func(dir, sum string) string {
-		// All that can fail for want of room comes before the first file is changed.
+	take: func(dir, run, sum string) string {
+		// All that can fail for want of room comes before the first file is changed. What
+		// a run left that was killed is an hour old or more: a copy on its way is not.
 		return sh(`set -eu
 umask 022
 cd -- "$1"
 `+lockHost+`
-top=$PWD
-trap 'rm -rf -- "$top/`+takeDir+`" "$top/`+takeFile+`"' EXIT
+take=$PWD/$2
+trap 'rm -rf -- "$take" "$take`+archiveEnd+`"' EXIT
 trap 'exit 143' HUP INT TERM
-rm -rf `+takeDir+`
-mkdir `+takeDir+`
-echo "$2  `+takeFile+`" | sha256sum --status -c - || { echo "the copy arrived damaged" >&2; exit 1; }
-tar -xmzf `+takeFile+` --no-same-owner -C `+takeDir+`
-if [ -e `+takeDir+`/`+removeFile+` ]; then xargs -0 rm -rf -- <`+takeDir+`/`+removeFile+`; fi
+find . -maxdepth 1 \( -name 'take*' -o -name 'give*' \) -mmin +60 -exec rm -rf {} +
+mkdir "$take"
+sum=$(sha256sum <"$take`+archiveEnd+`")
+[ "${sum%% *}" = "$3" ] || { echo "the copy arrived damaged" >&2; exit 1; }
+tar -xmzf "$take`+archiveEnd+`" --no-same-owner -C "$take"
+if [ -e "$take/`+removeFile+`" ]; then xargs -0 rm -rf -- <"$take/`+removeFile+`"; fi
 if [ -d src ]; then find src -mindepth 1 -depth -type d -empty -delete; fi
-cd `+takeDir+`
+if [ -d plan.sh ]; then rm -rf plan.sh; fi
+cd "$take"
 find . -type d -exec sh -c 'for d; do mkdir -p "../$d"; done' sh {} +
-find . ! -type d ! -name `+removeFile+` -exec sh -c 'for f; do mv -f -- "$f" "../$f"; done' sh {} +`, dir, sum)
+find . ! -type d ! -name `+removeFile+` -exec sh -c 'for f; do mv -f -- "$f" "../$f"; done' sh {} +`, dir, takeName(run), sum)
 	},
 	step: func(dir, name, key, compilers string, jobs int) string {
 		return sh(stepScript, dir, name, key, compilers, strconv.Itoa(jobs))
@@ -57,24 +60,26 @@ find . ! -type d ! -name `+removeFile+` -exec sh -c 'for f; do mv -f -- "$f" "..
 cd -- "$1/build"
 if [ -d bin ]; then list bin; fi`, dir)
 	},
-	give: func(dir string, names []string) string {
+	give: func(dir, run string, names []string) string {
 		return sh(`set -eu
 cd -- "$1"
-shift
+give=$PWD/$2
+shift 2
 `+lockHost+`
-trap 'rm -f `+giveFile+`; exit 143' HUP INT TERM
-tar -czf `+giveFile+` -C build -- "$@" || { code=$?; rm -f `+giveFile+`; exit $code; }
-sha256sum <`+giveFile, append([]string{dir}, names...)...)
+trap 'rm -f "$give"; exit 143' HUP INT TERM
+tar -czf "$give" -C build -- "$@" || { code=$?; rm -f "$give"; exit $code; }
+sha256sum <"$give"`, append([]string{dir, giveName(run) + archiveEnd}, names...)...)
 	},
-	tidy: func(dir string) string {
-		return sh(`cd -- "$1" && rm -rf `+takeDir+` `+takeFile+` `+giveFile, dir)
+	tidy: func(dir, run string) string {
+		return sh(`cd -- "$1" && rm -rf "$2" "$2`+archiveEnd+`" "$3`+archiveEnd+`"`, dir, takeName(run), giveName(run))
 	},
 }
 
-// sh is a command that has a shell run a script with arguments.
+// sh is a command that has a shell run a script with arguments. The user's shell there,
+// which reads it, may be one that takes no quoted line breaks, as csh.
 func sh(script string, args ...string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "exec sh -c %s sh", run.Quote(script))
+	fmt.Fprintf(&b, `exec sh -c 's=$(printf %%s %s | base64 -d) || exit; eval "$s"' sh`, base64.StdEncoding.EncodeToString([]byte(script)))
 	for _, a := range args {
 		b.WriteString(" " + run.Quote(a))
 	}
@@ -83,6 +88,7 @@ func sh(script string, args ...string) string {
 
 // listFunction defines list NAME...: what listing reads.
 const listFunction = `set -eu
+echo ` + listWord + `
 list() {
 	find "$1" -type f -exec sha256sum -b -- {} +
 	find "$1" -type f -perm -100 -exec sh -c 'for f; do printf "x %s\n" "$f"; done' sh {} +
@@ -93,16 +99,28 @@ list() {
 // connection needs a moment to end.
 const lockHost = `if command -v flock >/dev/null; then
 	exec 9>>.lock
-	flock -w 12 9 || { echo "another llpatch is at work in $PWD" >&2; exit 75; }
+	tries=0
+	until flock -n 9; do
+		tries=$((tries + 1))
+		[ "$tries" -lt 12 ] || { echo "another llpatch is at work in $PWD" >&2; exit 75; }
+		sleep 1
+	done
 fi`
 
 // stepScript runs plan.sh in a session of its own. When standard input ends, because
-// llpatch stops, dies or is cut off, it ends all that runs there.
+// llpatch stops, dies or is cut off, it ends all that runs there. Where the last build
+// lies in the future, that machine's clock has gone back, and Ninja would take a source
+// that is written now for older than the objects made of it.
 const stepScript = `set -u
 umask 022
 cd -- "$1" || exit 1
 ` + lockHost + `
 have=$(cat .state 2>/dev/null)
+if [ -e build/.ninja_log ]; then
+	: >.now || exit 1
+	if [ -n "$(find build/.ninja_log -newer .now)" ]; then rm -rf build || exit 1; fi
+	rm -f .now
+fi
 if [ "$have" != "$3 $4" ]; then
 	case $have in
 	*" $4") rm -rf build/CMakeCache.txt build/CMakeFiles build/build.ninja build/_deps ;;

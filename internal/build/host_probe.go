@@ -38,17 +38,33 @@ func ProbeOn(ctx context.Context, h Host, tc spec.Toolchain, rec spec.Recipe) (F
 	if err != nil {
 		return Facts{}, err
 	}
-	var a answer
-	if _, out, _ = bytes.Cut(out, []byte("{")); json.Unmarshal(append([]byte("{"), out...), &a) != nil {
-		return Facts{}, &HostError{Host: h.Name, Why: fmt.Sprintf("llpatch there answers %q", clean(string(out[:min(len(out), 200)])))}
+	a, err := parseAnswer(out)
+	if err != nil {
+		return Facts{}, &HostError{Host: h.Name, Why: err.Error(), Err: err}
 	}
 	f := a.Facts
 	f.Host = at
 	f.Launcher = "" // the script names none
+	if a.Missing != nil {
+		a.Missing.Host = h.Name
+	}
 	return f, a.err()
 }
 
-// copySelf brings this program to the machine, where it is not there yet.
+// answerBegin is how what AnswerProbe writes begins.
+const answerBegin = `{"facts":`
+
+// parseAnswer reads what AnswerProbe wrote, behind whatever a login says first.
+func parseAnswer(out []byte) (answer, error) {
+	var a answer
+	if i := bytes.Index(out, []byte(answerBegin)); i >= 0 && json.Unmarshal(out[i:], &a) == nil {
+		return a, nil
+	}
+	return a, fmt.Errorf("llpatch there answers %q", clean(string(out[:min(len(out), 200)])))
+}
+
+// copySelf brings this program to the machine, where it is not there yet. What another
+// llpatch that was killed left of that is an hour old or more; one may be at it just now.
 func (c *hostConn) copySelf(ctx context.Context) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -59,13 +75,24 @@ func (c *hostConn) copySelf(ctx context.Context) (string, error) {
 		return "", err
 	}
 	there := c.at + "/.llpatch/llpatch"
-	out, err := c.call(ctx, "look for llpatch", sh(`cd -- "$1"; mkdir -p .llpatch; rm -f .llpatch/new.*; sha256sum <.llpatch/llpatch 2>/dev/null || :`, c.at), nil)
+	out, err := c.call(ctx, "look for llpatch", sh(`set -e
+cd -- "$1"
+mkdir -p .llpatch
+find .llpatch -name 'new.*' -mmin +60 -exec rm -f {} +
+if [ -e .llpatch/llpatch ]; then sha256sum <.llpatch/llpatch; fi`, c.at), nil)
 	if err != nil || strings.Contains(string(out), sum) {
 		return there, err
 	}
-	part := ".llpatch/new." + sum[:8]
+	st, err := os.Stat(self)
+	if err != nil {
+		return "", err
+	}
+	if err := c.checkRoom(ctx, "llpatch, which looks around there,", st.Size()); err != nil {
+		return "", err
+	}
+	part := ".llpatch/new." + c.run
 	if err := c.copy(ctx, "copy llpatch", "put", self, c.path(part)); err != nil {
-		c.tidy(ctx)
+		c.remove(ctx, part)
 		return "", err
 	}
 	_, err = c.call(ctx, "copy llpatch", sh(`cd -- "$1" && chmod 755 "$2" && mv -f "$2" .llpatch/llpatch`, c.at, part), nil)
@@ -76,14 +103,22 @@ func (c *hostConn) copySelf(ctx context.Context) (string, error) {
 func HostKind(ctx context.Context, h Host) (string, error) {
 	_, _, err := greet(ctx, h, false, h.Dir)
 	var f *HostError
-	if err == nil || !errors.As(err, &f) || isSSHFault(f.Err) {
+	if err == nil || !errors.As(err, &f) || isSSHFault(f.Err) || f.Elsewhere {
 		return posix.os, err
 	}
-	if _, _, err2 := greet(ctx, h, true, h.Dir); err2 == nil {
+	_, _, asWindows := greet(ctx, h, true, h.Dir)
+	var e *run.Error
+	switch {
+	case asWindows == nil:
 		return box.os, nil
+	case isSSHFault(asWindows) || errors.As(asWindows, &e) && e.Exit == noSuchProgram:
+		return "", err
 	}
-	return "", err
+	return "", asWindows
 }
+
+// noSuchProgram is the exit code with which a POSIX shell says that a program is not there.
+const noSuchProgram = 127
 
 // isSSHFault reports whether ssh itself is at fault, or is not there.
 func isSSHFault(err error) bool {

@@ -20,7 +20,8 @@ import (
 const hostGrace = 15 * time.Second
 
 func (b *builder) conn() *hostConn {
-	c := &hostConn{host: *b.o.On, sys: posix, at: b.plan.Host.Dir, reached: true}
+	c := newConn(*b.o.On, posix, b.plan.Host.Dir)
+	c.reached = true
 	if b.plan.Host.OS == box.os {
 		c.sys = box
 	}
@@ -127,23 +128,18 @@ func (b *builder) sync(ctx context.Context, c *hostConn, scratch string) (map[st
 	if have == nil {
 		remove = []string{"src"}
 	}
-	for _, n := range send {
-		if windows && want[n].link != "" {
-			return nil, fmt.Errorf("%s is a symbolic link, which Windows lets not everybody make", n)
-		}
-	}
-	if err := c.checkRoom(ctx, 2*sizes(b.plan.Source, send)); err != nil {
+	if err := c.checkRoom(ctx, "the source", 2*sizes(b.plan.Source, send)); err != nil {
 		return nil, err
 	}
-	archive := filepath.Join(scratch, takeFile)
+	archive := filepath.Join(scratch, takeName(c.run)+archiveEnd)
 	sum, err := pack(ctx, archive, b.plan.Source, name, script, want, send, remove)
 	if err != nil {
 		return nil, err
 	}
-	if err := c.copy(ctx, "copy the source", "put", archive, c.path(takeFile)); err != nil {
+	if err := c.copy(ctx, "copy the source", "put", archive, c.path(filepath.Base(archive))); err != nil {
 		return nil, err
 	}
-	if _, err := c.call(ctx, "take the source", c.sys.take(c.at, sum), nil); err != nil {
+	if _, err := c.call(ctx, "take the source", c.sys.take(c.at, c.run, sum), nil); err != nil {
 		return nil, err
 	}
 	if have, err = b.listed(ctx, c); err != nil {

@@ -156,7 +156,7 @@ func embed(ir []byte, fatbin string, needed bool) ([]byte, error) {
 	}
 	const symbol = "llpatch_device_code"
 	id := ir[m[2]:m[3]]
-	reference := regexp.MustCompile(`ptr @` + regexp.QuoteMeta(string(id)) + `\b`)
+	reference := regexp.MustCompile(`ptr @` + regexp.QuoteMeta(string(id)) + `([^-\w.$]|$)`) // and not of @id.1
 	var out bytes.Buffer
 	out.Write(ir[:m[0]])
 	// One is local to each object: there is no .globl.
@@ -165,13 +165,15 @@ func embed(ir []byte, fatbin string, needed bool) ([]byte, error) {
 		fmt.Fprintf(&out, "module asm \"%s\"\n", strings.Replace(line, "FLAGS", sectionFlags(ir), 1))
 	}
 	out.Write(bytes.TrimPrefix(ir[m[1]:], []byte("\n")))
-	return reference.ReplaceAll(out.Bytes(), []byte("ptr @"+symbol)), nil
+	return reference.ReplaceAll(out.Bytes(), []byte("ptr @"+symbol+"$1")), nil
 }
+
+var windowsRE = regexp.MustCompile(`(?m)^target triple = "[^"]*(windows|mingw)`)
 
 // sectionFlags are those of read-only data, as the assembler of the text's system
 // writes them: COFF's and ELF's.
 func sectionFlags(ir []byte) string {
-	if regexp.MustCompile(`(?m)^target triple = "[^"]*(windows|mingw)`).Match(ir) {
+	if windowsRE.Match(ir) {
 		return "dr"
 	}
 	return "a"
@@ -187,8 +189,8 @@ func counterparts(names []string) (map[string][]string, error) {
 		p := plainName(n)
 		out[p] = append(out[p], n)
 	}
-	for p := range out {
-		slices.Sort(out[p])
+	for _, alike := range out {
+		slices.Sort(alike)
 	}
 	return out, nil
 }

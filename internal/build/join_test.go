@@ -119,6 +119,17 @@ func TestJoinRefuses(t *testing.T) {
 	}
 }
 
+// What has a longer name than the placeholder is left alone.
+func TestEmbedName(t *testing.T) {
+	out, err := embed([]byte(`@code = private constant [20 x i8] c"llpatch device code\0A", section ".nv_fatbin", align 8
+@a = global { ptr, ptr } { ptr @code, ptr @code.1 }, align 8
+@b = global ptr @code
+`), "/x.fatbin", true)
+	if err != nil || !bytes.Contains(out, []byte("{ ptr @llpatch_device_code, ptr @code.1 }")) || !bytes.HasSuffix(out, []byte("@b = global ptr @llpatch_device_code\n")) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // Names that differ in long and long long alone cannot be told apart.
 func TestJoinAmbiguous(t *testing.T) {
 	object, text := joinCase(t, nil)

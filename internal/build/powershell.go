@@ -11,13 +11,12 @@ import (
 	"io/fs"
 	"maps"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"text/template"
 
+	"github.com/llpatch/llpatch/internal/regular"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -53,7 +52,7 @@ func (p Plan) PowerShell(w io.Writer, s BoxScript) error {
 		t := p.Box.Programs[role]
 		d.Tools = append(d.Tools, boxTool{Role: role, Tool: t})
 		if role != "cmake" && role != "ninja" { // no option names those by their path
-			vars = append(vars, variable{"tool['" + role + "']", t.Names[0]})
+			vars = append(vars, variable{"tool[" + psQuote(role) + "]", t.Names[0]})
 		}
 	}
 	for _, kv := range p.Steps[0].Env {
@@ -131,34 +130,21 @@ func sourceList(files []SourceFile) string {
 	return strings.Join(lines, "\n")
 }
 
-// sourceFiles lists the files below a folder that a checkout wrote.
+// sourceFiles lists the files below a folder that a checkout wrote, for Windows.
 func sourceFiles(ctx context.Context, dir string) ([]SourceFile, error) {
 	var files []SourceFile
-	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if err != nil || ctx.Err() != nil || d.IsDir() || strings.HasPrefix(d.Name(), ".llpatch") && filepath.Dir(p) == dir {
-			return firstOf(err, ctx.Err())
+	err := walkSource(ctx, dir, func(file, name string, d fs.DirEntry) error {
+		if d.Type()&fs.ModeSymlink != 0 {
+			return fmt.Errorf("%s is a symbolic link, which Windows lets not everybody make", name)
 		}
-		rel, err := filepath.Rel(dir, p)
+		data, err := regular.ReadFile(file)
 		if err != nil {
 			return err
 		}
-		data, err := os.ReadFile(p)
-		if err != nil {
-			return err
-		}
-		files = append(files, SourceFile{Path: filepath.ToSlash(rel), Blob: blobID(data)})
+		files = append(files, SourceFile{Path: name, Blob: blobID(data)})
 		return nil
 	})
 	return files, err
-}
-
-func firstOf(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // blobID is git's object id of a file's content.

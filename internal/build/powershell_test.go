@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -142,6 +143,29 @@ func TestPowerShellParses(t *testing.T) {
 	}
 }
 
+// Whatever a toolchain calls its programs, none of it becomes a line of the script.
+func TestPowerShellNames(t *testing.T) {
+	in := boxInput(t, "win7-cpu", "win7-x64-msvc", "b8390")
+	in.Toolchain.Programs = maps.Clone(in.Toolchain.Programs)
+	cmake := in.Toolchain.Programs["cmake"]
+	cmake.Names = []string{"cmake'\nInvoke-Odd"}
+	in.Toolchain.Programs["cmake"] = cmake
+	in.Toolchain.Programs["it's"] = spec.Tool{Names: []string{"odd\u2019\r\nInvoke-Odd"}}
+	in.Facts = BoxFacts(in.Toolchain)
+	text := powerShell(t, mustPlan(t, in), BoxScript{Files: boxFiles})
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(strings.TrimSpace(line), "Invoke-Odd") || strings.ContainsRune(line, '\r') {
+			t.Errorf("%q", line)
+		}
+	}
+	if !strings.Contains(text, `cmake'\nInvoke-Odd`) || !strings.Contains(text, "$tool['it''s']") {
+		t.Error("the names are not there")
+	}
+	if bad, there := parsePowerShell(t, text); there && len(bad) > 0 {
+		t.Errorf("%v", bad)
+	}
+}
+
 // boxCommands are all commands for a Windows machine, with long arguments.
 func boxCommands() map[string]string {
 	dir := "C:/Users/somebody with a long name/" + strings.Repeat("folder/", 8) + "b8390/win7-vxkex-cuda11.4"
@@ -151,8 +175,8 @@ func boxCommands() map[string]string {
 		names[i] = fmt.Sprintf("bin/ggml-cpu-sapphirerapids-%d.dll", i)
 	}
 	return map[string]string{
-		"hello": box.hello(dir), "list": box.list(dir), "room": box.room(dir), "take": box.take(dir, sum), "step": box.step(dir, Configure, sum, sum, 8),
-		"outputs": box.outputs(dir), "give": box.give(dir, names), "tidy": box.tidy(dir),
+		"hello": box.hello(dir), "list": box.list(dir), "room": box.room(dir), "take": box.take(dir, "abcdefgh", sum), "step": box.step(dir, Configure, sum, sum, 8),
+		"outputs": box.outputs(dir), "give": box.give(dir, "abcdefgh", names), "tidy": box.tidy(dir, "abcdefgh"),
 	}
 }
 
@@ -263,6 +287,12 @@ func TestBlobID(t *testing.T) {
 	files, err := sourceFiles(t.Context(), in.Source)
 	if err != nil || len(files) != len(small)+1 {
 		t.Errorf("%v, %v", files, err)
+	}
+	if err := os.Symlink("nowhere", filepath.Join(in.Source, "link")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sourceFiles(t.Context(), in.Source); err == nil || !strings.Contains(err.Error(), "link is a symbolic link") {
+		t.Errorf("a link: %v", err)
 	}
 }
 

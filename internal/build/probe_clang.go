@@ -3,15 +3,12 @@ package build
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/llpatch/llpatch/internal/binary"
-	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -32,31 +29,30 @@ const wholeCUDA = "CUDA_HOME names a folder with all of bin, include and nvvm of
 
 // clangProbe tries the clang and the CUDA folder that were found.
 type clangProbe struct {
-	clang, ptxas ToolFact
-	env          []string
-	dir          string
-	fact         CUDAFact
+	trial
+	ptxas ToolFact
+	fact  CUDAFact
 }
 
 // probeClang makes sure, before anything long is compiled, that the folder of ptxas is
 // one whole CUDA, and that clang makes code with it for the archs that are asked for,
 // which is read back from what it wrote. The error is a *BadToolkit.
 func probeClang(ctx context.Context, f Facts, tc spec.Toolchain, rec spec.Recipe) (CUDAFact, error) {
-	dir, err := os.MkdirTemp("", "llpatch-clang-")
+	p := &clangProbe{
+		trial: trial{name: "clang", compiler: f.Tools["clang"], who: "it", itself: "let clang and ptxas be the programs themselves, and not scripts that stand for them", env: planEnv(f, tc, 0)},
+		ptxas: f.Tools["ptxas"],
+	}
+	end, err := p.begin(map[string]string{"kernel.cu": clangKernel})
 	if err != nil {
 		return CUDAFact{}, err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	if err := os.WriteFile(filepath.Join(dir, "kernel.cu"), []byte(clangKernel), 0o644); err != nil {
-		return CUDAFact{}, err
-	}
-	p := &clangProbe{clang: f.Tools["clang"], ptxas: f.Tools["ptxas"], env: planEnv(f, tc, 0), dir: dir}
+	defer end()
 	err = p.folder()
 	if err == nil && rec.Verify.CUDA != nil {
 		err = p.archs(ctx, *rec.Verify.CUDA)
 	}
 	if _, ok := f.Tools["nvcc"]; ok && err == nil {
-		err = p.nvcc(ctx, &f, rec)
+		err = p.nvcc(ctx, f, rec)
 	}
 	if ctx.Err() != nil {
 		return p.fact, ctx.Err()
@@ -66,15 +62,17 @@ func probeClang(ctx context.Context, f Facts, tc spec.Toolchain, rec spec.Recipe
 
 // nvcc tries the nvcc that compiles for the card where clang compiles for the
 // processor, and notes llpatch itself, which joins the two.
-func (p *clangProbe) nvcc(ctx context.Context, f *Facts, rec spec.Recipe) error {
+func (p *clangProbe) nvcc(ctx context.Context, f Facts, rec spec.Recipe) error {
 	nvcc := f.Tools["nvcc"]
 	if says := majorMinor(nvcc.Version); says != p.fact.Version {
 		return p.bad("put the parts of one CUDA into the folder that CUDA_HOME names", "nvcc (%s) is of CUDA %s, and the headers that clang reads, in %s, are of CUDA %s", nvcc.Path, says, p.fact.Root, p.fact.Version)
 	}
-	t := toolkitProbe{nvcc: nvcc, host: f.Tools[hostRole], env: p.env, dir: p.dir, want: rec.Verify.CUDA}
-	if err := os.WriteFile(filepath.Join(p.dir, "kernel.cu"), []byte(kernelProbe), 0o644); err != nil {
+	t := newToolkitProbe(f, hostRole, p.env, rec)
+	end, err := t.begin(map[string]string{"kernel.cu": kernelProbe})
+	if err != nil {
 		return err
 	}
+	defer end()
 	if err := t.archs(ctx, &p.fact); err != nil {
 		return err
 	}
@@ -86,29 +84,25 @@ func (p *clangProbe) nvcc(ctx context.Context, f *Facts, rec spec.Recipe) error 
 	return nil
 }
 
-func (p *clangProbe) bad(next, format string, args ...any) *BadToolkit {
-	return &BadToolkit{Name: "clang", Nvcc: p.clang.Path, Version: p.clang.Version, Why: fmt.Sprintf(format, args...), Next: next}
-}
-
 var cudaVersionRE = regexp.MustCompile(`(?m)^#define CUDA_VERSION ([0-9]{4,6})\b`)
 
 // folder looks into the CUDA that ptxas belongs to.
 func (p *clangProbe) folder() error {
 	p.fact.Root = filepath.Dir(filepath.Dir(p.ptxas.Path))
-	for _, name := range clangNeeds {
-		if _, err := os.Stat(filepath.Join(p.fact.Root, name)); err != nil {
-			return p.bad(wholeCUDA, "the CUDA folder %s, which %s belongs to, has no %s", p.fact.Root, p.ptxas.Path, name)
-		}
-	}
-	lib := func(name string) bool {
+	has := func(name string) bool {
 		_, err := os.Stat(filepath.Join(p.fact.Root, name))
 		return err == nil
 	}
-	if !lib("lib64") && !lib("lib") {
+	for _, name := range clangNeeds {
+		if !has(name) {
+			return p.bad(wholeCUDA, "the CUDA folder %s, which %s belongs to, has no %s", p.fact.Root, p.ptxas.Path, name)
+		}
+	}
+	if !has("lib64") && !has("lib") {
 		return p.bad("make an empty folder lib64 in it", "the CUDA folder %s has no lib64, without which CMake takes it for no CUDA", p.fact.Root)
 	}
 	// Headers of another compiler would come before MinGW's.
-	if _, err := os.Stat(filepath.Join(p.fact.Root, "include/stdio.h")); err == nil {
+	if has("include/stdio.h") {
 		return p.bad(wholeCUDA, "the CUDA headers lie in %s among those of this system's C library, which are not for Windows", filepath.Join(p.fact.Root, "include"))
 	}
 	text, err := os.ReadFile(filepath.Join(p.fact.Root, "include/cuda.h"))
@@ -127,8 +121,8 @@ func (p *clangProbe) folder() error {
 }
 
 var (
-	noTargetRE   = regexp.MustCompile(`unable to create target|unknown target triple|No available targets are compatible`)
-	unknownArchE = regexp.MustCompile(`unsupported CUDA gpu architecture|is not defined for option 'gpu-name'|does not support target`)
+	noTargetRE    = regexp.MustCompile(`unable to create target|unknown target triple|No available targets are compatible`)
+	unknownArchRE = regexp.MustCompile(`unsupported CUDA gpu architecture|is not defined for option 'gpu-name'|does not support target`)
 )
 
 // archs compiles a kernel for every arch and reads the code back.
@@ -138,33 +132,22 @@ func (p *clangProbe) archs(ctx context.Context, want spec.CUDA) error {
 			return p.bad("name "+sm+" as well, or no PTX", "clang makes PTX for %s together with machine code for %s, which is not asked for", ptx, sm)
 		}
 	}
-	args := []string{p.clang.Path, "-x", "cuda", "--cuda-path=" + p.fact.Root, "-nocudainc", "-nocudalib", "--no-cuda-include-ptx=all", "-Wno-unknown-cuda-version"}
+	args := []string{p.compiler.Path, "-x", "cuda", "--cuda-path=" + p.fact.Root, "-nocudainc", "-nocudalib", "--no-cuda-include-ptx=all", "-Wno-unknown-cuda-version"}
 	for _, a := range slices.Concat(want.Archs, want.AtLeast) {
 		args = append(args, "--cuda-gpu-arch="+a)
 	}
 	for _, a := range want.PTX {
 		args = append(args, "--cuda-include-ptx="+strings.Replace(a, "compute_", "sm_", 1))
 	}
-	tail, err := p.run(ctx, append(args, "-c", "-o", "kernel.o", "kernel.cu")...)
+	_, tail, err := p.run(ctx, append(args, "-c", "-o", "kernel.o", "kernel.cu")...)
 	if ctx.Err() != nil || endless(err) {
 		return errors.Join(err, ctx.Err())
 	}
 	if err != nil {
 		return p.cannot(want, tail)
 	}
-	return p.readBack(want)
-}
-
-func (p *clangProbe) run(ctx context.Context, argv ...string) (tail []string, err error) {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	stderr := messages{stop: stop}
-	_, err = run.Output(ctx, run.Cmd{Argv: argv, Env: p.env, Dir: p.dir, Timeout: probePatience, Stderr: &stderr})
-	if errors.Is(err, run.ErrTooMuch) {
-		err = p.bad("let clang be the compiler itself, and not a script that stands for it", "it %v", run.ErrTooMuch)
-	}
-	lines := strings.Split(strings.TrimSpace(stderr.text.String()), "\n")
-	return lines[:min(len(lines), tailLines)], err
+	_, err = p.wroteCUDA("kernel.o", slices.Concat(want.Archs, want.AtLeast, want.PTX))
+	return err
 }
 
 // cannot says why the smallest kernel does not compile.
@@ -175,35 +158,11 @@ func (p *clangProbe) cannot(want spec.CUDA, tail []string) error {
 	switch {
 	case noTargetRE.MatchString(said):
 		bad = p.bad("install a clang with LLVM's target NVPTX, such as Debian's clang-19", "it was built without NVPTX, LLVM's target for NVIDIA's cards")
-	case unknownArchE.MatchString(said):
+	case unknownArchRE.MatchString(said):
 		bad = p.bad("--cuda-archs takes other archs, such as --cuda-archs 86-real", "it, or ptxas %s, does not know one of %s", p.ptxas.Version, archs)
 	default:
 		bad = p.bad(wholeCUDA, "it cannot compile the smallest kernel for %s with the CUDA in %s", archs, p.fact.Root)
 	}
 	bad.Tail = tail
 	return bad
-}
-
-// readBack opens what clang wrote.
-func (p *clangProbe) readBack(want spec.CUDA) error {
-	const next = "let clang and ptxas be the programs themselves, and not scripts that stand for them"
-	f, err := binary.Inspect(filepath.Join(p.dir, "kernel.o"))
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return p.bad(next, "it says that it compiled a kernel, and wrote nothing")
-	case err != nil:
-		return p.bad(next, "it says that it compiled a kernel, and what it wrote cannot be read: %v", err)
-	case f.CUDA == nil || len(f.CUDA.Faults) > 0:
-		return p.bad(next, "it says that it compiled a kernel, and what it wrote is no whole device code")
-	}
-	var have []string
-	for _, code := range f.CUDA.Code {
-		have = append(have, code.Arch)
-	}
-	for _, a := range slices.Concat(want.Archs, want.AtLeast, want.PTX) {
-		if !slices.Contains(have, a) {
-			return p.bad(next, "it was asked for %s and made code for %s", a, strings.Join(have, " "))
-		}
-	}
-	return nil
 }

@@ -2,7 +2,6 @@ package build
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -11,10 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/llpatch/llpatch/internal/binary"
-	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -35,32 +31,30 @@ llpatch_versions CUDA_VERSION CUDART_VERSION __CUDACC_VER_MAJOR__ __CUDACC_VER_M
 
 const kernelProbe = "__global__ void llpatch_probe(float *p) { p[threadIdx.x] *= 2; }\n"
 
-// probePatience is what the smallest compilation may take on a loaded machine.
-const probePatience = 5 * time.Minute
-
 // toolkitProbe tries the nvcc that was found.
 type toolkitProbe struct {
-	nvcc, host ToolFact
-	env        []string
-	dir        string
-	want       *spec.CUDA // may be nil
+	trial
+	host ToolFact
+	want *spec.CUDA // may be nil
+}
+
+func newToolkitProbe(f Facts, host string, env []string, rec spec.Recipe) *toolkitProbe {
+	return &toolkitProbe{
+		trial: trial{name: "nvcc", compiler: f.Tools["nvcc"], who: "it", itself: "let nvcc be the compiler itself, and not a script that stands for it", env: env},
+		host:  f.Tools[host], want: rec.Verify.CUDA,
+	}
 }
 
 // probeCUDA makes sure, before anything long is compiled, that nvcc is one whole
 // toolkit, takes the host compiler, and makes code for the archs that are asked
 // for, which is read back from what it wrote. The error is a *BadToolkit.
 func probeCUDA(ctx context.Context, f Facts, tc spec.Toolchain, rec spec.Recipe) (CUDAFact, error) {
-	dir, err := os.MkdirTemp("", "llpatch-nvcc-")
+	p := newToolkitProbe(f, "cxx", planEnv(f, tc, 0), rec)
+	end, err := p.begin(map[string]string{"headers.cu": headersProbe, "kernel.cu": kernelProbe})
 	if err != nil {
 		return CUDAFact{}, err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	for name, text := range map[string]string{"headers.cu": headersProbe, "kernel.cu": kernelProbe} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			return CUDAFact{}, err
-		}
-	}
-	p := toolkitProbe{nvcc: f.Tools["nvcc"], host: f.Tools["cxx"], env: planEnv(f, tc, 0), dir: dir, want: rec.Verify.CUDA}
+	defer end()
 	c, err := p.headers(ctx)
 	if err == nil {
 		err = p.libraries(&c)
@@ -83,50 +77,9 @@ func probeCUDA(ctx context.Context, f Facts, tc spec.Toolchain, rec spec.Recipe)
 	return c, err
 }
 
-func (p toolkitProbe) bad(next, format string, args ...any) *BadToolkit {
-	return &BadToolkit{Nvcc: p.nvcc.Path, Version: p.nvcc.Version, Why: fmt.Sprintf(format, args...), Next: next}
-}
-
-// output runs nvcc and returns what it wrote, and the first lines of its messages.
-// The error is a *BadToolkit where it wrote without end.
-func (p toolkitProbe) output(ctx context.Context, args ...string) (out string, tail []string, err error) {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	stderr := messages{stop: stop}
-	stdout, err := run.Output(ctx, run.Cmd{
-		Argv: append([]string{p.nvcc.Path}, args...), Env: p.env, Dir: p.dir, Timeout: probePatience, Stderr: &stderr,
-	})
-	if errors.Is(err, run.ErrTooMuch) {
-		return "", nil, p.bad("let nvcc be the compiler itself, and not a script that stands for it", "with %s it %v", strings.Join(args, " "), run.ErrTooMuch)
-	}
-	lines := strings.Split(strings.TrimSpace(stderr.text.String()), "\n")
-	return string(stdout), lines[:min(len(lines), tailLines)], err
-}
-
-// endless reports whether output refused what nvcc wrote.
-func endless(err error) bool {
-	var bad *BadToolkit
-	return errors.As(err, &bad)
-}
-
-// messages keeps the beginning of a program's messages, and stops a program that
-// does not end with them.
-type messages struct {
-	text strings.Builder
-	all  int
-	stop context.CancelCauseFunc
-}
-
-// maxMessages is more than twelve lines of a compiler with long paths.
-const maxMessages = 64 << 10
-
-// Write takes the next bytes; it never fails.
-func (m *messages) Write(b []byte) (int, error) {
-	m.text.Write(b[:min(len(b), maxMessages-m.text.Len())])
-	if m.all += len(b); m.all > run.MaxOutput {
-		m.stop(run.ErrTooMuch)
-	}
-	return len(b), nil
+// output runs nvcc.
+func (p *toolkitProbe) output(ctx context.Context, args ...string) (out string, tail []string, err error) {
+	return p.run(ctx, append([]string{p.compiler.Path}, args...)...)
 }
 
 var (
@@ -138,7 +91,7 @@ var (
 )
 
 // headers asks the preprocessor which toolkit this is, and where.
-func (p toolkitProbe) headers(ctx context.Context) (CUDAFact, error) {
+func (p *toolkitProbe) headers(ctx context.Context) (CUDAFact, error) {
 	var c CUDAFact
 	out, tail, err := p.output(ctx, "-ccbin", p.host.Path, "-E", "headers.cu")
 	if m := hostTooNewRE.FindStringSubmatch(strings.Join(tail, "\n")); m != nil {
@@ -164,9 +117,9 @@ func (p toolkitProbe) headers(ctx context.Context) (CUDAFact, error) {
 	m := versionsRE.FindStringSubmatch(text)
 	root := markerRE.FindStringSubmatch(out)
 	if m == nil || root == nil {
-		return c, p.bad("let nvcc be the compiler itself, and not a script that stands for it", "it preprocesses nothing that could be told: no compiler of NVIDIA's does this")
+		return c, p.bad(p.itself, "it preprocesses nothing that could be told: no compiler of NVIDIA's does this")
 	}
-	says := majorMinor(p.nvcc.Version)
+	says := majorMinor(p.compiler.Version)
 	for _, is := range []struct{ what, version string }{
 		{"the compiler behind it", m[3] + "." + m[4]}, {"the header cuda.h that it reads", packed(m[1])}, {"the header cuda_runtime_api.h that it reads", packed(m[2])},
 	} {
@@ -201,7 +154,7 @@ func packed(digits string) string {
 }
 
 // libraries looks for what the backend is linked with.
-func (p toolkitProbe) libraries(c *CUDAFact) error {
+func (p *toolkitProbe) libraries(c *CUDAFact) error {
 	machine := map[string]string{"amd64": "x86_64-linux", "arm64": "sbsa-linux"}
 	for _, dir := range []string{"lib64", "lib", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu", "targets/" + machine["amd64"] + "/lib", "targets/" + machine["arm64"] + "/lib"} {
 		dir = filepath.Join(c.Root, dir)
@@ -234,7 +187,7 @@ func (p toolkitProbe) libraries(c *CUDAFact) error {
 }
 
 // archs compiles a kernel for every arch and reads the code back.
-func (p toolkitProbe) archs(ctx context.Context, c *CUDAFact) error {
+func (p *toolkitProbe) archs(ctx context.Context, c *CUDAFact) error {
 	out, _, err := p.output(ctx, "--list-gpu-code")
 	if err == nil {
 		for _, a := range strings.Fields(out) {
@@ -258,7 +211,7 @@ func (p toolkitProbe) archs(ctx context.Context, c *CUDAFact) error {
 	for _, a := range c.Archs {
 		known = append(known, a, strings.Replace(a, "sm_", "compute_", 1))
 	}
-	fault := BadToolkit{Nvcc: p.nvcc.Path, Version: p.nvcc.Version}
+	fault := *p.bad("", "")
 	for _, want := range slices.Concat(archs, ptx) {
 		if err := fault.unknownArchs([]string{want}, keep(known, want[:strings.IndexByte(want, '_')+1])); err != nil {
 			return err
@@ -291,29 +244,14 @@ func keep(list []string, prefix string) []string {
 }
 
 // readBack opens what nvcc wrote.
-func (p toolkitProbe) readBack(c *CUDAFact, archs, ptx []string) error {
-	const next = "let nvcc be the compiler itself, and not a script that stands for it"
-	f, err := binary.Inspect(filepath.Join(p.dir, "kernel.fatbin"))
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return p.bad(next, "it says that it compiled a kernel, and wrote nothing")
-	case err != nil:
-		return p.bad(next, "it says that it compiled a kernel, and what it wrote is no device code: %v", err)
-	case f.CUDA == nil || len(f.CUDA.Faults) > 0:
-		return p.bad(next, "it says that it compiled a kernel, and what it wrote is no whole device code")
+func (p *toolkitProbe) readBack(c *CUDAFact, archs, ptx []string) error {
+	made, err := p.wroteCUDA("kernel.fatbin", slices.Concat(archs, ptx))
+	if err != nil {
+		return err
 	}
-	var have []string
-	for _, code := range f.CUDA.Code {
-		have = append(have, code.Arch)
-	}
-	for _, want := range slices.Concat(archs, ptx) {
-		if !slices.Contains(have, want) {
-			return p.bad(next, "it was asked for %s and made code for %s", want, strings.Join(have, " "))
-		}
-	}
-	for _, made := range f.CUDA.Toolkits {
-		if made != c.Version {
-			return p.bad(next, "--version says CUDA %s, and the code that it makes is CUDA %s's", c.Version, made)
+	for _, toolkit := range made.Toolkits {
+		if toolkit != c.Version {
+			return p.bad(p.itself, "--version says CUDA %s, and the code that it makes is CUDA %s's", c.Version, toolkit)
 		}
 	}
 	return nil

@@ -54,17 +54,7 @@ func toolkit(t *testing.T, change func(files map[string]string)) (spec.Toolchain
 	if change != nil {
 		change(files)
 	}
-	for name, text := range files {
-		files[name] = strings.NewReplacer("ROOT", dir, "FATBIN", fatbin).Replace(text)
-	}
-	write(t, dir, files)
-	for name := range files {
-		if strings.HasPrefix(name, "bin/") {
-			if err := os.Chmod(filepath.Join(dir, name), 0o755); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	fakes(t, dir, files, "ROOT", dir, "FATBIN", fatbin)
 	tc := spec.Toolchain{
 		Name: "fake", OS: runtime.GOOS, Arch: runtime.GOARCH, JobMiB: 100,
 		Programs: map[string]spec.Tool{

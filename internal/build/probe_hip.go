@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/binary"
-	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -40,27 +38,23 @@ const hipKernelProbe = "#include <hip/hip_runtime.h>\n__global__ void llpatch_pr
 
 // rocmProbe tries the hipcc that was found.
 type rocmProbe struct {
-	hipcc ToolFact
-	env   []string
-	dir   string
-	fact  HIPFact
+	trial
+	fact HIPFact
 }
 
 // probeHIP makes sure, before anything long is compiled, that hipcc belongs to one
 // whole ROCm, and that its clang makes code for the targets that are asked for, which
 // is read back from what it wrote. The error is a *BadToolkit.
 func probeHIP(ctx context.Context, f Facts, tc spec.Toolchain, rec spec.Recipe) (HIPFact, error) {
-	dir, err := os.MkdirTemp("", "llpatch-hipcc-")
+	p := &rocmProbe{trial: trial{
+		name: "hipcc", compiler: f.Tools["hipcc"], who: "its clang", env: planEnv(f, tc, 0),
+		itself: "let hipcc and its clang be the compilers themselves, and not scripts that stand for them",
+	}}
+	end, err := p.begin(map[string]string{"headers.hip": hipHeadersProbe, "kernel.hip": hipKernelProbe})
 	if err != nil {
 		return HIPFact{}, err
 	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	for name, text := range map[string]string{"headers.hip": hipHeadersProbe, "kernel.hip": hipKernelProbe} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
-			return HIPFact{}, err
-		}
-	}
-	p := &rocmProbe{hipcc: f.Tools["hipcc"], env: planEnv(f, tc, 0), dir: dir}
+	defer end()
 	p.fact.System = system("/")
 	for _, step := range []func(context.Context) error{p.config, p.headers, p.libraries} {
 		if err = step(ctx); err != nil {
@@ -92,29 +86,11 @@ func system(root string) string {
 	return ""
 }
 
-func (p *rocmProbe) bad(next, format string, args ...any) *BadToolkit {
-	return &BadToolkit{Name: "hipcc", Nvcc: p.hipcc.Path, Version: p.hipcc.Version, Why: fmt.Sprintf(format, args...), Next: next}
-}
-
-// output runs a program of ROCm's and returns what it wrote, and the first lines of
-// its messages. The error is a *BadToolkit where it wrote without end.
-func (p *rocmProbe) output(ctx context.Context, argv ...string) (out string, tail []string, err error) {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	stderr := messages{stop: stop}
-	stdout, err := run.Output(ctx, run.Cmd{Argv: argv, Env: p.env, Dir: p.dir, Timeout: probePatience, Stderr: &stderr})
-	if errors.Is(err, run.ErrTooMuch) {
-		return "", nil, p.bad("let hipcc and its clang be the compilers themselves, and not scripts that stand for them", "%s %v", argv[0], run.ErrTooMuch)
-	}
-	lines := strings.Split(strings.TrimSpace(stderr.text.String()), "\n")
-	return string(stdout), lines[:min(len(lines), tailLines)], err
-}
-
 const wholeROCm = "install the whole ROCm of this version; llpatch env create rocm makes a root that has one, and --env rocm builds in that"
 
 // config asks hipconfig, which lies beside hipcc, where everything is.
 func (p *rocmProbe) config(ctx context.Context) error {
-	tool := filepath.Join(filepath.Dir(p.hipcc.Path), "hipconfig")
+	tool := filepath.Join(filepath.Dir(p.compiler.Path), "hipconfig")
 	if _, err := os.Stat(tool); err != nil {
 		return p.bad(wholeROCm, "there is no hipconfig beside it")
 	}
@@ -122,7 +98,7 @@ func (p *rocmProbe) config(ctx context.Context) error {
 		flag string
 		to   *string
 	}{{"--rocmpath", &p.fact.Root}, {"--hipclangpath", &p.fact.Clang}} {
-		out, tail, err := p.output(ctx, tool, ask.flag)
+		out, tail, err := p.run(ctx, tool, ask.flag)
 		if endless(err) {
 			return err
 		}
@@ -135,7 +111,7 @@ func (p *rocmProbe) config(ctx context.Context) error {
 	dir := p.fact.Clang
 	for _, name := range []string{"amdclang++", "clang++"} {
 		p.fact.Clang = filepath.Join(dir, name)
-		out, _, err := p.output(ctx, p.fact.Clang, "--version")
+		out, _, err := p.run(ctx, p.fact.Clang, "--version")
 		if endless(err) {
 			return err
 		}
@@ -165,7 +141,7 @@ func lacksPart(what string) string {
 
 // headers asks the preprocessor which HIP this is.
 func (p *rocmProbe) headers(ctx context.Context) error {
-	out, tail, err := p.output(ctx, p.clang("--cuda-host-only", "-nogpuinc", "-I"+filepath.Join(p.fact.Root, "include"), "-E", "-P", "headers.hip")...)
+	out, tail, err := p.run(ctx, p.clang("--cuda-host-only", "-nogpuinc", "-I"+filepath.Join(p.fact.Root, "include"), "-E", "-P", "headers.hip")...)
 	if endless(err) {
 		return err
 	}
@@ -179,10 +155,10 @@ func (p *rocmProbe) headers(ctx context.Context) error {
 	}
 	m := hipVersionsRE.FindStringSubmatch(out)
 	if m == nil {
-		return p.bad("let hipcc and its clang be the compilers themselves, and not scripts that stand for them", "its clang preprocesses nothing that could be told")
+		return p.bad(p.itself, "its clang preprocesses nothing that could be told")
 	}
 	p.fact.Version = m[1] + "." + m[2]
-	if says := majorMinor(p.hipcc.Version); says != p.fact.Version {
+	if says := majorMinor(p.compiler.Version); says != p.fact.Version {
 		return p.bad("two ROCms are mixed: put the bin of one of them first on the PATH, and unset ROCM_PATH, HIP_PATH and CPLUS_INCLUDE_PATH",
 			"--version says HIP %s, and the headers in %s are of HIP %s", says, p.fact.Root, p.fact.Version)
 	}
@@ -232,7 +208,7 @@ var (
 func (p *rocmProbe) targets(ctx context.Context, want []string) error {
 	for _, gfx := range want {
 		args := []string{"--offload-arch=" + gfx, "--cuda-device-only"}
-		_, tail, err := p.output(ctx, p.clang(append(args, "-c", "-o", "kernel.o", "kernel.hip")...)...)
+		_, tail, err := p.run(ctx, p.clang(append(args, "-c", "-o", "kernel.o", "kernel.hip")...)...)
 		if endless(err) || ctx.Err() != nil {
 			return errors.Join(err, ctx.Err())
 		}
@@ -243,7 +219,7 @@ func (p *rocmProbe) targets(ctx context.Context, want []string) error {
 			return err
 		}
 		if p.fact.DeviceLib == "" {
-			_, tail, _ := p.output(ctx, p.clang(append(args, "-###", "-c", "-o", "x.o", "kernel.hip")...)...)
+			_, tail, _ := p.run(ctx, p.clang(append(args, "-###", "-c", "-o", "x.o", "kernel.hip")...)...)
 			if m := deviceLibRE.FindStringSubmatch(strings.Join(tail, "\n")); m != nil {
 				p.fact.DeviceLib = m[1]
 			}
@@ -282,19 +258,15 @@ func newerClang(gfx string) string {
 	return "llpatch env create rocm makes a root with a newer one"
 }
 
-// readBack opens what clang wrote.
+// readBack opens what clang wrote, and makes room for what it writes next.
 func (p *rocmProbe) readBack(gfx string) error {
-	const next = "let hipcc and its clang be the compilers themselves, and not scripts that stand for them"
-	f, err := binary.Inspect(filepath.Join(p.dir, "kernel.o"))
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return p.bad(next, "its clang says that it compiled a kernel, and wrote nothing")
-	case err != nil:
-		return p.bad(next, "its clang says that it compiled a kernel, and what it wrote is no device code: %v", err)
-	case f.HIP == nil || len(f.HIP.Faults) > 0 || len(f.HIP.Code) != 1:
-		return p.bad(next, "its clang says that it compiled a kernel, and what it wrote is no whole device code")
-	case f.HIP.Code[0].Target != gfx:
-		return p.bad(next, "its clang was asked for %s and made code for %s", gfx, f.HIP.Code[0].Target)
+	const name = "kernel.o"
+	f, err := p.wrote(name, func(f *binary.File) bool { return f.HIP != nil && len(f.HIP.Faults) == 0 && len(f.HIP.Code) == 1 })
+	if err != nil {
+		return err
 	}
-	return os.Remove(filepath.Join(p.dir, "kernel.o"))
+	if made := f.HIP.Code[0].Target; made != gfx {
+		return p.bad(p.itself, "its clang was asked for %s and made code for %s", gfx, made)
+	}
+	return os.Remove(filepath.Join(p.dir, name))
 }

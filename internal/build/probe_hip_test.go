@@ -59,17 +59,7 @@ func rocm(t *testing.T, change func(files map[string]string)) (spec.Toolchain, s
 	if change != nil {
 		change(files)
 	}
-	for name, text := range files {
-		files[name] = strings.NewReplacer("ROOT", dir, "BUNDLE", bundle).Replace(text)
-	}
-	write(t, dir, files)
-	for name := range files {
-		if strings.Contains(name, "bin/") {
-			if err := os.Chmod(filepath.Join(dir, name), 0o755); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	fakes(t, dir, files, "ROOT", dir, "BUNDLE", bundle)
 	tc := spec.Toolchain{
 		Name: "fake", OS: runtime.GOOS, Arch: runtime.GOARCH, JobMiB: 100,
 		Programs: map[string]spec.Tool{

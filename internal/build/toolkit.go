@@ -11,8 +11,8 @@ import (
 // BadToolkit is a CUDA toolkit or a ROCm, or its place on this machine, that cannot
 // build what is asked.
 type BadToolkit struct {
-	Name    string // of the compiler: nvcc (also where it is empty) or hipcc
-	Nvcc    string // its path
+	Name    string // of the program: nvcc, its host compiler, clang, hipcc, or llpatch, which joins what they made
+	Path    string // its own
 	Version string // as it says; may be empty
 	Why     string
 	Next    string   // what to do
@@ -21,7 +21,7 @@ type BadToolkit struct {
 
 // Error names the compiler and the fault, then what that printed.
 func (e *BadToolkit) Error() string {
-	s := fmt.Sprintf("%s %s (%s): %s", cmp.Or(e.Name, "nvcc"), e.Version, e.Nvcc, e.Why)
+	s := fmt.Sprintf("%s (%s): %s", strings.TrimRight(e.Name+" "+e.Version, " "), e.Path, e.Why)
 	for _, l := range e.Tail {
 		s += "\n  " + l
 	}

@@ -157,7 +157,7 @@ func classify(err error) (code int, hint string) {
 		hint := ""
 		// What no package of Debian's brings is not in a root of them either.
 		for role, env := range map[string]string{"nvcc": "cuda-11.8", "hipcc": "rocm"} {
-			if slices.ContainsFunc(m.Tools, func(t build.MissingTool) bool { return t.Role == role && t.Debian != "" }) {
+			if m.Host == "" && slices.ContainsFunc(m.Tools, func(t build.MissingTool) bool { return t.Role == role && t.Debian != "" }) {
 				hint = fmt.Sprintf("llpatch env create %s makes a root that has it, and --env %s builds in that", env, env)
 			}
 		}

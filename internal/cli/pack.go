@@ -1,8 +1,12 @@
 package cli
 
 import (
+	"bufio"
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -61,15 +65,52 @@ func signFlags(c *cobra.Command) func() (*release.Signing, error) {
 		if pkcs12 == (s.Key != "") {
 			return wrong("--sign takes a .p12 or .pfx file, which has its key in it, or PEM certificates with --sign-key")
 		}
-		s.Password, s.Env = []byte(os.Getenv(passwordEnv)), os.Environ()
+		s.Password = []byte(os.Getenv(passwordEnv))
+		if err := os.Unsetenv(passwordEnv); err != nil { // no program that is run gets it
+			return nil, err
+		}
+		s.Env = os.Environ()
 		if file != "" {
-			text, err := os.ReadFile(file)
+			line, err := firstLine(c.Context(), file)
 			if err != nil {
 				return wrong("--sign-password-file: %w", err)
 			}
-			line, _, _ := bytes.Cut(text, []byte("\n"))
-			s.Password = bytes.TrimSuffix(line, []byte("\r"))
+			s.Password = line
 		}
 		return &s, nil
+	}
+}
+
+// maxLine bounds what firstLine reads, bytes.
+const maxLine = 64 << 10
+
+// firstLine reads the first line of a file, which may be a pipe: a shell's <(...) is one.
+func firstLine(ctx context.Context, file string) ([]byte, error) {
+	type result struct {
+		line []byte
+		err  error
+	}
+	came := make(chan result, 1)
+	go func() { // nothing ends the opening of a pipe to which nobody writes
+		f, err := os.Open(file)
+		if err != nil {
+			came <- result{err: err}
+			return
+		}
+		defer func() { _ = f.Close() }() // only read from
+		line, err := bufio.NewReader(io.LimitReader(f, maxLine)).ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			err = nil
+		}
+		if err == nil && len(line) == maxLine {
+			err = fmt.Errorf("the first line of %s has more than %d bytes", file, maxLine-1)
+		}
+		came <- result{bytes.TrimRight(line, "\r\n"), err}
+	}()
+	select {
+	case r := <-came:
+		return r.line, r.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -151,19 +153,15 @@ func (h *held) single(ctx context.Context, name string, libs *binary.Libraries) 
 		}
 	}
 	// ggml looks for its backends in the program's folder.
-	backends, err := filepath.Glob(filepath.Join(escapeGlob(dir), "libggml-*.so*"))
+	backends, err := fs.Glob(os.DirFS(dir), "libggml-*.so*")
 	if err != nil {
 		return err
 	}
-	for _, b := range backends {
-		h.names[filepath.Base(b)] = true
+	for _, name := range backends {
+		h.names[name] = true
 	}
 	return nil
 }
-
-var globEscaper = strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`)
-
-func escapeGlob(dir string) string { return globEscaper.Replace(dir) }
 
 // beside is where a library lies that a file's own search path leads to from $ORIGIN,
 // relative to dir, as the file's name is.

@@ -14,6 +14,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/therootcompany/xz"
 
@@ -47,13 +48,13 @@ const (
 type archives struct {
 	decl   Decl
 	root   *os.Root
-	left   int64 // bytes that may still be unpacked, of what is left out too
-	bytes  int64 // of files written
-	links  []string
-	pkg    Package
-	top    string          // the one folder in which all of an archive of NVIDIA's lies
-	seen   map[string]bool // entries of the archive
-	linked map[string]string
+	left   int64             // bytes that may still be unpacked, of what is left out too
+	bytes  int64             // of files written
+	links  []string          // symbolic links made, of all archives
+	pkg    Package           // the archive that is unpacked
+	top    string            // the one folder in which all of an archive of NVIDIA's lies
+	seen   map[string]bool   // entries of the archive
+	linked map[string]string // its symbolic links, and where they lead
 }
 
 func (a *archives) fault(entry, format string, args ...any) error {
@@ -76,10 +77,27 @@ func (a *archives) unpack(ctx context.Context, p Package, file string) error {
 	if err == nil {
 		err = a.makeLinks()
 	}
-	if bad := new(BadArchive); err != nil && !errors.As(err, &bad) {
+	switch {
+	case err == nil, errors.As(err, new(*BadArchive)):
+		return err
+	case ctx.Err() != nil || isDisk(err):
 		return fmt.Errorf("buildenv %s: unpack %s: %w", a.decl.Name, path.Base(p.File), err)
 	}
-	return err
+	return a.fault("", "cannot be unpacked: %v", err)
+}
+
+// isDisk reports whether the disk is at fault for an error, and not what is unpacked.
+func isDisk(err error) bool {
+	is := func(cause error) bool { return errors.Is(err, cause) }
+	return slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO, fs.ErrPermission}, is)
+}
+
+// misplaced is for an entry that cannot be written where it belongs.
+func (a *archives) misplaced(entry string, err error) error {
+	if isDisk(err) {
+		return err
+	}
+	return a.fault(entry, "cannot be placed: %v", err)
 }
 
 func (a *archives) tar(ctx context.Context, f *os.File) error {
@@ -137,9 +155,13 @@ func (b *bounded) Close() error { return b.c.Close() }
 func (b *bounded) Read(p []byte) (int, error) {
 	n, err := b.r.Read(p)
 	if b.a.left -= int64(n); b.a.left < 0 {
-		return 0, b.a.fault("", "and what came before it unpack to more than the %d MiB that env.toml allows (room-mib)", b.a.decl.RoomMiB)
+		return 0, b.a.tooMuch()
 	}
 	return n, err
+}
+
+func (a *archives) tooMuch() error {
+	return a.fault("", "and what came before it unpack to more than the %d MiB that env.toml allows (room-mib)", a.decl.RoomMiB)
 }
 
 // entry writes an entry, or refuses it.
@@ -163,11 +185,11 @@ func (a *archives) entry(name string, mode fs.FileMode, link string, hard bool, 
 	}
 	a.seen[key] = true
 	to, err := a.place(inside, mode.IsDir())
-	if err != nil || to == "" || mode.IsDir() || leftOut(a.decl, to) {
+	if err != nil || to == "" || mode.IsDir() || a.decl.leaves(to) {
 		return err
 	}
 	if err := a.root.MkdirAll(path.Dir(to), 0o755); err != nil {
-		return a.fault(name, "cannot be placed: %v", err)
+		return a.misplaced(name, err)
 	}
 	switch {
 	case hard:
@@ -176,7 +198,10 @@ func (a *archives) entry(name string, mode fs.FileMode, link string, hard bool, 
 		if err != nil || !a.seen[link] {
 			return a.fault(name, "is another name of %q, which is not in the archive before it", link)
 		}
-		return a.root.Link(from, to)
+		if err := a.root.Link(from, to); err != nil {
+			return a.misplaced(name, err)
+		}
+		return nil
 	case mode&fs.ModeSymlink != 0 && link != "":
 		a.linked[to] = link
 		return nil
@@ -217,11 +242,6 @@ func (a *archives) place(inside string, dir bool) (string, error) {
 	return below, nil
 }
 
-func leftOut(d Decl, name string) bool {
-	u := unpacker{decl: d}
-	return u.left(name)
-}
-
 // write makes a file. Where another archive has made it already, it must be the same.
 func (a *archives) write(name, to string, mode fs.FileMode, r io.Reader) error {
 	f, err := a.root.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode.Perm()|0o600)
@@ -229,9 +249,14 @@ func (a *archives) write(name, to string, mode fs.FileMode, r io.Reader) error {
 		return a.compare(name, to, r)
 	}
 	if err != nil {
-		return a.fault(name, "cannot be placed: %v", err)
+		return a.misplaced(name, err)
 	}
-	n, err := io.Copy(f, r)
+	// The holes of a sparse file are in none of the bytes that were unpacked.
+	most := a.decl.RoomMiB<<20 - a.bytes
+	n, err := io.Copy(f, io.LimitReader(r, most+1))
+	if err == nil && n > most {
+		err = a.tooMuch()
+	}
 	a.bytes += n
 	return errors.Join(err, f.Chmod(mode.Perm()|0o600), f.Close())
 }
@@ -278,7 +303,7 @@ func (a *archives) makeLinks() error {
 			continue
 		}
 		if err := a.root.Symlink(link, to); err != nil {
-			return a.fault(to, "cannot be made as a link to %q: %v", link, err)
+			return a.misplaced(to, err)
 		}
 		a.links = append(a.links, to)
 	}

@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/llpatch/llpatch/internal/regular"
 )
 
 // Unavailable says that a package cannot be had as the lock has it.
@@ -94,7 +96,19 @@ func newClient(acquire map[string]string) *http.Client {
 		MaxIdleConnsPerHost: parallel, DisableCompression: true,
 	}
 	t.RegisterProtocol("file", http.NewFileTransport(http.Dir("/"))) // apt's sources may say file:
-	return &http.Client{Transport: t}
+	return &http.Client{Transport: t, CheckRedirect: redirect}
+}
+
+// redirect follows a server to other servers, not into this machine's files: some of
+// those never end, and none of them is what was asked for.
+func redirect(to *http.Request, via []*http.Request) error {
+	if to.URL.Scheme == "file" && via[0].URL.Scheme != "file" {
+		return errors.New("it leads to a file of this machine: " + to.URL.String())
+	}
+	if len(via) == 10 { // as net/http has it
+		return errors.New("it leads on and on, 10 times")
+	}
+	return nil
 }
 
 // all fetches every package and returns how many bytes came over the network.
@@ -130,7 +144,7 @@ func (d *downloader) url(p Package) string {
 
 // one fetches a package, unless an earlier run did, and returns the bytes that came.
 func (d *downloader) one(ctx context.Context, p Package) (int64, error) {
-	if sum, err := sumFile(d.file(p)); err == nil && sum == p.SHA256 {
+	if sum, err := sumFile(ctx, d.file(p)); err == nil && sum == p.SHA256 {
 		d.report(p.Size)
 		return 0, nil
 	}
@@ -180,15 +194,13 @@ func (d *downloader) one(ctx context.Context, p Package) (int64, error) {
 func (d *downloader) try(ctx context.Context, p Package, part string) (n int64, resumed bool, sum string, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	stalled := time.AfterFunc(d.stall, func() { cancel(fmt.Errorf("the mirror sent nothing for %v", d.stall)) })
-	defer stalled.Stop()
 	f, err := os.OpenFile(part, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {
 		return 0, false, "", err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	h := sha256.New()
-	have, err := io.Copy(h, f)
+	have, err := io.Copy(h, regular.Until(ctx, f))
 	if err != nil {
 		return 0, false, "", err
 	}
@@ -204,6 +216,8 @@ func (d *downloader) try(ctx context.Context, p Package, part string) (n int64, 
 	if have > 0 {
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
 	}
+	stalled := time.AfterFunc(d.stall, func() { cancel(fmt.Errorf("the mirror sent nothing for %v", d.stall)) })
+	defer stalled.Stop()
 	resp, err := d.client.Do(req)
 	if err != nil {
 		return 0, false, "", because(ctx, err)
@@ -279,14 +293,15 @@ func (d *downloader) report(n int64) {
 	}
 }
 
-func sumFile(name string) (string, error) {
-	f, err := os.Open(name)
+// sumFile is the SHA-256 of a file, in hexadecimal.
+func sumFile(ctx context.Context, name string) (string, error) {
+	f, err := regular.Open(name)
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = f.Close() }() // only read from
 	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
+	if _, err := io.Copy(h, regular.Until(ctx, f)); err != nil {
 		return "", err
 	}
 	return hex.EncodeToString(h.Sum(nil)), nil

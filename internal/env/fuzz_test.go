@@ -17,7 +17,7 @@ func FuzzList(f *testing.F) {
 	f.Add([]byte(`{"cuda_cudart": {"version": 1, "linux-x86_64": []}}`))
 	d := Decl{Name: "kit", Arch: "amd64", Redist: &Redist{Release: "11.4.4", Linux: []string{"cuda_cudart"}}}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		l, err := d.redistLock(data, "a list")
+		l, err := d.redistLock(data)
 		if err != nil {
 			return
 		}

@@ -64,44 +64,52 @@ func updateRedist(ctx context.Context, d Decl, o Options) (*Lock, error) {
 	name := "redistrib_" + d.Redist.Release + ".json"
 	bad := &Unavailable{Env: d.Name, Kind: NVIDIA, Package: name, URL: strings.TrimSuffix(from, "/") + "/" + name}
 	data, err := fetchList(ctx, bad.URL, o.Stall)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	if err != nil {
 		bad.Gone, bad.Err = errors.Is(err, fs.ErrNotExist), err
 		return nil, bad
 	}
-	return d.redistLock(data, bad.URL)
+	l, err := d.redistLock(data)
+	if err != nil {
+		bad.Err = err
+		return nil, bad
+	}
+	d.Lock = l
+	return l, d.CheckLock()
 }
 
-// redistLock makes a lock of a list, which came from a URL.
-func (d Decl) redistLock(data []byte, from string) (*Lock, error) {
+// redistLock makes a lock of a list.
+func (d Decl) redistLock(data []byte) (*Lock, error) {
 	var all map[string]component
 	if err := json.Unmarshal(data, &all); err != nil {
-		return nil, fmt.Errorf("buildenv %s: %s is no list of archives: %w", d.Name, from, err)
+		return nil, fmt.Errorf("it is no list of archives: %w", err)
 	}
 	l := &Lock{Kind: NVIDIA, Suite: d.Redist.Release, Arch: d.Arch}
 	for platform, names := range map[string][]string{linuxArchives: d.Redist.Linux, windowsArchives: d.Redist.Windows} {
 		for _, n := range names {
 			a, ok := all[n].Archives[platform]
 			if !ok {
-				return nil, fmt.Errorf("buildenv %s: %s has no %s for %s", d.Name, from, n, platform)
+				return nil, fmt.Errorf("it has no %s for %s", n, platform)
 			}
 			size, err := strconv.ParseInt(a.Size, 10, 64)
 			if err != nil {
-				return nil, fmt.Errorf("buildenv %s: %s: the size of %s for %s: %w", d.Name, from, n, platform, err)
+				return nil, fmt.Errorf("the size of %s for %s: %w", n, platform, err)
 			}
 			l.Packages = append(l.Packages, Package{Name: n, Version: all[n].Version, Arch: platform, Size: size, SHA256: a.SHA256, File: a.Path})
 		}
 	}
-	return l.checked(d, from)
+	return l, l.sorted()
 }
 
-// checked returns a lock that reads as it is written and has what the declaration asks for.
-func (l *Lock) checked(d Decl, from string) (*Lock, error) {
+// sorted puts a lock in order, and looks whether it reads as it is written.
+func (l *Lock) sorted() error {
 	sortPackages(l.Packages)
 	if _, err := ParseLock([]byte(l.String())); err != nil {
-		return nil, fmt.Errorf("buildenv %s: what %s says makes no lock: %w", d.Name, from, err)
+		return fmt.Errorf("what it says makes no lock: %w", err)
 	}
-	d.Lock = l
-	return l, d.CheckLock()
+	return nil
 }
 
 // from is the folder that a buildenv's archives come from.
@@ -112,6 +120,8 @@ func (d Decl) from(o Options) string {
 	return d.Redist.URL
 }
 
+// fetchList fetches a list, all of it within stall. The error wraps fs.ErrNotExist where
+// the server has none.
 func fetchList(ctx context.Context, url string, stall time.Duration) ([]byte, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, stall, fmt.Errorf("no answer for %v", stall))
 	defer cancel()
@@ -132,10 +142,13 @@ func fetchList(ctx context.Context, url string, stall time.Duration) ([]byte, er
 		return nil, fmt.Errorf("the server says %s", resp.Status)
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxList+1))
-	if err == nil && len(data) > maxList {
-		err = fmt.Errorf("it has more than %d bytes", maxList)
+	if err != nil {
+		return nil, because(ctx, err)
 	}
-	return data, err
+	if len(data) > maxList {
+		return nil, fmt.Errorf("it has more than %d bytes", maxList)
+	}
+	return data, nil
 }
 
 // version writes what an installed toolkit says of itself, which compilers read.

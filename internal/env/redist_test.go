@@ -6,6 +6,7 @@ import (
 	"archive/tar"
 	"archive/zip"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -272,6 +273,62 @@ func TestRedistList(t *testing.T) {
 	}
 }
 
+// A list that stops in the middle is waited for no longer than the mirror may be silent;
+// one that the user stops waiting for is no fault of the mirror's.
+func TestRedistStall(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte("{"))
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}))
+	t.Cleanup(s.Close)
+	d := Decl{Name: "kit", Arch: "amd64", Redist: &Redist{URL: s.URL, Release: "11.4.4", Linux: []string{"a"}}}
+	_, err := Update(t.Context(), d, Options{Stall: 200 * time.Millisecond})
+	if bad := new(Unavailable); !errors.As(err, &bad) {
+		t.Error(err)
+	}
+	wantErr(t, err, "no answer for 200ms", "redistrib_11.4.4.json")
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(200*time.Millisecond, cancel)
+	_, err = Update(ctx, d, Options{})
+	if bad := new(Unavailable); !errors.Is(err, context.Canceled) || errors.As(err, &bad) {
+		t.Errorf("cancelled: %v", err)
+	}
+}
+
+// A server that leads astray, or does not come to an end, is said to.
+func TestRedistServer(t *testing.T) {
+	secret := filepath.Join(t.TempDir(), "secret")
+	must(t, os.WriteFile(secret, []byte("{}"), 0o600))
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch strings.Split(r.URL.Path, "/")[1] {
+		case "file":
+			http.Redirect(w, r, "file://"+secret, http.StatusFound)
+		case "loop":
+			http.Redirect(w, r, r.URL.Path, http.StatusFound)
+		case "login":
+			_, _ = w.Write([]byte("<html>"))
+		default:
+			for r.Context().Err() == nil {
+				_, _ = w.Write([]byte(" "))
+				_ = http.NewResponseController(w).Flush()
+				time.Sleep(10 * time.Millisecond)
+			}
+		}
+	}))
+	defer s.Close()
+	for name, want := range map[string]string{
+		"file": "leads to a file of this machine", "loop": "it leads on and on", "login": "it is no list of archives", "drip": "no answer for 500ms",
+	} {
+		d := Decl{Name: "kit", Arch: "amd64", RoomMiB: 1, Redist: &Redist{URL: s.URL + "/" + name, Release: "11.4.4", Linux: []string{"a"}}}
+		_, err := Update(t.Context(), d, Options{Stall: 500 * time.Millisecond})
+		wantErr(t, err, want, s.URL, "--mirror URL takes another folder")
+		if u := new(Unavailable); !errors.As(err, &u) {
+			t.Errorf("%s: %T", name, err)
+		}
+	}
+}
+
 // Another archive than the lock's is not opened.
 func TestRedistOther(t *testing.T) {
 	n := newNVIDIA(t)
@@ -364,10 +421,36 @@ func TestHostileArchives(t *testing.T) {
 		n := newNVIDIA(t)
 		d := Decl{Name: "kit", Arch: "amd64", RoomMiB: 1, Redist: &Redist{URL: n.url, Release: "11.4.4", Linux: []string{"a"}}, Holds: []string{"b/c"}}
 		n.put(t, "a", "1", linuxArchives, []byte("<html>"))
-		refused(t, d, "unpack a-linux-x86_64-1-archive.tar.xz: xz")
+		refused(t, d, "a-linux-x86_64-1-archive.tar.xz cannot be unpacked: xz")
 		d.Redist.Linux, d.Redist.Windows = nil, []string{"a"}
 		n.put(t, "a", "1", windowsArchives, []byte("<html>"))
-		refused(t, d, "unpack a-windows-x86_64-1-archive.zip: zip")
+		refused(t, d, "a-windows-x86_64-1-archive.zip cannot be unpacked: zip")
+	})
+	t.Run("cut off", func(t *testing.T) {
+		n := newNVIDIA(t)
+		d := Decl{Name: "kit", Arch: "amd64", RoomMiB: 1, Redist: &Redist{URL: n.url, Release: "11.4.4", Linux: []string{"a"}}, Holds: []string{"b/c"}}
+		whole := tarXZ(t, item{name: top + "b/c", text: strings.Repeat("0123456789", 10000)})
+		n.put(t, "a", "1", linuxArchives, whole[:len(whole)-40])
+		refused(t, d, "a-linux-x86_64-1-archive.tar.xz cannot be unpacked: ")
+	})
+	// Holes take no room in the archive, and all of it on the disk.
+	t.Run("a file full of holes", func(t *testing.T) {
+		n := newNVIDIA(t)
+		d := Decl{Name: "kit", Arch: "amd64", RoomMiB: 1, Redist: &Redist{URL: n.url, Release: "11.4.4", Linux: []string{"a"}}, Holds: []string{"b/c"}}
+		for _, form := range []string{"gnu", "posix"} {
+			dir := t.TempDir()
+			must(t, os.MkdirAll(filepath.Join(dir, top, "b"), 0o755))
+			must(t, os.WriteFile(filepath.Join(dir, top, "b/c"), []byte("x"), 0o600))
+			must(t, os.Truncate(filepath.Join(dir, top, "b/c"), 64<<20))
+			out, err := exec.Command("tar", "-C", dir, "--format", form, "-cSJf", filepath.Join(dir, "a.tar.xz"), top).CombinedOutput()
+			if err != nil {
+				t.Fatalf("tar: %v: %s", err, out)
+			}
+			data, err := os.ReadFile(filepath.Join(dir, "a.tar.xz"))
+			must(t, err)
+			n.put(t, "a", "1", linuxArchives, data)
+			refused(t, d, "unpack to more than the 1 MiB")
+		}
 	})
 }
 
@@ -383,6 +466,9 @@ func refused(t *testing.T, d Decl, want string) {
 	cache := filepath.Join(top, "a/b/c/cache")
 	_, err = Create(t.Context(), d, Options{Cache: cache})
 	wantErr(t, err, want, "kit")
+	if !errors.As(err, new(*BadArchive)) {
+		t.Errorf("%T: %v", err, err)
+	}
 	if roots, err := List(cache); err != nil || len(roots) != 0 {
 		t.Errorf("there is a root: %v, %v", roots, err)
 	}
@@ -390,5 +476,30 @@ func refused(t *testing.T, d Decl, want string) {
 		if dir := filepath.Dir(name); filepath.Base(dir) != packagesDir && filepath.Base(dir) != "locks" && filepath.Base(name) != infoFile {
 			t.Errorf("%s is left", name)
 		}
+	}
+}
+
+// A full disk is not the archive's fault, and what was begun is removed.
+func TestRedistFullDisk(t *testing.T) {
+	cache := filepath.Join(t.TempDir(), "disk")
+	must(t, os.Mkdir(cache, 0o755))
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=64m,nr_inodes=40", "tmpfs", cache).CombinedOutput(); err != nil {
+		t.Skipf("NOT RUN: no small disk can be made here: %s", out)
+	}
+	t.Cleanup(func() { _ = exec.Command("umount", "-l", cache).Run() })
+	n := newNVIDIA(t)
+	d := Decl{Name: "kit", Arch: "amd64", RoomMiB: 1, Redist: &Redist{URL: n.url, Release: "11.4.4", Linux: []string{"a"}}, Holds: []string{"b/1"}}
+	var items []item
+	for i := range 60 {
+		items = append(items, item{name: fmt.Sprintf("a/b/%d/x", i), text: "x"})
+	}
+	n.put(t, "a", "1", linuxArchives, tarXZ(t, items...))
+	var err error
+	d.Lock, err = Update(t.Context(), d, Options{})
+	must(t, err)
+	_, err = Create(t.Context(), d, Options{Cache: cache})
+	wantErr(t, err, "the disk of "+cache, "is full", "no space left on device")
+	if errors.As(err, new(*BadArchive)) {
+		t.Errorf("the archive is said to be at fault: %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -338,7 +339,9 @@ func (m *mirror) locked() Decl {
 }
 
 func (m *mirror) options() Options {
-	return Options{Cache: m.t.TempDir(), Mirror: m.url, Stall: 20 * time.Second}
+	cache := filepath.Join(m.t.TempDir(), "a [b] *") // of which no part is a pattern
+	must(m.t, os.Mkdir(cache, 0o755))
+	return Options{Cache: cache, Mirror: m.url, Stall: 20 * time.Second}
 }
 
 // tree lists a root: every path with its kind, permissions and content's hash.
@@ -371,4 +374,26 @@ func tree(t *testing.T, root string) string {
 		return nil
 	}))
 	return b.String()
+}
+
+func wantErr(t *testing.T, err error, words ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatal("no error")
+	}
+	for _, w := range words {
+		if !strings.Contains(err.Error(), w) {
+			t.Errorf("%v\nlacks %q", err, w)
+		}
+	}
+}
+
+func glob(t *testing.T, dir, pattern string) []string {
+	t.Helper()
+	all, err := fs.Glob(os.DirFS(dir), pattern)
+	must(t, err)
+	for i := range all {
+		all[i] = filepath.Join(dir, all[i])
+	}
+	return all
 }

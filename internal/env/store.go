@@ -303,12 +303,12 @@ func (s store) clear(id string) error {
 // adopt moves what an interrupted creation of the same buildenv with another
 // lock has fetched to dir, and removes the rest of that.
 func (s store) adopt(d Decl, dir string) error {
-	others, err := filepath.Glob(s.path(d.Name + "-*" + workSuffix))
+	others, err := fs.Glob(os.DirFS(s.dir), d.Name+"-*"+workSuffix)
 	if err != nil {
 		return err
 	}
 	for _, other := range others {
-		id := strings.TrimSuffix(filepath.Base(other), workSuffix)
+		id := strings.TrimSuffix(other, workSuffix)
 		if name, _, ok := SplitID(id); !ok || name != d.Name || id == d.id() {
 			continue
 		}
@@ -316,7 +316,7 @@ func (s store) adopt(d Decl, dir string) error {
 		if err != nil || !free {
 			return err // somebody still makes that one
 		}
-		err = errors.Join(moveFiles(filepath.Join(other, packagesDir), dir), s.discard(id, other))
+		err = errors.Join(moveFiles(filepath.Join(s.path(other), packagesDir), dir), s.discard(id, s.path(other)))
 		if err := errors.Join(err, held.Close()); err != nil {
 			return err
 		}

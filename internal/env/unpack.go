@@ -125,7 +125,7 @@ func (u *unpacker) files(t *tar.Reader) error {
 			return err
 		}
 		name := path.Clean(strings.TrimPrefix(h.Name, "/"))
-		if name == "." || u.left(name) {
+		if name == "." || u.decl.leaves(name) {
 			continue
 		}
 		if err := u.entry(t, h, name); err != nil {
@@ -134,10 +134,10 @@ func (u *unpacker) files(t *tar.Reader) error {
 	}
 }
 
-// left reports whether the declaration leaves a path out.
-func (u *unpacker) left(name string) bool {
+// leaves reports whether the declaration leaves a path out.
+func (d Decl) leaves(name string) bool {
 	is := func(g string) bool { return doublestar.MatchUnvalidated(g, name) }
-	return slices.ContainsFunc(u.decl.Exclude, is) && !slices.ContainsFunc(u.decl.Keep, is)
+	return slices.ContainsFunc(d.Exclude, is) && !slices.ContainsFunc(d.Keep, is)
 }
 
 func (u *unpacker) entry(t *tar.Reader, h *tar.Header, name string) error {
@@ -175,7 +175,7 @@ func (u *unpacker) entry(t *tar.Reader, h *tar.Header, name string) error {
 		return u.root.Symlink(h.Linkname, name)
 	case tar.TypeLink:
 		to := path.Clean(strings.TrimPrefix(h.Linkname, "/"))
-		if u.left(to) {
+		if u.decl.leaves(to) {
 			return fmt.Errorf("%s is another name of %s, which is left out", name, to)
 		}
 		return u.root.Link(to, name)

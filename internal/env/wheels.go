@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -55,11 +56,14 @@ func (p *pip) download(ctx context.Context, d Decl, requirement, sum, dir string
 	if _, err := run.Output(ctx, run.Cmd{Argv: append(argv, "--requirement", list), Env: os.Environ()}); err != nil {
 		return "", err
 	}
-	found, err := filepath.Glob(filepath.Join(dir, "*.whl"))
-	if err == nil && len(found) != 1 {
-		err = fmt.Errorf("pip has left %d wheels of %s", len(found), requirement)
+	found, err := fs.Glob(os.DirFS(dir), "*.whl")
+	if err != nil {
+		return "", err
 	}
-	return strings.Join(found, ""), err
+	if len(found) != 1 {
+		return "", fmt.Errorf("pip has left %d wheels of %s", len(found), requirement)
+	}
+	return filepath.Join(dir, found[0]), nil
 }
 
 // updateWheels makes a lock of what pip finds. It has to fetch them for that.
@@ -85,7 +89,7 @@ func (p *pip) lock(ctx context.Context, d Decl, tmp string, o Options) (*Lock, e
 		if err != nil {
 			return nil, p.unavailable(ctx, d, Package{Name: name, Version: version}, err)
 		}
-		sum, err := sumFile(file)
+		sum, err := sumFile(ctx, file)
 		if err != nil {
 			return nil, err
 		}
@@ -95,7 +99,11 @@ func (p *pip) lock(ctx context.Context, d Decl, tmp string, o Options) (*Lock, e
 		}
 		l.Packages = append(l.Packages, Package{Name: name, Version: version, Arch: d.Wheels.Platform, Size: st.Size(), SHA256: sum, File: filepath.Base(file)})
 	}
-	return l.checked(d, "pip")
+	if err := l.sorted(); err != nil {
+		return nil, p.unavailable(ctx, d, l.Packages[0], err)
+	}
+	d.Lock = l
+	return l, d.CheckLock()
 }
 
 func (p *pip) unavailable(ctx context.Context, d Decl, pkg Package, err error) error {
@@ -118,7 +126,7 @@ func (c *creation) wheels(ctx context.Context, packages []Package) (fetched int6
 	for _, pkg := range packages {
 		c.o.Progress("download "+c.decl.Name, done, c.decl.size())
 		done += pkg.Size
-		if sum, err := sumFile(c.file(pkg)); err == nil && sum == pkg.SHA256 {
+		if sum, err := sumFile(ctx, c.file(pkg)); err == nil && sum == pkg.SHA256 {
 			continue
 		}
 		tmp := filepath.Join(c.work, "pip")
@@ -126,7 +134,7 @@ func (c *creation) wheels(ctx context.Context, packages []Package) (fetched int6
 		if err != nil {
 			return fetched, p.unavailable(ctx, c.decl, pkg, err)
 		}
-		got, err := sumFile(file)
+		got, err := sumFile(ctx, file)
 		if err != nil {
 			return fetched, err
 		}

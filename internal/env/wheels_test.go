@@ -41,7 +41,7 @@ func TestWheels(t *testing.T) {
 		Name: "dlls", Arch: "amd64", RoomMiB: 1, Exclude: []string{"**/rt32.dll"}, Holds: []string{"nvidia/rt/bin/rt64.dll"},
 		Wheels: &Wheels{Platform: "win_amd64", Packages: []string{"nv-rt==11.8", "nv-blas==2"}},
 	}
-	cache := t.TempDir()
+	cache := filepath.Join(t.TempDir(), "a [b] *") // of which no part is a pattern
 	o := Options{Cache: cache, Mirror: from}
 	var err error
 	d.Lock, err = Update(t.Context(), d, o)

@@ -140,7 +140,10 @@ func TestRealTools(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	o := options(t, "")
-	o.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
+	o.Env, o.Work = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}, filepath.Join(o.Work, "[odd]")
+	if err := os.Mkdir(o.Work, 0o755); err != nil {
+		t.Fatal(err)
+	}
 	o.Argv = []string{bin, "100"}
 	o.With = []string{"valgrind", "heaptrack"}
 	o.Floor = 64 << 10

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -303,9 +304,12 @@ func readReport(name string, parse func([]byte) (Finding, error)) (Finding, erro
 
 // readHeaptrack lets heaptrack_print read the recording.
 func readHeaptrack(ctx context.Context, o Options, dir string, _ []byte) (Finding, error) {
-	files, err := filepath.Glob(filepath.Join(dir, "heaptrack.*"))
+	files, err := fs.Glob(os.DirFS(dir), "heaptrack.*")
 	if err != nil || len(files) == 0 {
 		return Finding{}, errors.New("it wrote no recording")
+	}
+	for i := range files {
+		files[i] = filepath.Join(dir, files[i])
 	}
 	out, err := run.Output(ctx, run.Cmd{
 		Argv: []string{"heaptrack_print", "-f", files[0], "-l", "1", "-a", "0", "-p", "0", "-T", "0"},

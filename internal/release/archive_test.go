@@ -2,6 +2,8 @@ package release
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -45,5 +47,35 @@ func TestArchiveBytes(t *testing.T) {
 		if !bytes.Equal(first, got) {
 			t.Fatalf("%d processors give another archive: %d bytes and %d", n, len(got), len(first))
 		}
+	}
+}
+
+// Ctrl+C does not wait for the end of a large file.
+func TestPackStops(t *testing.T) {
+	dir := t.TempDir()
+	large := put(t, filepath.Join(dir, "in", "large"), "")
+	if err := os.Truncate(large, 1<<40); err != nil {
+		t.Fatal(err)
+	}
+	for name, pack := range map[string]func(context.Context) error{
+		"tar.gz": func(ctx context.Context) error {
+			_, err := writeTarGz(ctx, filepath.Join(dir, "a.tar.gz"), filepath.Dir(large), time.Unix(0, 0))
+			return err
+		},
+		"zip": func(ctx context.Context) error {
+			_, err := writeZip(ctx, filepath.Join(dir, "a.zip"), filepath.Dir(large), time.Unix(0, 0))
+			return err
+		},
+		"parts": func(ctx context.Context) error { _, err := split(ctx, large, 1<<39); return err },
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		if err := pack(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", name, err)
+		}
+		cancel()
+	}
+	left, err := os.ReadDir(dir)
+	if err != nil || len(left) != 1 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 }

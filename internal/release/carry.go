@@ -212,14 +212,14 @@ func licenceOf(lib string) ([]byte, error) {
 
 // debianLicence names the copyright file of the package that has a library.
 func debianLicence(root, rel string) ([]string, error) {
-	lists, err := filepath.Glob(filepath.Join(root, "var/lib/dpkg/info/*.list"))
+	lists, err := fs.Glob(os.DirFS(root), "var/lib/dpkg/info/*.list")
 	if err != nil {
 		return nil, err
 	}
 	// /lib is a link to /usr/lib, and packages may name either.
 	want := []string{"/" + filepath.ToSlash(rel), strings.TrimPrefix("/"+filepath.ToSlash(rel), "/usr"), "/usr/" + filepath.ToSlash(rel)}
 	for _, list := range lists {
-		has, err := hasLine(list, func(line string) bool { return slices.Contains(want, line) })
+		has, err := hasLine(filepath.Join(root, list), func(line string) bool { return slices.Contains(want, line) })
 		if err != nil {
 			return nil, err
 		}
@@ -243,17 +243,17 @@ func debianPackage(soname string) string {
 
 // pythonLicence names the licence files of the Python package that has a library.
 func pythonLicence(dir, rel string) ([]string, error) {
-	records, err := filepath.Glob(filepath.Join(dir, "*.dist-info/RECORD"))
+	records, err := fs.Glob(os.DirFS(dir), "*.dist-info/RECORD")
 	if err != nil {
 		return nil, err
 	}
 	for _, record := range records {
-		has, err := hasLine(record, func(line string) bool { return strings.HasPrefix(line, filepath.ToSlash(rel)+",") })
+		has, err := hasLine(filepath.Join(dir, record), func(line string) bool { return strings.HasPrefix(line, filepath.ToSlash(rel)+",") })
 		if err != nil {
 			return nil, err
 		}
 		if has {
-			info := filepath.Dir(record)
+			info := filepath.Join(dir, filepath.Dir(record))
 			return []string{filepath.Join(info, "licenses/License.txt"), filepath.Join(info, "License.txt")}, nil
 		}
 	}

@@ -219,9 +219,6 @@ func (c *Chain) closeRoots() error {
 	return errors.Join(errs...)
 }
 
-// Dir returns the folder that the stages of this chain write.
-func (c *Chain) Dir() string { return c.dir }
-
 func (c *Chain) file(name string) string { return filepath.Join(c.dir, name) }
 
 // begin takes the lock of the chain's folder.

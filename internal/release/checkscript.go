@@ -47,7 +47,7 @@ func (c *Chain) scripts(i BuildInfo) (map[string][]byte, error) {
 		if h := c.Recipe.Verify.HIP; h != nil {
 			values["gfx"] = strings.Join(h.Archs, " ")
 		}
-		out[checkScript] = setRE.ReplaceAllFunc(text, func(line []byte) []byte {
+		out[checkScript] = setRE.ReplaceAllFunc(lf(text), func(line []byte) []byte {
 			key, _, _ := strings.Cut(string(line), "=")
 			return []byte(key + `="` + values[key] + `"`)
 		})
@@ -58,8 +58,9 @@ func (c *Chain) scripts(i BuildInfo) (map[string][]byte, error) {
 // cmdScript sets a script for cmd.exe and gives it the line ends without which cmd
 // misses labels. Of other letters than ASCII's each machine's cmd has its own idea.
 func cmdScript(file string, text []byte, i BuildInfo) ([]byte, error) {
+	text = lf(text)
 	for n, line := range bytes.Split(text, []byte("\n")) {
-		if bytes.ContainsFunc(line, func(r rune) bool { return r > '~' || r < ' ' && r != '\r' }) {
+		if bytes.ContainsFunc(line, func(r rune) bool { return r > '~' || r < ' ' }) {
 			return nil, &spec.Error{File: file, Line: n + 1, Msg: "a script for cmd.exe must be plain ASCII without tabs"}
 		}
 	}
@@ -86,7 +87,9 @@ func cmdScript(file string, text []byte, i BuildInfo) ([]byte, error) {
 	return crlf(text), nil
 }
 
+// lf gives a text the line ends of Linux: an editor or a checkout on Windows may have
+// given it others.
+func lf(text []byte) []byte { return bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")) }
+
 // crlf gives a text the line ends of Windows.
-func crlf(text []byte) []byte {
-	return bytes.ReplaceAll(bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n")), []byte("\n"), []byte("\r\n"))
-}
+func crlf(text []byte) []byte { return bytes.ReplaceAll(lf(text), []byte("\n"), []byte("\r\n")) }

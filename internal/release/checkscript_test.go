@@ -3,11 +3,14 @@ package release
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -273,10 +276,20 @@ func TestCheckScriptOfBundle(t *testing.T) {
 	if err := rec.SetGFX("gfx1201,gfx12-generic"); err != nil {
 		t.Fatal(err)
 	}
+	// As a checkout on Windows may have it.
+	file := path.Join("recipes", rec.Bundle.Check)
+	text, err := fs.ReadFile(repo.FS, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	repo.FS = fstest.MapFS{file: {Data: crlf(text)}}
 	c := &Chain{Options: Options{Repo: repo}, Recipe: rec}
 	got, err := c.scripts(BuildInfo{Glibc: "2.38", Needs: []string{"libamdhip64.so.7", "libc.so.6", "libhipblas.so.3", "librocblas.so.5"}})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if strings.Contains(string(got[checkScript]), "\r") {
+		t.Error("the script has line ends of Windows")
 	}
 	for _, want := range []string{"\ngfx=\"gfx1201 gfx12-generic\"\n", "\nlibs=\"libamdhip64.so.7 libhipblas.so.3 librocblas.so.5\"\n", "\nglibc=\"2.38\"\n"} {
 		if strings.Count(string(got[checkScript]), want) != 1 {

@@ -366,6 +366,10 @@ func TestCmdScript(t *testing.T) {
 			t.Errorf("%s: a card on a build without", name)
 		}
 	}
+	// An editor of Windows wrote it.
+	if text, err := cmdScript("recipes/x.cmd", []byte("@echo off\r\nset \"gpu=\"\r\nset \"driver=\"\r\n"), cudaInfo); err != nil || string(text) != "@echo off\r\nset \"gpu=1\"\r\nset \"driver=452.39\"\r\n" {
+		t.Errorf("%q, %v", text, err)
+	}
 	var fault *spec.Error
 	if _, err := cmdScript("recipes/x.cmd", []byte("@echo off\necho größe\n"), cpuInfo); !errors.As(err, &fault) || fault.Line != 2 {
 		t.Errorf("%v", err)

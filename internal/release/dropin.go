@@ -116,9 +116,8 @@ type trial struct {
 
 // tryDropIn builds the tag without the series (but with what a build for the system
 // needs) for the target that the recipe names as its host, as upstream's own package
-// is, and lays the drop-in into it. What
-// the library takes from ggml must be in that build: the error is a
-// *binary.Rejected where it is not.
+// is, and lays the drop-in into it. What the library takes from ggml must be in that
+// build: the error is a *binary.Rejected where it is not.
 func (c *Chain) tryDropIn(ctx context.Context) (*trial, error) {
 	rec, err := c.Repo.Recipe(c.Recipe.Host)
 	if err != nil {
@@ -137,11 +136,11 @@ func (c *Chain) tryDropIn(ctx context.Context) (*trial, error) {
 	if err := copyFile(lib, filepath.Join(bin, c.drop)); err != nil {
 		return nil, err
 	}
-	f, err := binary.Inspect(lib)
+	f, err := binary.InspectContext(ctx, lib)
 	if err != nil {
 		return nil, err
 	}
-	if err := abi(c.drop, f, bin, host); err != nil {
+	if err := abi(ctx, c.drop, f, bin, host); err != nil {
 		return nil, err
 	}
 	c.warnHeaders(rec.Name)
@@ -199,10 +198,10 @@ func (c *Chain) buildHost(ctx context.Context, rec spec.Recipe) (build.Plan, bui
 
 // abi compares what a backend library takes from ggml with what the programs and
 // libraries of a folder give.
-func abi(name string, lib *binary.File, bin string, host []*binary.File) error {
+func abi(ctx context.Context, name string, lib *binary.File, bin string, host []*binary.File) error {
 	given := map[string]bool{}
 	for _, f := range host {
-		whole, err := binary.Inspect(filepath.Join(bin, f.Name))
+		whole, err := binary.InspectContext(ctx, filepath.Join(bin, f.Name))
 		if err != nil {
 			return err
 		}
@@ -210,10 +209,10 @@ func abi(name string, lib *binary.File, bin string, host []*binary.File) error {
 			given[s] = true
 		}
 	}
-	var errs []error
 	if lib.PE != nil {
 		return abiPE(name, lib.PE, given)
 	}
+	var errs []error
 	for _, s := range lib.ImportNames() {
 		if (strings.Contains(s, "ggml") || strings.Contains(s, "gguf")) && !given[s] {
 			errs = append(errs, &binary.Rejected{File: name, Fault: fmt.Sprintf("needs the symbol %s, which the stock build of this tag does not have: it is no drop-in", s)})

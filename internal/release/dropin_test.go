@@ -45,7 +45,7 @@ func TestABI(t *testing.T) {
 	} {
 		lib := filepath.Join(dir, "libggml-cuda.so")
 		library(t, lib, source)
-		err := abi("libggml-cuda.so", inspect(t, lib), dir, host)
+		err := abi(t.Context(), "libggml-cuda.so", inspect(t, lib), dir, host)
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/regular"
 )
 
 // DefaultPartMiB is the size from which an archive is also given in parts: release
@@ -69,7 +70,7 @@ func split(ctx context.Context, archive string, limit int64) ([]Part, error) {
 				return nil, err
 			}
 			name := fmt.Sprintf("%s.part%03d", archive, len(parts)+1)
-			p, err := writePart(io.NewSectionReader(f, from, min(limit, st.Size()-from)), name)
+			p, err := writePart(ctx, io.NewSectionReader(f, from, min(limit, st.Size()-from)), name)
 			if err != nil {
 				return nil, err
 			}
@@ -77,13 +78,14 @@ func split(ctx context.Context, archive string, limit int64) ([]Part, error) {
 			keep[p.Name] = true
 		}
 	}
-	old, err := filepath.Glob(globQuote(archive) + ".part[0-9][0-9][0-9]")
+	dir := filepath.Dir(archive)
+	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range old {
-		if !keep[filepath.Base(name)] {
-			if err := os.Remove(name); err != nil {
+	for _, e := range entries {
+		if of, is := PartOf(e.Name()); is && of == filepath.Base(archive) && !keep[e.Name()] {
+			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
 				return nil, err
 			}
 		}
@@ -91,15 +93,10 @@ func split(ctx context.Context, archive string, limit int64) ([]Part, error) {
 	return parts, nil
 }
 
-var globRE = regexp.MustCompile(`[*?\[\\]`)
-
-// globQuote makes a path mean itself in a pattern.
-func globQuote(path string) string { return globRE.ReplaceAllString(path, `\$0`) }
-
 // writePart writes one part, unless it is there already.
-func writePart(r *io.SectionReader, name string) (p Part, err error) {
+func writePart(ctx context.Context, r *io.SectionReader, name string) (p Part, err error) {
 	p = Part{Name: filepath.Base(name), Bytes: r.Size()}
-	if p.SHA256, err = build.Sum(r); err != nil {
+	if p.SHA256, err = build.Sum(regular.Until(ctx, r)); err != nil {
 		return p, err
 	}
 	if have, err := build.SumFile(name); err == nil && have == p.SHA256 {
@@ -114,7 +111,7 @@ func writePart(r *io.SectionReader, name string) (p Part, err error) {
 	}
 	defer func() { err = errors.Join(err, out.Cleanup()) }()
 	hash := sha256.New()
-	if _, err := io.Copy(io.MultiWriter(out, hash), r); err != nil {
+	if _, err := io.Copy(io.MultiWriter(out, hash), regular.Until(ctx, r)); err != nil {
 		return p, fmt.Errorf("write %s: %w", name, err)
 	}
 	if got := hex.EncodeToString(hash.Sum(nil)); got != p.SHA256 {

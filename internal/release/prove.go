@@ -150,10 +150,10 @@ func (c *Chain) toProve(s Simulation) (*Proofs, []smoke.ProofOptions, error) {
 
 // Prove runs the proof of every fix of the series on the simulated device:
 // ggml-cuda's host code of the stock tree and of the patched one, each with the
-// same built programs, which run through wine where the recipe's are for Windows. The fixes whose proof is not one of smoke.Proofs are
-// told in the result. A proof that does not hold is an error that wraps
-// *smoke.Failed or *smoke.NotRun, after all of them have run. A tree that the
-// simulated device's compiler refuses is a *build.Failed.
+// same built programs, which run through wine where the recipe's are for Windows. The
+// fixes whose proof is not one of smoke.Proofs are told in the result. A proof that does
+// not hold is an error that wraps *smoke.Failed or *smoke.NotRun, after all of them have
+// run. A tree that the simulated device's compiler refuses is a *build.Failed.
 func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, error) {
 	p, todo, err := c.toProve(s)
 	if err != nil || len(todo) == 0 {

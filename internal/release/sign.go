@@ -16,6 +16,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/regular"
 	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -23,11 +24,11 @@ import (
 // Signing says how the programs and DLLs of a bundle for Windows get an Authenticode
 // signature.
 type Signing struct {
-	Cert      string // PKCS#12 (.p12, .pfx), or PEM certificates: the signer's, then its issuers'
-	Key       string // the PEM private key; empty with PKCS#12
-	Password  []byte // of the key or the PKCS#12 file; nil: none
-	Timestamp string // URL of an RFC 3161 time-stamp server; empty: no time stamp
-	Env       []string
+	Cert      string   // PKCS#12 (.p12, .pfx), or PEM certificates: the signer's, then its issuers'
+	Key       string   // the PEM private key; empty with PKCS#12
+	Password  []byte   // of the key or the PKCS#12 file; nil: none
+	Timestamp string   // URL of an RFC 3161 time-stamp server; empty: no time stamp
+	Env       []string // KEY=VALUE; its PATH is where osslsigncode is looked for, else the program's own is
 }
 
 // CannotSign says why nothing can be signed.
@@ -63,7 +64,7 @@ func (s *Signing) Check(ctx context.Context) (*binary.Signature, error) {
 		if file == "" {
 			continue
 		}
-		text, err := os.ReadFile(file)
+		text, err := regular.ReadFile(file)
 		if err != nil {
 			return nil, s.cannot(err.Error(), "", err)
 		}
@@ -118,6 +119,9 @@ func (s *Signing) sign(ctx context.Context, file string) (*binary.Signature, err
 	if out, err := s.tool(ctx, args); err != nil {
 		return nil, s.why(ctx, out, err)
 	}
+	if _, err := os.Stat(to); err != nil {
+		return nil, s.cannot("osslsigncode ended as if it had signed "+filepath.Base(file)+", and wrote nothing", "", err)
+	}
 	sig, err := s.verify(ctx, to)
 	if err != nil {
 		return nil, err
@@ -132,7 +136,19 @@ func (s *Signing) sign(ctx context.Context, file string) (*binary.Signature, err
 	return sig, os.Rename(to, file)
 }
 
-// tool runs osslsigncode and returns all that it says.
+// maxSaid is how much of what osslsigncode says is kept, bytes.
+const maxSaid = 64 << 10
+
+// said keeps the beginning of what a program says.
+type said struct{ bytes.Buffer }
+
+// Write takes the next bytes; it never fails.
+func (s *said) Write(p []byte) (int, error) {
+	s.Buffer.Write(p[:min(len(p), maxSaid-s.Len())])
+	return len(p), nil
+}
+
+// tool runs osslsigncode and returns what it says.
 func (s *Signing) tool(ctx context.Context, args []string) (string, error) {
 	path := os.Getenv("PATH")
 	for _, e := range s.Env {
@@ -144,7 +160,7 @@ func (s *Signing) tool(ctx context.Context, args []string) (string, error) {
 	if err != nil {
 		return "", s.cannot("osslsigncode is not installed", "apt-get install -y osslsigncode", err)
 	}
-	var out bytes.Buffer
+	var out said
 	err = run.Run(ctx, run.Cmd{
 		Argv: append([]string{tool}, args...), Env: []string{"PATH=" + path, "LC_ALL=C"}, Stdin: bytes.NewReader(s.Password),
 		Stdout: &out, Timeout: signLimit, Grace: -1,
@@ -179,7 +195,11 @@ func (s *Signing) why(ctx context.Context, out string, err error) error {
 			lines = append(lines, line)
 		}
 	}
-	return s.cannot("osslsigncode: "+cmp.Or(strings.Join(lines, "; "), err.Error()), "", err)
+	words := strings.Join(lines, "; ")
+	if len(s.Password) > 0 { // one that prints it is not osslsigncode
+		words = strings.ReplaceAll(words, string(s.Password), "(the password)")
+	}
+	return s.cannot("osslsigncode: "+cmp.Or(words, err.Error()), "", err)
 }
 
 // verify reads the signature of a file, judges its certificate, and lets osslsigncode
@@ -263,13 +283,16 @@ type signed struct {
 	Unsigned map[string]string `json:"unsigned,omitempty"`
 }
 
-// signAll signs the staged programs and DLLs that have no signature: NVIDIA's have.
+// signAll signs the staged programs and DLLs that were built and have no signature yet.
+// Those of others that a full bundle carries stay as their makers gave them out.
 func (c *Chain) signAll(ctx context.Context, top string, files []*binary.File) (signed, error) {
 	out := signed{Unsigned: map[string]string{}}
 	if c.Sign == nil {
 		return signed{}, nil
 	}
-	mine := slices.DeleteFunc(slices.Clone(files), func(f *binary.File) bool { return f.PE == nil || f.PE.Signed })
+	mine := slices.DeleteFunc(slices.Clone(files), func(f *binary.File) bool {
+		return f.PE == nil || f.PE.Signed || matches(c.Recipe.Bundle.Carry, f.Name)
+	})
 	for n, f := range mine {
 		if c.Progress != nil {
 			c.Progress("signing", int64(n), int64(len(mine)))

@@ -138,8 +138,43 @@ func TestSigningPassword(t *testing.T) {
 	}
 }
 
+// A tool that lies, fails, prints the password or does not end its text is said to be at
+// fault, in few words, and nothing is left.
+func TestBadSigner(t *testing.T) {
+	dir := keys(t)
+	t.Setenv("TMPDIR", t.TempDir())
+	for script, want := range map[string]string{
+		`exit 0`:                           "ended as if it had signed trial.exe, and wrote nothing",
+		`read -r p; echo "got $p"; exit 1`: "osslsigncode: got (the password)",
+		`for i; do [ "$o" = -out ] && echo half >"$i"; o=$i; done`: "trial.exe.signed",
+		`yes a-line-of-it | head -c 200000000; exit 1`:             "a-line-of-it",
+	} {
+		tools := t.TempDir()
+		if err := os.WriteFile(filepath.Join(tools, "osslsigncode"), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		s := &Signing{Cert: filepath.Join(dir, "leaf.p12"), Password: []byte("pass word"), Env: []string{"PATH=" + tools + ":/usr/bin:/bin"}}
+		_, err := s.Check(t.Context())
+		if cannot := new(CannotSign); !errors.As(err, &cannot) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "pass word") || len(err.Error()) > 2*maxSaid {
+			t.Errorf("%s: %.300v", script, err)
+		}
+	}
+	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	pipe := filepath.Join(dir, "pipe.p12")
+	if err := exec.Command("mkfifo", pipe).Run(); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*Signing{{Cert: pipe}, {Cert: filepath.Join(dir, "chain.pem"), Key: pipe}} {
+		if _, err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "pipe.p12: it is not a regular file") {
+			t.Errorf("a pipe: %v", err)
+		}
+	}
+}
+
 // Signed files are the same but for their signature, which the digest tells; what has
-// a signature keeps it.
+// a signature keeps it, and what is carried gets none.
 func TestSignAll(t *testing.T) {
 	dir, top := keys(t), t.TempDir()
 	s := &Signing{Cert: filepath.Join(dir, "chain.pem"), Key: filepath.Join(dir, "leaf.key"), Env: os.Environ()}
@@ -161,7 +196,14 @@ func TestSignAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	files = append(files, inspect(t, filepath.Join(top, "theirs.exe")), &binary.File{Name: "README.md"})
-	c := &Chain{Options: Options{Sign: s, Log: slog.New(slog.DiscardHandler)}}
+	if err := os.WriteFile(filepath.Join(top, "cudart64_110.dll"), trialProgram(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	files = append(files, inspect(t, filepath.Join(top, "cudart64_110.dll")))
+	c := &Chain{
+		Options: Options{Sign: s, Log: slog.New(slog.DiscardHandler)},
+		Recipe:  spec.Recipe{Bundle: spec.Bundle{Carry: []string{"cudart64_*.dll"}}},
+	}
 	before, err := os.ReadFile(filepath.Join(top, "theirs.exe"))
 	if err != nil {
 		t.Fatal(err)
@@ -181,6 +223,9 @@ func TestSignAll(t *testing.T) {
 	}
 	if after, err := os.ReadFile(filepath.Join(top, "theirs.exe")); err != nil || string(after) != string(before) {
 		t.Errorf("a signed file was signed again: %v", err)
+	}
+	if carried, err := os.ReadFile(filepath.Join(top, "cudart64_110.dll")); err != nil || string(carried) != string(trialProgram()) {
+		t.Errorf("a file of others was signed: %v", err)
 	}
 	if left, err := filepath.Glob(filepath.Join(top, "*.signed*")); err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)

@@ -3,61 +3,43 @@ package release
 import (
 	"archive/zip"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/klauspost/compress/flate"
 
-	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/regular"
 )
 
 // writeZip packs what the folder dir holds as a zip, without dir itself at its top:
 // entries sorted, the given time, and no mode, so that the same files give the same
 // bytes. The compressor is pinned by go.mod for the same reason. It returns the
 // SHA-256 of the archive. Names that Windows could not unpack are a *binary.Rejected.
-func writeZip(ctx context.Context, file, dir string, when time.Time) (sum string, err error) {
+func writeZip(ctx context.Context, file, dir string, when time.Time) (string, error) {
 	if err := checkZipNames(dir); err != nil {
 		return "", fmt.Errorf("pack %s: %w", file, err)
 	}
-	out, err := atomicfile.Create(file, 0o644)
-	if err != nil {
-		return "", err
-	}
-	defer func() { err = errors.Join(err, out.Cleanup()) }()
-	hash := sha256.New()
-	zw := zip.NewWriter(io.MultiWriter(out, hash))
-	zw.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) {
-		return flate.NewWriter(w, flate.DefaultCompression)
-	})
-	// WalkDir goes in lexical order.
-	err = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if err = errors.Join(err, ctx.Err()); err != nil || d.IsDir() {
-			return err
+	return writeArchive(ctx, file, dir, func(to io.Writer) (writer, error) {
+		zw := zip.NewWriter(to)
+		zw.RegisterCompressor(zip.Deflate, func(w io.Writer) (io.WriteCloser, error) {
+			return flate.NewWriter(w, flate.DefaultCompression)
+		})
+		add := func(p, name string, d fs.DirEntry) error {
+			if d.IsDir() {
+				return nil
+			}
+			return addZipEntry(ctx, zw, p, name, d, when)
 		}
-		rel, err := filepath.Rel(dir, p)
-		if err != nil {
-			return err
-		}
-		return addZipEntry(zw, p, filepath.ToSlash(rel), d, when)
+		return writer{add: add, end: zw.Close}, nil
 	})
-	if err := errors.Join(err, zw.Close()); err != nil {
-		return "", fmt.Errorf("pack %s: %w", file, err)
-	}
-	if err := out.Commit(); err != nil {
-		return "", fmt.Errorf("pack %s: %w", file, err)
-	}
-	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-func addZipEntry(zw *zip.Writer, file, name string, d fs.DirEntry, when time.Time) error {
+func addZipEntry(ctx context.Context, zw *zip.Writer, file, name string, d fs.DirEntry, when time.Time) error {
 	if !d.Type().IsRegular() {
 		return &binary.Rejected{File: file, Fault: "is no plain file, and Windows could not unpack it"}
 	}
@@ -69,6 +51,6 @@ func addZipEntry(zw *zip.Writer, file, name string, d fs.DirEntry, when time.Tim
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(w, f)
+	_, err = io.Copy(w, regular.Until(ctx, f))
 	return errors.Join(err, f.Close())
 }

@@ -26,14 +26,15 @@ func SSH(host, command string) []string {
 // SFTP returns the argv of an sftp that reads its commands from standard input and ends
 // at the first that fails.
 func SFTP(host string) []string {
-	argv := append([]string{"sftp", "-q", "-b", "-"}, sshOptions...)
+	argv := append([]string{"sftp", "-b", "-"}, sshOptions...) // without -q, with which ssh hides why it fails
 	return append(argv, "--", host)
 }
 
 // CheckHost refuses what is no host for ssh: HOST or USER@HOST, an address of IPv6 with
 // or without brackets.
 func CheckHost(host string) error {
-	if host == "" || strings.HasPrefix(host, "-") || strings.ContainsAny(host, " \t\r\n/\\\"'") {
+	// Programs that ssh is set to start may take a name that begins with a hyphen for an option.
+	if host == "" || strings.HasPrefix(host, "-") || strings.Contains(host, "@-") || strings.ContainsAny(host, " \t\r\n/\\\"'") {
 		return fmt.Errorf("%q is no host for ssh", host)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/regular"
 )
 
 // emptyRootCheck: in a folder that holds the bundle and the libraries of the system
@@ -19,7 +21,7 @@ import (
 func emptyRootCheck(a *args) step {
 	programs := a.list("programs", []string{"llama-server"})
 	return func(ctx context.Context, s *session) (outcome, error) {
-		files, err := elfFiles(s.side.bin)
+		files, err := elfFiles(ctx, s.side.bin)
 		if err != nil {
 			return outcome{}, err
 		}
@@ -63,7 +65,7 @@ type absent struct{ why string }
 func (e *absent) Error() string { return e.why }
 
 // elfFiles inspects the programs and libraries of a folder.
-func elfFiles(dir string) ([]*binary.File, error) {
+func elfFiles(ctx context.Context, dir string) ([]*binary.File, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -73,7 +75,7 @@ func elfFiles(dir string) ([]*binary.File, error) {
 		if e.IsDir() {
 			continue
 		}
-		f, err := binary.Inspect(filepath.Join(dir, e.Name()))
+		f, err := binary.InspectContext(ctx, filepath.Join(dir, e.Name()))
 		if errors.Is(err, binary.ErrNotELF) {
 			continue
 		}
@@ -113,7 +115,7 @@ func (r *emptyRoot) fill(ctx context.Context, bin string, files []*binary.File) 
 			return err
 		}
 	}
-	if err := linkTree(bin, filepath.Join(r.dir, inside)); err != nil {
+	if err := linkTree(ctx, bin, filepath.Join(r.dir, inside)); err != nil {
 		return fmt.Errorf("lay out the empty root: %w", err)
 	}
 	i := slices.IndexFunc(files, func(f *binary.File) bool { return f.Interp != "" })
@@ -128,7 +130,7 @@ func (r *emptyRoot) fill(ctx context.Context, bin string, files []*binary.File) 
 	if st, err := os.Stat(filepath.Join(root, r.loader)); err != nil || !st.Mode().IsRegular() {
 		return &absent{fmt.Sprintf("this machine has no %s, which the programs ask for", r.loader)}
 	}
-	if err := r.take(filepath.Join(root, r.loader), r.loader); err != nil {
+	if err := r.take(ctx, filepath.Join(root, r.loader), r.loader); err != nil {
 		return err
 	}
 	// Where this loader looks without being told is where its C library lies.
@@ -144,7 +146,7 @@ func (r *emptyRoot) fill(ctx context.Context, bin string, files []*binary.File) 
 		switch {
 		case binary.FromDriver(name):
 			lib := filepath.Join(dir, name)
-			if err := r.take(libc, lib); err != nil {
+			if err := r.take(ctx, libc, lib); err != nil {
 				return err
 			}
 			r.standIns = append(r.standIns, filepath.Join(r.dir, lib))
@@ -153,11 +155,11 @@ func (r *emptyRoot) fill(ctx context.Context, bin string, files []*binary.File) 
 			r.unseen = append(r.unseen, name)
 			continue
 		}
-		if err := r.take(from, filepath.Join(dir, name)); err != nil {
+		if err := r.take(ctx, from, filepath.Join(dir, name)); err != nil {
 			return err
 		}
 		r.system = append(r.system, name)
-		f, err := binary.Inspect(from)
+		f, err := binary.InspectContext(ctx, from)
 		if err != nil {
 			return err
 		}
@@ -182,7 +184,7 @@ func (s *session) libraries(ctx context.Context) (string, *binary.Libraries, err
 }
 
 // take copies a file of this machine into the root, to the path that it has there.
-func (r *emptyRoot) take(from, to string) error {
+func (r *emptyRoot) take(ctx context.Context, from, to string) error {
 	real, err := filepath.EvalSymlinks(from)
 	if err != nil {
 		return fmt.Errorf("lay out the empty root: %w", err)
@@ -191,16 +193,30 @@ func (r *emptyRoot) take(from, to string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
 	}
-	data, err := os.ReadFile(real)
-	if err != nil {
+	if err := copyFile(ctx, real, to, 0o755); err != nil {
 		return fmt.Errorf("lay out the empty root: %w", err)
 	}
-	return os.WriteFile(to, data, 0o755)
+	return nil
+}
+
+// copyFile copies a regular file piece by piece: cuBLAS alone has more than 600 MB.
+func copyFile(ctx context.Context, from, to string, mode fs.FileMode) error {
+	in, err := regular.Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }() // only read from
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, mode)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, regular.Until(ctx, in))
+	return errors.Join(err, out.Close())
 }
 
 // linkTree lays the entries of a folder into another: hard links where the file
 // system has them, as a full bundle has more than a GiB.
-func linkTree(from, to string) error {
+func linkTree(ctx context.Context, from, to string) error {
 	return filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -225,14 +241,10 @@ func linkTree(from, to string) error {
 		if os.Link(p, name) == nil {
 			return nil
 		}
-		data, err := os.ReadFile(p)
-		if err != nil {
-			return err
-		}
 		info, err := d.Info()
 		if err != nil {
 			return err
 		}
-		return os.WriteFile(name, data, info.Mode().Perm())
+		return copyFile(ctx, p, name, info.Mode().Perm())
 	})
 }

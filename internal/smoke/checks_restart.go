@@ -60,6 +60,9 @@ func restartCheck(a *args) step {
 				return outcome{}, context.Cause(ctx)
 			}
 			s.stop(ctx)
+			if err := awaitFree(ctx, srv.port, s.answer()); err != nil {
+				return outcome{}, err
+			}
 		}
 		return outcome{
 			detail:  fmt.Sprintf("started again %d times on port %d, after a stop and after a crash in turn", times, s.o.Ports[0]),

@@ -73,6 +73,9 @@ func (s *session) stopOne(ctx context.Context, c config, limit time.Duration, be
 	case end.how != "exit code 0" && end.terms < 2:
 		return end, srv.plainFault("after SIGTERM the server ended with " + end.how)
 	}
+	if err := awaitFree(ctx, srv.port, killGrace); err != nil {
+		return end, err
+	}
 	if taken(srv.port) {
 		return end, srv.plainFault(fmt.Sprintf("the server is gone, but its port %d is still listened on", srv.port))
 	}

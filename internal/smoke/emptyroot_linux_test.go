@@ -92,7 +92,7 @@ func TestEmptyRoot(t *testing.T) {
 func TestEmptyRootWays(t *testing.T) {
 	t.Parallel()
 	dir := compileBundle(t, "", "-Wl,-rpath,$ORIGIN")
-	files, err := elfFiles(dir)
+	files, err := elfFiles(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,8 +12,12 @@ func TestPatience(t *testing.T) {
 		processors int
 		want       time.Duration
 	}{
-		{0, 2, time.Minute}, {2, 2, time.Minute}, {1, 16, time.Minute},
-		{25, 4, 375 * time.Second}, {3, 2, 90 * time.Second}, {400, 2, 10 * time.Minute},
+		{0, 2, time.Minute},
+		{2, 2, time.Minute},
+		{1, 16, time.Minute},
+		{25, 4, 375 * time.Second},
+		{3, 2, 90 * time.Second},
+		{400, 2, 10 * time.Minute},
 	} {
 		if got := patience(time.Minute, c.load, c.processors); got != c.want {
 			t.Errorf("load %v on %d processors: %v, want %v", c.load, c.processors, got, c.want)

@@ -58,6 +58,20 @@ func taken(port int) bool {
 	return true
 }
 
+// awaitFree waits until nobody listens on a loopback port, but no longer than limit; the
+// error is ctx's. What is killed under wine leaves its sockets with wine's server, which
+// closes them when it notices.
+func awaitFree(ctx context.Context, port int, limit time.Duration) error {
+	for end := time.Now().Add(limit); taken(port) && time.Now().Before(end); {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
 // prove asks for the alias that only our server has. Where the system's table
 // of sockets cannot be read it asks over many connections: with two listeners
 // on a port, each connection may go to the other.

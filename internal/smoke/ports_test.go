@@ -1,6 +1,7 @@
 package smoke
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -154,5 +155,27 @@ func TestStrangerComesLater(t *testing.T) {
 	}
 	if !strings.Contains(r.Checks[1].Detail, "another program listens there too") {
 		t.Errorf("detail %q", r.Checks[1].Detail)
+	}
+}
+
+// A port that somebody leaves in a while is waited for; one that stays taken is not.
+func TestAwaitFree(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	if err := awaitFree(t.Context(), port, 50*time.Millisecond); err != nil || !taken(port) {
+		t.Errorf("it stays taken: %v", err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	stop := errors.New("stopped")
+	cancel(stop)
+	if err := awaitFree(ctx, port, time.Minute); !errors.Is(err, stop) {
+		t.Errorf("when it is stopped: %v", err)
+	}
+	time.AfterFunc(200*time.Millisecond, func() { _ = l.Close() })
+	if err := awaitFree(t.Context(), port, time.Minute); err != nil || taken(port) {
+		t.Errorf("it was left: %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -53,13 +54,13 @@ func newSession(o Options, r *Report) (*session, error) {
 	if err := os.MkdirAll(filepath.Join(work, "cache"), 0o755); err != nil {
 		return nil, fmt.Errorf("work folder: %w", err)
 	}
-	old, err := filepath.Glob(filepath.Join(work, "*.log"))
+	old, err := fs.Glob(os.DirFS(work), "*.log")
 	if err != nil {
 		return nil, fmt.Errorf("work folder: %w", err)
 	}
 	for _, f := range old {
 		// Logs are appended to, and an earlier run's lines would mislead.
-		if err := os.Remove(f); err != nil {
+		if err := os.Remove(filepath.Join(work, f)); err != nil {
 			return nil, fmt.Errorf("work folder: %w", err)
 		}
 	}

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -131,12 +133,14 @@ func (c cacheDir) install(s *scratch, tree string) error {
 // read or that holds the damaged object, so that it can be fetched again.
 func (c cacheDir) drop(tree, object string) error {
 	errs := []error{removeIfThere(filepath.Join(c.path(".git"), filepath.FromSlash(treeRef(tree).String())))}
-	packs, err := filepath.Glob(filepath.Join(c.path(".git"), "objects", "pack", "*.pack"))
+	dir := filepath.Join(c.path(".git"), "objects", "pack")
+	packs, err := fs.Glob(os.DirFS(dir), "*.pack")
 	if err != nil {
 		return err
 	}
-	for _, pack := range packs {
-		idx := pack[:len(pack)-len(".pack")] + ".idx"
+	for _, name := range packs {
+		pack := filepath.Join(dir, name)
+		idx := strings.TrimSuffix(pack, ".pack") + ".idx"
 		if indexLacks(idx, plumbing.NewHash(object)) {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -133,14 +134,15 @@ func TestKill(t *testing.T) {
 func TestDamagedCache(t *testing.T) {
 	u := newUpstream(t)
 	o, log := options(t, u.lock)
-	o.Override = u.bundle(t, "b102")
+	o.Override, o.Cache = u.bundle(t, "b102"), filepath.Join(o.Cache, "odd [name]")
 	cached := func(ext string) string {
 		t.Helper()
-		got, err := filepath.Glob(filepath.Join(o.Cache, "llama.cpp.git", "objects", "pack", "*"+ext))
+		dir := filepath.Join(o.Cache, "llama.cpp.git", "objects", "pack")
+		got, err := fs.Glob(os.DirFS(dir), "*"+ext)
 		if err != nil || len(got) != 1 {
 			t.Fatalf("%v %v", got, err)
 		}
-		return got[0]
+		return filepath.Join(dir, got[0])
 	}
 	mustFetch(t, o, "b102")
 	good := map[string][]byte{}

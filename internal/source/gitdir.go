@@ -48,7 +48,8 @@ func findGitDir(path string) (gitDir, error) {
 	}
 	for _, need := range []string{filepath.Join(g.dir, "HEAD"), g.objects()} {
 		if _, err := os.Stat(need); err != nil {
-			return gitDir{}, fmt.Errorf("%s is not a git repository: %w", path, err)
+			// Not wrapped: the folder itself is there.
+			return gitDir{}, fmt.Errorf("%s is not a git repository: %v", path, err) //nolint:errorlint // as said
 		}
 	}
 	return g, g.check()

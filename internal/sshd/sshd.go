@@ -46,14 +46,15 @@ type Server struct {
 }
 
 // Start starts a server that lives as long as the test. It skips the test, and says so,
-// where the machine has no sshd.
-func Start(tb testing.TB) *Server {
+// where the machine has no sshd. Lines of sshd_config come before the server's own, and
+// the first of a name counts; with one of Subsystem there is no sftp but that.
+func Start(tb testing.TB, lines ...string) *Server {
 	tb.Helper()
 	program, err := run.LookPath("sshd", "/usr/sbin:/usr/local/sbin:"+os.Getenv("PATH"))
 	if err != nil {
 		tb.Skip("NOT RUN: there is no sshd here; sh scripts/setup sshd installs it")
 	}
-	s, err := start(tb.Context(), program, tb.TempDir(), tb.Cleanup)
+	s, err := start(tb.Context(), program, tb.TempDir(), tb.Cleanup, lines...)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -61,7 +62,7 @@ func Start(tb testing.TB) *Server {
 }
 
 // StartIn is Start for those who have no testing.TB: dir gets the server's files, and
-// defers what is to be done at the end.
+// later is called with what is to be done at the end.
 func StartIn(dir string, later func(func())) (*Server, error) {
 	program, err := run.LookPath("sshd", "/usr/sbin:/usr/local/sbin:"+os.Getenv("PATH"))
 	if err != nil {
@@ -70,7 +71,7 @@ func StartIn(dir string, later func(func())) (*Server, error) {
 	return start(context.Background(), program, dir, later)
 }
 
-func start(ctx context.Context, program, dir string, later func(func())) (*Server, error) {
+func start(ctx context.Context, program, dir string, later func(func()), lines ...string) (*Server, error) {
 	me, err := user.Current()
 	if err != nil {
 		return nil, err
@@ -88,14 +89,17 @@ func start(ctx context.Context, program, dir string, later func(func())) (*Serve
 			return nil, err
 		}
 	}
+	if !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, "Subsystem ") }) {
+		lines = append(lines, "Subsystem sftp internal-sftp")
+	}
 	s := &Server{Bin: filepath.Join(dir, "bin")}
 	if err := s.listen(ctx); err != nil {
 		return nil, err
 	}
 	later(func() { _ = s.proxy.Close() })
 	files := map[string]string{
-		"sshd_config": fmt.Sprintf("ListenAddress 127.0.0.1:%d\nHostKey %[2]s/host\nAuthorizedKeysFile %[2]s/me.pub\nPidFile none\n"+
-			"StrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nSubsystem sftp internal-sftp\nLogLevel ERROR\n", s.port, dir),
+		"sshd_config": strings.Join(lines, "\n") + fmt.Sprintf("\nListenAddress 127.0.0.1:%d\nHostKey %[2]s/host\nAuthorizedKeysFile %[2]s/me.pub\nPidFile none\n"+
+			"StrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nLogLevel ERROR\n", s.port, dir),
 		"ssh_config":  s.config(me.Username, dir),
 		"known_hosts": knownHosts(dir),
 	}
