@@ -63,7 +63,12 @@ func (p *pip) download(ctx context.Context, d Decl, requirement, sum, dir string
 	if len(found) != 1 {
 		return "", fmt.Errorf("pip has left %d wheels of %s", len(found), requirement)
 	}
-	return filepath.Join(dir, found[0]), nil
+	file := filepath.Join(dir, found[0])
+	st, err := os.Lstat(file)
+	if err == nil && !st.Mode().IsRegular() { // a link would be kept in the place of a wheel
+		err = fmt.Errorf("pip has left %s, which is no file", found[0])
+	}
+	return file, err
 }
 
 // updateWheels makes a lock of what pip finds. It has to fetch them for that.

@@ -100,3 +100,27 @@ func TestNoPip(t *testing.T) {
 		t.Error("the PATH of this test has a pip")
 	}
 }
+
+// A pip that leaves something else than one wheel is said to, and not waited for.
+func TestOddPip(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	for script, want := range map[string]string{
+		`exit 3`: "exit code 3",
+		`true`:   "pip has left 0 wheels of nv-rt==1",
+		`echo x >"$dir/a.whl"; cp "$dir/a.whl" "$dir/b.whl"`: "pip has left 2 wheels of nv-rt==1",
+		`mkfifo "$dir/a.whl"`:                                "pip has left a.whl, which is no file",
+		`ln -s /dev/zero "$dir/a.whl"`:                       "pip has left a.whl, which is no file",
+		`mkdir "$dir/a.whl"`:                                 "pip has left a.whl, which is no file",
+	} {
+		dir := t.TempDir()
+		text := "#!/bin/sh\nwhile [ $# -gt 0 ]; do if [ \"$1\" = --dest ]; then dir=$2; fi; shift; done\n" + script + "\n"
+		must(t, os.WriteFile(filepath.Join(dir, "pip3"), []byte(text), 0o755))
+		t.Setenv("PATH", dir+":/usr/bin:/bin")
+		d := Decl{Name: "dlls", Arch: "amd64", RoomMiB: 1, Holds: []string{"x"}, Wheels: &Wheels{Platform: "win_amd64", Packages: []string{"nv-rt==1"}}}
+		_, err := Update(t.Context(), d, Options{})
+		wantErr(t, err, want, "buildenv dlls: package nv-rt 1", "--mirror FOLDER takes the wheels that lie there")
+	}
+	if left, err := os.ReadDir(os.TempDir()); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}

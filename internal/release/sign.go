@@ -8,10 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/llpatch/llpatch/internal/binary"
@@ -48,6 +50,10 @@ func (e *CannotSign) Unwrap() error { return e.Err }
 func (s *Signing) cannot(why, hint string, err error) error {
 	return &CannotSign{Cert: s.Cert, Why: why, Hint: hint, Err: err}
 }
+
+// signRoom is more than a signature and the certificates of the system's authorities
+// take, bytes: the first has some 10 KiB, the others 220.
+const signRoom = 1 << 20
 
 // signLimit bounds one run of osslsigncode: a time-stamp server may be slow.
 const signLimit = 2 * time.Minute
@@ -99,6 +105,14 @@ func encrypted(text []byte) bool {
 
 // sign gives a file a signature and verifies it. The file is replaced in one step.
 func (s *Signing) sign(ctx context.Context, file string) (*binary.Signature, error) {
+	st, err := os.Stat(file)
+	if err != nil {
+		return nil, err
+	}
+	// Of a full disk osslsigncode says that it cannot read its input.
+	if free, known := build.FreeDisk(filepath.Dir(file)); known && free < st.Size()+signRoom {
+		return nil, &fs.PathError{Op: "sign", Path: file, Err: syscall.ENOSPC}
+	}
 	to := file + ".signed"
 	defer func() { _ = os.Remove(to) }()
 	args := []string{"sign", "-h", "sha256", "-in", file, "-out", to}
@@ -123,10 +137,6 @@ func (s *Signing) sign(ctx context.Context, file string) (*binary.Signature, err
 		return nil, s.cannot("osslsigncode ended as if it had signed "+filepath.Base(file)+", and wrote nothing", "", err)
 	}
 	sig, err := s.verify(ctx, to)
-	if err != nil {
-		return nil, err
-	}
-	st, err := os.Stat(file)
 	if err != nil {
 		return nil, err
 	}

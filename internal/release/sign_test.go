@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/llpatch/llpatch/internal/binary"
@@ -170,6 +171,29 @@ func TestBadSigner(t *testing.T) {
 		if _, err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "pipe.p12: it is not a regular file") {
 			t.Errorf("a pipe: %v", err)
 		}
+	}
+}
+
+// A disk without room for a signed copy is called full, and the file stays as it was.
+func TestSignFullDisk(t *testing.T) {
+	dir, disk := keys(t), filepath.Join(t.TempDir(), "disk")
+	if err := os.Mkdir(disk, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", disk).CombinedOutput(); err != nil {
+		t.Skipf("NOT RUN: no small disk can be made here: %s", out)
+	}
+	t.Cleanup(func() { _ = exec.Command("umount", "-l", disk).Run() })
+	file := filepath.Join(disk, "app.exe")
+	if err := os.WriteFile(file, trialProgram(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := &Signing{Cert: filepath.Join(dir, "chain.pem"), Key: filepath.Join(dir, "leaf.key"), Env: os.Environ()}
+	if _, err := s.sign(t.Context(), file); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "app.exe: no space left on device") {
+		t.Errorf("%v", err)
+	}
+	if got, err := os.ReadFile(file); err != nil || string(got) != string(trialProgram()) {
+		t.Errorf("the file was changed: %v", err)
 	}
 }
 
