@@ -38,7 +38,7 @@ test-wine: ## what of llpatch's own tests runs on Windows, through wine
 .PHONY: real
 real: ## a full release of b8390 from its npm package, compiled and run for real
 	sh scripts/setup build test win7
-	go test -tags real -timeout 30m -count 1 -run TestReal -v ./internal/cli
+	go test -tags real -timeout 40m -count 1 -run TestReal -v ./internal/cli
 
 .PHONY: real-win7
 real-win7: ## the same for Windows 7, with MinGW-w64 and wine
