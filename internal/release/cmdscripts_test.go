@@ -52,7 +52,7 @@ func newWindows(t *testing.T) *windows {
 			t.Error(err)
 		}
 	})
-	w.env = append(win.Env(), "HOME="+dir, "PATH=/usr/bin:/bin", "CHECK_ROOT=Z:"+strings.ReplaceAll(w.root, "/", `\`))
+	w.env = append(win.Environ(), "CHECK_ROOT=Z:"+strings.ReplaceAll(w.root, "/", `\`))
 	return w
 }
 

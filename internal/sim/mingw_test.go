@@ -56,7 +56,7 @@ func wine7(t *testing.T) func(ctx context.Context, argv ...string) *exec.Cmd {
 	}
 	return func(ctx context.Context, argv ...string) *exec.Cmd {
 		c := exec.CommandContext(ctx, w.program, argv...)
-		c.Env = append(w.windows.Env(), "PATH=/usr/bin:/bin", "HOME="+w.dir)
+		c.Env = w.windows.Environ()
 		return c
 	}
 }

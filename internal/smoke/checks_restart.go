@@ -60,7 +60,7 @@ func restartCheck(a *args) step {
 				return outcome{}, context.Cause(ctx)
 			}
 			s.stop(ctx)
-			if err := awaitFree(ctx, srv.port, s.answer()); err != nil {
+			if _, err := awaitFree(ctx, srv.port, s.answer()); err != nil { // the next start says who has it
 				return outcome{}, err
 			}
 		}

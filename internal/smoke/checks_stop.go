@@ -73,10 +73,11 @@ func (s *session) stopOne(ctx context.Context, c config, limit time.Duration, be
 	case end.how != "exit code 0" && end.terms < 2:
 		return end, srv.plainFault("after SIGTERM the server ended with " + end.how)
 	}
-	if err := awaitFree(ctx, srv.port, killGrace); err != nil {
+	free, err := awaitFree(ctx, srv.port, killGrace)
+	if err != nil {
 		return end, err
 	}
-	if taken(srv.port) {
+	if !free {
 		return end, srv.plainFault(fmt.Sprintf("the server is gone, but its port %d is still listened on", srv.port))
 	}
 	return end, nil

@@ -58,18 +58,21 @@ func taken(port int) bool {
 	return true
 }
 
-// awaitFree waits until nobody listens on a loopback port, but no longer than limit; the
-// error is ctx's. What is killed under wine leaves its sockets with wine's server, which
+// awaitFree waits until nobody listens on a loopback port, but no longer than limit, and
+// says whether that came about; the error is ctx's. What is killed under wine leaves its sockets with wine's server, which
 // closes them when it notices.
-func awaitFree(ctx context.Context, port int, limit time.Duration) error {
-	for end := time.Now().Add(limit); taken(port) && time.Now().Before(end); {
+func awaitFree(ctx context.Context, port int, limit time.Duration) (free bool, err error) {
+	for end := time.Now().Add(limit); taken(port); {
+		if !time.Now().Before(end) {
+			return false, nil
+		}
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return false, context.Cause(ctx)
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	return nil
+	return true, nil
 }
 
 // prove asks for the alias that only our server has. Where the system's table

@@ -165,17 +165,17 @@ func TestAwaitFree(t *testing.T) {
 		t.Fatal(err)
 	}
 	port := l.Addr().(*net.TCPAddr).Port
-	if err := awaitFree(t.Context(), port, 50*time.Millisecond); err != nil || !taken(port) {
+	if free, err := awaitFree(t.Context(), port, 50*time.Millisecond); err != nil || free || !taken(port) {
 		t.Errorf("it stays taken: %v", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("stopped")
 	cancel(stop)
-	if err := awaitFree(ctx, port, time.Minute); !errors.Is(err, stop) {
+	if free, err := awaitFree(ctx, port, time.Minute); free || !errors.Is(err, stop) {
 		t.Errorf("when it is stopped: %v", err)
 	}
 	time.AfterFunc(200*time.Millisecond, func() { _ = l.Close() })
-	if err := awaitFree(t.Context(), port, time.Minute); err != nil || taken(port) {
+	if free, err := awaitFree(t.Context(), port, time.Minute); err != nil || !free || taken(port) {
 		t.Errorf("it was left: %v", err)
 	}
 }

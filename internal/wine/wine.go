@@ -107,7 +107,7 @@ func (w *Windows) start(ctx context.Context) error {
 	defer in.Close()
 	hello := &greeting{came: make(chan struct{})}
 	w.stays, err = run.Start(ctx, run.Cmd{
-		Argv: []string{w.o.Program, "cmd"}, Env: w.environ(), Dir: w.o.Dir, Stdin: in,
+		Argv: []string{w.o.Program, "cmd"}, Env: w.Environ(), Dir: w.o.Dir, Stdin: in,
 		Stdout: hello, Log: w.log("start"), Grace: w.o.Grace, Hold: w.o.Hold,
 	})
 	if err != nil {
@@ -130,12 +130,13 @@ func (w *Windows) start(ctx context.Context) error {
 
 func (w *Windows) log(name string) string { return filepath.Join(w.o.Dir, "wine-"+name+".log") }
 
-func (w *Windows) environ() []string { return append(w.o.Env[:len(w.o.Env):len(w.o.Env)], w.Env()...) }
+// Environ is Options.Env and Env: the whole environment of a program that gets no more.
+func (w *Windows) Environ() []string { return append(w.o.Env[:len(w.o.Env):len(w.o.Env)], w.Env()...) }
 
 // own runs one of wine's own programs to its end and returns what it says.
 func (w *Windows) own(ctx context.Context, argv ...string) (string, error) {
 	out, err := run.Output(ctx, run.Cmd{
-		Argv: append([]string{w.o.Program}, argv...), Env: w.environ(), Dir: w.o.Dir,
+		Argv: append([]string{w.o.Program}, argv...), Env: w.Environ(), Dir: w.o.Dir,
 		Log: w.log(argv[0]), Timeout: startLimit, Grace: w.o.Grace, Hold: w.o.Hold,
 	})
 	if ctx.Err() != nil {

@@ -26,8 +26,7 @@ func TestPipes(t *testing.T) {
 		t.Skip("no wine64 (sh scripts/setup win7): wine was not started here")
 	}
 	dir := t.TempDir()
-	env := []string{"PATH=/usr/bin:/bin", "HOME=" + dir}
-	w, err := Start(t.Context(), Options{Program: program, Version: spec.Win7, Dir: dir, Env: env})
+	w, err := Start(t.Context(), Options{Program: program, Version: spec.Win7, Dir: dir, Env: []string{"PATH=/usr/bin:/bin", "HOME=" + dir}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +35,7 @@ func TestPipes(t *testing.T) {
 	}
 	for _, argv := range [][]string{{"winecfg", "-v", "win7"}, {"cmd", "/c", "ver"}, {"reg", "query", `HKLM\Software`}} {
 		c := exec.CommandContext(t.Context(), program, argv...)
-		c.Env = append(w.Env(), env...)
+		c.Env = w.Environ()
 		c.WaitDelay = 30 * time.Second
 		if out, err := c.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v: %s", argv[0], err, out)
