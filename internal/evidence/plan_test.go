@@ -146,7 +146,7 @@ func TestKeptPlans(t *testing.T) {
 		t.Fatal(plans, err)
 	}
 	for _, name := range plans {
-		if _, err := ReadPlan(name, map[string]string{"BUILDS": "b", "MODELS": "m", "SHIM": "s", "CPUS": "0-3", "SCRIPTS": "s"}); err != nil {
+		if _, err := ReadPlan(name, map[string]string{"BUILDS": "b", "MODELS": "m", "SHIM": "s", "CPUS": "0-3", "SCRIPTS": "s", "WORK": "w"}); err != nil {
 			t.Error(err)
 		}
 	}
