@@ -21,7 +21,7 @@ const (
 	keepArray  = 1024 // elements of the longest array kept: twice LLAMA_MAX_LAYERS
 )
 
-// Value types of GGUF's metadata, as in the specification (docs/gguf.md of the
+// Value types of GGUF's metadata, as in the specification (gguf.md in the docs of the
 // ggml project).
 const (
 	kvUint8   = 0
