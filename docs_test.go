@@ -161,6 +161,31 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// The manual's page has a line for each chapter, and a chapter is read in one sitting.
+func TestManual(t *testing.T) {
+	docs := documents(t, os.DirFS("docs"))
+	toc := links(docs["manual.md"])
+	chapters := 0
+	for name, doc := range docs {
+		if path.Dir(name) != "manual" {
+			continue
+		}
+		chapters++
+		if n := strings.Count(strings.Join(toc, "\n")+"\n", name+"\n"); n != 1 {
+			t.Errorf("docs/manual.md has %d lines for %s, want 1", n, name)
+		}
+		if n := strings.Count(doc, "\n"); n > 150 {
+			t.Errorf("docs/%s has %d lines: split it", name, n)
+		}
+		if !strings.HasPrefix(doc, "# ") {
+			t.Errorf("docs/%s does not begin with its title", name)
+		}
+	}
+	if chapters < 10 {
+		t.Errorf("the manual has %d chapters", chapters)
+	}
+}
+
 // Comments, help texts, scripts and declarations name pages of docs/ as well: each is there.
 func TestPagesNamed(t *testing.T) {
 	page := regexp.MustCompile(`\bdocs/[A-Za-z0-9_./-]+\.md\b`)
