@@ -26,7 +26,7 @@ import (
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
-// Exit codes, as docs/design.md lists them.
+// Exit codes, as docs/manual/output.md lists them.
 const (
 	exitUnexpected  = 1
 	exitUsage       = 2
