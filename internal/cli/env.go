@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,6 +17,7 @@ import (
 	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/env"
+	"github.com/llpatch/llpatch/internal/release"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -43,11 +45,7 @@ func (a *app) envCreateCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			find := a.envDecl
-			if update { // a lock that is to be written anew need not be whole
-				find = func(repo *spec.Repo, _, name string) (env.Decl, error) { return repo.Env(name) }
-			}
-			d, err := find(repo, records.Cache, got[0])
+			d, err := repo.Env(got[0])
 			if err != nil {
 				return err
 			}
@@ -55,15 +53,12 @@ func (a *app) envCreateCmd() *cobra.Command {
 			if o.Mirror, err = mirrorURL(o.Mirror); err != nil {
 				return err
 			}
+			var made env.Made
 			if update {
-				if d.Lock, err = env.Update(c.Context(), d, o); err != nil {
-					return err
-				}
-				if err := a.keepLock(d, records.Dir, records.Cache); err != nil {
-					return err
-				}
+				made, err = a.renewEnv(c.Context(), d, o, records)
+			} else if d, err = a.envDecl(repo, records.Cache, got[0]); err == nil {
+				made, err = env.Create(c.Context(), d, o)
 			}
-			made, err := env.Create(c.Context(), d, o)
 			if err != nil {
 				return err
 			}
@@ -71,7 +66,7 @@ func (a *app) envCreateCmd() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.BoolVar(&update, "update-lock", false, "first write packages.lock anew, with what the mirror has now")
+	f.BoolVar(&update, "update-lock", false, "take what the mirror has now, and write packages.lock anew when all of it was fetched, checked and unpacked")
 	f.StringVar(&o.Mirror, "mirror", "", "take packages from this folder of a Debian mirror: a URL or a folder below which dists/ and pool/ lie (default: the one that this machine's apt uses). For NVIDIA's archives the folder with their redistrib_*.json, for wheels one with wheels")
 	f.StringVar(&o.Keyring, "keyring", "", "with --update-lock, a file with the keys that sign the mirror's lists (default: Debian's)")
 	f.BoolVar(&o.Past, "past", false, "with --update-lock, take lists whose time is over, as those of a snapshot of the mirror are; their signatures are checked all the same")
@@ -106,27 +101,46 @@ func (a *app) envDecl(repo *spec.Repo, cache, name string) (env.Decl, error) {
 	return d, err
 }
 
-// keepLock writes a lock beside its declaration, or, where that is inside
-// llpatch, into the cache.
-func (a *app) keepLock(d env.Decl, dir, cache string) error {
-	name := env.OwnLock(cache, d.Name)
-	if dir != cache {
-		name = filepath.Join(dir, spec.EnvFolder, d.Name, spec.EnvLock)
+// renewEnv makes the root of what the mirror has now, and writes the lock of it.
+func (a *app) renewEnv(ctx context.Context, d env.Decl, o env.Options, at release.Records) (env.Made, error) {
+	inside := at.Dir == at.Cache
+	name := filepath.Join(at.Dir, spec.EnvFolder, d.Name, spec.EnvLock)
+	if inside { // then the lock so far may be one that was made on this machine, and not be whole
+		name = env.OwnLock(at.Cache, d.Name)
+		own, _, err := d.WithOwnLock(at.Cache)
+		if d.Lock = own.Lock; err != nil {
+			d.Lock = nil
+		}
 	}
+	if err := canWrite(name); err != nil {
+		return env.Made{}, err
+	}
+	return env.Renew(ctx, d, o, func(l *env.Lock) error {
+		// A Containerfile holds nothing of the lock: whatever happens here, the two fit.
+		if !inside && d.Kind() == env.Debian {
+			if err := atomicfile.WriteFile(filepath.Join(filepath.Dir(name), spec.EnvContainerfile), []byte(d.Containerfile()), 0o644); err != nil {
+				return err
+			}
+		}
+		if err := atomicfile.WriteFile(name, []byte(l.String()), 0o644); err != nil {
+			return err
+		}
+		a.log.Info("wrote the lock", "file", name, "packages", len(l.Packages))
+		return nil
+	})
+}
+
+// canWrite finds out whether a file can be written beside or in the place of name, before
+// an hour's work is done for it.
+func canWrite(name string) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}
-	if err := atomicfile.WriteFile(name, []byte(d.Lock.String()), 0o644); err != nil {
+	f, err := atomicfile.Create(name, 0o644)
+	if err != nil {
 		return err
 	}
-	if dir != cache && d.Kind() == env.Debian {
-		file := filepath.Join(filepath.Dir(name), spec.EnvContainerfile)
-		if err := atomicfile.WriteFile(file, []byte(d.Containerfile()), 0o644); err != nil {
-			return err
-		}
-	}
-	a.log.Info("wrote the lock", "file", name, "packages", len(d.Lock.Packages))
-	return nil
+	return f.Cleanup()
 }
 
 // listedEnv is a row of env list.

@@ -33,7 +33,7 @@ func (e *BadArchive) Error() string {
 	if e.Entry != "" {
 		what = fmt.Sprintf("%s: %q", e.File, e.Entry)
 	}
-	return fmt.Sprintf("buildenv %s: %s %s; the archive is as its lock has it, so the buildenv is at fault, and its root was not made", e.Env, what, e.Fault)
+	return fmt.Sprintf("buildenv %s: %s %s; its hash is the one that was asked for, so who names it is at fault, and no root was made of it", e.Env, what, e.Fault)
 }
 
 // Bounds for what an archive may be. CUDA 11.4's have up to 1,500 entries; xz -9 takes

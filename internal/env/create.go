@@ -2,6 +2,8 @@ package env
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +23,8 @@ type Options struct {
 	Log      *slog.Logger
 	Progress func(what string, done, total int64) // may be nil
 	Stall    time.Duration                        // how long a mirror may send nothing; zero: a minute
+
+	fresh bool // the lock is the mirror's word, and is not kept yet
 }
 
 func (o *Options) defaults() {
@@ -105,7 +109,7 @@ func Create(ctx context.Context, d Decl, o Options) (Made, error) {
 		return Made{}, err
 	}
 	s := store{dir: filepath.Join(o.Cache, "env")}
-	if info, err := s.info(d.id()); err == nil { // whoever uses it need not be waited for
+	if info, ok := s.made(d, o.fresh); ok { // whoever uses it need not be waited for
 		return Made{Info: info, Existed: true}, nil
 	}
 	held, err := s.wait(ctx, d, false, o.Log)
@@ -120,13 +124,15 @@ func Create(ctx context.Context, d Decl, o Options) (Made, error) {
 
 func create(ctx context.Context, s store, d Decl, o Options) (m Made, err error) {
 	id := d.id()
-	if info, err := s.info(id); err == nil {
+	if info, ok := s.made(d, o.fresh); ok {
 		return Made{Info: info, Existed: true}, nil
 	}
-	c := creation{decl: d, o: o, final: s.path(id), work: s.path(id + workSuffix)}
+	c := creation{store: s, decl: d, o: o, work: s.path(id + workSuffix)}
 	c.half = filepath.Join(c.work, "new")
-	if err := s.clear(id); err != nil {
-		return m, err
+	if _, err := s.info(id); err != nil {
+		if err := s.clear(id); err != nil {
+			return m, err
+		}
 	}
 	if err := c.prepare(ctx); err != nil {
 		return m, err
@@ -152,9 +158,9 @@ func create(ctx context.Context, s store, d Decl, o Options) (m Made, err error)
 
 // creation is one root on its way.
 type creation struct {
+	store store
 	decl  Decl
 	o     Options
-	final string // where the root goes
 	work  string // packages, and the root until it is whole
 	half  string // in work: what becomes final
 	dpkg  string
@@ -203,18 +209,21 @@ func (c *creation) make(ctx context.Context) (Made, error) {
 	}
 	m.Info = Info{
 		Form: infoForm, Name: d.Name, Digest: d.Digest(), Suite: d.source(), Arch: d.Arch, Bytes: bytes, Packages: len(packages),
-		Root: filepath.Join(c.final, rootDir), Time: time.Now().UTC().Truncate(time.Second),
+		Root: filepath.Join(c.store.path(d.id()), rootDir), Time: time.Now().UTC().Truncate(time.Second),
 	}
 	if d.Kind() == Debian {
 		m.Programs, err = c.programs(ctx, log)
 	}
-	if err := errors.Join(err, log.Close()); err != nil {
+	if err := errors.Join(err, log.Close(), context.Cause(ctx)); err != nil {
 		return m, err
 	}
-	if err := writeInfo(c.half, m.Info); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(c.half, lockFile), []byte(d.Lock.String()), 0o644), writeInfo(c.half, m.Info)); err != nil {
 		return m, err
 	}
-	return m, os.Rename(c.half, c.final)
+	if err := c.store.clear(d.id()); err != nil { // one of another lock with the same packages
+		return m, err
+	}
+	return m, os.Rename(c.half, c.store.path(d.id()))
 }
 
 // log opens the record of the creation, which stays beside the root.
@@ -228,9 +237,11 @@ func (c *creation) log() (*os.File, error) {
 	return os.Create(filepath.Join(c.half, logFile))
 }
 
-// file is where a package lies once it is whole and right.
+// file is where a package lies once it is whole and right. The same package from another
+// place is another file: that it was had from one proves nothing of the other.
 func (c *creation) file(p Package) string {
-	return filepath.Join(c.work, packagesDir, p.SHA256+p.ext())
+	from := sha256.Sum256([]byte(p.File))
+	return filepath.Join(c.work, packagesDir, p.SHA256+"-"+hex.EncodeToString(from[:4])+p.ext())
 }
 
 // fetch brings the packages, and returns the bytes that came.
@@ -251,7 +262,7 @@ func (c *creation) fetch(ctx context.Context, packages []Package) (int64, error)
 	}
 	c.o.Log.Info("making a build root", "buildenv", d.Name, "digest", d.Digest(), "packages", len(packages), "MB", d.size()/1e6, "mirror", mirror)
 	down := &downloader{
-		env: d.Name, kind: d.Kind(), mirror: mirror, file: c.file, client: newClient(acquire), stall: c.o.Stall,
+		env: d.Name, kind: d.Kind(), fresh: c.o.fresh, mirror: mirror, file: c.file, client: newClient(acquire), stall: c.o.Stall,
 		progress: func(done int64) { c.o.Progress("download "+d.Name, done, d.size()) },
 	}
 	return down.all(ctx, packages)

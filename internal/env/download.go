@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -35,6 +36,7 @@ type Unavailable struct {
 	Size    int64  // of the lock, bytes
 	GotSize int64  // of what came whole, bytes; more than Size: it was cut there
 	Gone    bool   // the mirror does not have it
+	Fresh   bool   // what is wanted is what the mirror's list says, and no lock yet
 	Err     error  // why, where it is neither gone nor another
 }
 
@@ -45,6 +47,14 @@ func (e *Unavailable) Error() string {
 	if e.Kind == NVIDIA {
 		next = fmt.Sprintf("--mirror URL takes another folder with the same layout; llpatch env create %s --update-lock takes what the list there says now", e.Env)
 	}
+	lock := "the lock"
+	if e.Fresh { // the user comes from --update-lock
+		lock = "the mirror's list"
+		next = "--mirror URL takes another mirror, such as a snapshot of another time"
+		if e.Kind == NVIDIA {
+			next = "--mirror URL takes another folder with the same layout"
+		}
+	}
 	switch {
 	case e.Kind == Python:
 		return fmt.Sprintf("%s: %s: %v\n  --mirror FOLDER takes the wheels that lie there", head, e.URL, e.Err)
@@ -53,13 +63,13 @@ func (e *Unavailable) Error() string {
 	case e.Want == "":
 		return fmt.Sprintf("buildenv %s: %s: %v\n  --mirror URL takes another folder with the same layout", e.Env, e.URL, e.Err)
 	case e.Gone:
-		return fmt.Sprintf("%s is gone from the mirror: %s\n  the lock wants SHA-256 %s, the mirror has no such file\n  %s", head, e.URL, e.Want, next)
+		return fmt.Sprintf("%s is gone from the mirror: %s\n  %s wants SHA-256 %s, the mirror has no such file\n  %s", head, e.URL, lock, e.Want, next)
 	case e.GotSize > e.Size: // what came of it has a hash, and that is nobody's
-		return fmt.Sprintf("%s is not what the lock has: %s\n  the sizes differ: the lock says %d bytes, and the mirror sends more\n  %s", head, e.URL, e.Size, next)
+		return fmt.Sprintf("%s is not what %s has: %s\n  the sizes differ: %[2]s says %[4]d bytes, and the mirror sends more\n  %[5]s", head, lock, e.URL, e.Size, next)
 	case e.Got != "" && e.GotSize != e.Size:
-		return fmt.Sprintf("%s is not what the lock has: %s\n  the lock wants SHA-256 %s, %d bytes\n  the mirror sent        %s, %d bytes\n  %s", head, e.URL, e.Want, e.Size, e.Got, e.GotSize, next)
+		return fmt.Sprintf("%s is not what %s has: %s\n  %[2]s wants SHA-256 %[4]s, %[5]d bytes\n  the mirror sent        %[6]s, %[7]d bytes\n  %[8]s", head, lock, e.URL, e.Want, e.Size, e.Got, e.GotSize, next)
 	case e.Got != "":
-		return fmt.Sprintf("%s is not what the lock has: %s\n  the lock wants SHA-256 %s\n  the mirror sent        %s\n  %s", head, e.URL, e.Want, e.Got, next)
+		return fmt.Sprintf("%s is not what %s has: %s\n  %[2]s wants SHA-256 %[4]s\n  the mirror sent        %[5]s\n  %[6]s", head, lock, e.URL, e.Want, e.Got, next)
 	}
 	return fmt.Sprintf("%s: %s: %v; what came is kept, the same command goes on from there", head, e.URL, e.Err)
 }
@@ -79,6 +89,7 @@ const (
 type downloader struct {
 	env      string
 	kind     string
+	fresh    bool
 	mirror   string
 	file     func(Package) string // where one lies once it is whole and right
 	client   *http.Client
@@ -95,8 +106,24 @@ func newClient(acquire map[string]string) *http.Client {
 		TLSHandshakeTimeout: dialTimeout,
 		MaxIdleConnsPerHost: parallel, DisableCompression: true,
 	}
-	t.RegisterProtocol("file", http.NewFileTransport(http.Dir("/"))) // apt's sources may say file:
+	t.RegisterProtocol("file", local{http.NewFileTransport(http.Dir("/"))}) // apt's sources may say file:
 	return &http.Client{Transport: t, CheckRedirect: redirect}
+}
+
+// local serves the files of this machine. Its http.RoundTripper would wait for somebody to
+// write to a pipe, and neither Ctrl+C nor a time out ends that.
+type local struct{ http.RoundTripper }
+
+// RoundTrip refuses what is no file.
+func (l local) RoundTrip(r *http.Request) (*http.Response, error) {
+	f, err := regular.Open(filepath.FromSlash(path.Clean("/" + r.URL.Path)))
+	switch {
+	case errors.Is(err, regular.ErrNot):
+		return nil, regular.ErrNot
+	case err == nil:
+		_ = f.Close() // it was only looked at
+	}
+	return l.RoundTripper.RoundTrip(r)
 }
 
 // redirect follows a server to other servers, not into this machine's files: some of
@@ -144,34 +171,33 @@ func (d *downloader) url(p Package) string {
 
 // one fetches a package, unless an earlier run did, and returns the bytes that came.
 func (d *downloader) one(ctx context.Context, p Package) (int64, error) {
-	if sum, err := sumFile(ctx, d.file(p)); err == nil && sum == p.SHA256 {
+	if p.is(ctx, d.file(p)) {
 		d.report(p.Size)
 		return 0, nil
 	}
 	part := d.file(p) + ".part"
-	bad := &Unavailable{Env: d.env, Kind: d.kind, Package: p.Name, Version: p.Version, URL: d.url(p), Want: p.SHA256, Size: p.Size}
+	bad := &Unavailable{Env: d.env, Kind: d.kind, Fresh: d.fresh, Package: p.Name, Version: p.Version, URL: d.url(p), Want: p.SHA256, Size: p.Size}
 	var fetched int64
-	for cuts, fresh := 0, false; ; cuts++ {
-		if fresh {
-			if err := os.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return fetched, err
-			}
-		}
+	for cuts, again := 0, false; ; cuts++ {
 		n, resumed, got, err := d.try(ctx, p, part)
 		fetched += n
 		switch {
 		case ctx.Err() != nil:
 			return fetched, context.Cause(ctx)
-		case err == nil && got == p.SHA256:
-			return fetched, os.Rename(part, d.file(p))
-		case err == nil && resumed: // the beginning may be that of another file
-			d.report(-n)
-			fresh = true
-			continue
 		case err == nil:
 			st, err := os.Stat(part)
-			if err != nil {
+			switch {
+			case err != nil:
 				return fetched, err
+			case got == p.SHA256 && st.Size() == p.Size:
+				return fetched, os.Rename(part, d.file(p))
+			case resumed && !again: // the beginning may be that of another file
+				d.report(-n)
+				if err := os.Remove(part); err != nil {
+					return fetched, err
+				}
+				again = true
+				continue
 			}
 			if bad.GotSize = st.Size(); bad.GotSize <= p.Size {
 				bad.Got = got
@@ -232,6 +258,8 @@ func (d *downloader) try(ctx context.Context, p Package, part string) (n int64, 
 		}
 	case resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusGone:
 		return 0, false, "", fmt.Errorf("%s: %w", resp.Status, fs.ErrNotExist)
+	case resp.StatusCode == http.StatusRequestedRangeNotSatisfiable && have > 0: // that was all, whatever the lock says
+		return 0, true, hex.EncodeToString(h.Sum(nil)), nil
 	default:
 		return 0, false, "", fmt.Errorf("the mirror says %s", resp.Status)
 	}
@@ -291,6 +319,16 @@ func (d *downloader) report(n int64) {
 	if d.progress != nil {
 		d.progress(done)
 	}
+}
+
+// is reports whether a file is the package, by its size and its hash.
+func (p Package) is(ctx context.Context, name string) bool {
+	st, err := os.Stat(name)
+	if err != nil || st.Size() != p.Size {
+		return false
+	}
+	sum, err := sumFile(ctx, name)
+	return err == nil && sum == p.SHA256
 }
 
 // sumFile is the SHA-256 of a file, in hexadecimal.

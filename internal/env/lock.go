@@ -2,6 +2,7 @@ package env
 
 import (
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -148,6 +149,19 @@ func ParseLock(data []byte) (*Lock, error) {
 		return nil, &LockError{1, "it names no package"}
 	}
 	return l, nil
+}
+
+// sorted puts a lock in order, and looks whether it reads as it is written.
+func (l *Lock) sorted() error {
+	sortPackages(l.Packages)
+	read, err := ParseLock([]byte(l.String()))
+	if err == nil && !slices.Equal(read.Packages, l.Packages) { // a field that holds the end of a line
+		err = errors.New("it does not read as it is written")
+	}
+	if err != nil {
+		return fmt.Errorf("what it says makes no lock: %w", err)
+	}
+	return nil
 }
 
 // sortPackages puts packages into the order of a lock.

@@ -103,15 +103,6 @@ func (d Decl) redistLock(data []byte) (*Lock, error) {
 	return l, l.sorted()
 }
 
-// sorted puts a lock in order, and looks whether it reads as it is written.
-func (l *Lock) sorted() error {
-	sortPackages(l.Packages)
-	if _, err := ParseLock([]byte(l.String())); err != nil {
-		return fmt.Errorf("what it says makes no lock: %w", err)
-	}
-	return nil
-}
-
 // from is the folder that a buildenv's archives come from.
 func (d Decl) from(o Options) string {
 	if o.Mirror != "" || d.Redist == nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
+	"github.com/llpatch/llpatch/internal/regular"
 )
 
 // Info is what is known of a root that was made. It lies beside the root as
@@ -45,14 +46,15 @@ const (
 	rootDir     = "root"
 	mountDir    = "mnt" // where the root is put together in a mount namespace; always empty outside
 	logFile     = "create.log"
-	packagesDir = "packages" // in a root that is being made
+	lockFile    = "packages.lock" // what a root was made of
+	packagesDir = "packages"      // in a root that is being made
 	workSuffix  = ".work"
 	goneSuffix  = ".removing"
 )
 
 // store is the folder env of the cache:
 //
-//	<name>-<digest>/          a root, its marker and its log
+//	<name>-<digest>/          a root, its marker, its lock and its log
 //	<name>-<digest>.work/     one that is being made
 //	<name>-<digest>.removing/ one that is being removed
 //	locks/<name>-<digest>     held by whoever makes or removes it, shared by whoever uses it
@@ -85,6 +87,18 @@ func (s store) info(id string) (Info, error) {
 		err = fmt.Errorf("%s is not a folder", info.Root)
 	}
 	return info, err
+}
+
+// made returns the root that d and its lock describe, if it is there. Its name says which
+// packages it is made of, and not where they come from: that it was made of the very lock
+// is asked where that is not known to be right.
+func (s store) made(d Decl, very bool) (info Info, ok bool) {
+	info, err := s.info(d.id())
+	if err != nil || !very {
+		return info, err == nil
+	}
+	lock, err := regular.ReadFile(filepath.Join(s.path(d.id()), lockFile))
+	return info, err == nil && string(lock) == d.Lock.String()
 }
 
 func readInfo(dir, id string) (Info, error) {

@@ -131,7 +131,7 @@ func (c *creation) wheels(ctx context.Context, packages []Package) (fetched int6
 	for _, pkg := range packages {
 		c.o.Progress("download "+c.decl.Name, done, c.decl.size())
 		done += pkg.Size
-		if sum, err := sumFile(ctx, c.file(pkg)); err == nil && sum == pkg.SHA256 {
+		if pkg.is(ctx, c.file(pkg)) {
 			continue
 		}
 		tmp := filepath.Join(c.work, "pip")
