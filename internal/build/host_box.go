@@ -30,6 +30,8 @@ foreach ($top in 'src', 'plan.ps1') { List $top }`, dir)
 		return power(`Say (New-Object IO.DriveInfo ([IO.Path]::GetPathRoot($a0))).AvailableFreeSpace`, dir)
 	},
 	take: func(dir, run, sum string) string {
+		// Empty folders go: one would be in the way of a file, or keep its name where that
+		// is now written with other capitals, as Windows does not tell the two apart.
 		return power(boxLock+`
 try {
 	$old = (Get-Date).AddHours(-1)
@@ -40,14 +42,19 @@ try {
 	if ($LASTEXITCODE -ne 0) { throw 'tar.exe could not unpack the copy' }
 	$gone = Join-Path $a0 "$a1/`+removeFile+`"
 	if ([IO.File]::Exists($gone)) {
-		foreach ($f in [IO.File]::ReadAllText($gone).Split([char]0)) { if ($f -ne '') { Remove-Item -Recurse -Force -LiteralPath $f } }
+		foreach ($f in [IO.File]::ReadAllText($gone).Split([char]0)) { if ($f -ne '' -and (Test-Path -LiteralPath $f)) { Remove-Item -Recurse -Force -LiteralPath $f } }
 		[IO.File]::Delete($gone)
+	}
+	if ([IO.Directory]::Exists("$a0/src")) {
+		foreach ($d in ([IO.Directory]::GetDirectories("$a0/src", '*', 'AllDirectories') | Sort-Object Length -Descending)) {
+			if ([IO.Directory]::GetFileSystemEntries($d).Length -eq 0) { Remove-Item -Force -LiteralPath $d }
+		}
 	}
 	$top = (Join-Path $a0 $a1) + '\'
 	foreach ($f in [IO.Directory]::GetFiles($top, '*', 'AllDirectories')) {
 		$to = Join-Path $a0 $f.Substring($top.Length)
 		[void][IO.Directory]::CreateDirectory([IO.Path]::GetDirectoryName($to))
-		if ([IO.File]::Exists($to)) { [IO.File]::Delete($to) }
+		if (Test-Path -LiteralPath $to) { Remove-Item -Recurse -Force -LiteralPath $to }
 		[IO.File]::Move($f, $to)
 	}
 } finally {

@@ -79,6 +79,9 @@ func wanted(ctx context.Context, dir, scriptName string, script []byte) (map[str
 		}
 		if info.Mode()&fs.ModeSymlink != 0 {
 			to, err := os.Readlink(p)
+			if strings.ContainsAny(to, "\n\r\x00") {
+				return fmt.Errorf("%q cannot be copied to another machine: it leads to %q, whose letters the programs there would misread", rel, to)
+			}
 			files[name] = copied{link: filepath.ToSlash(to)}
 			return err
 		}

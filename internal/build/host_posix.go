@@ -32,7 +32,8 @@ if [ -e plan.sh ]; then list plan.sh; fi`, dir)
 	},
 	take: func(dir, run, sum string) string {
 		// All that can fail for want of room comes before the first file is changed. What
-		// a run left that was killed is an hour old or more: a copy on its way is not.
+		// a run left that was killed is an hour old or more: a copy on its way is not. A
+		// folder in the place of a file, or a link to one, would get the file into it.
 		return sh(`set -eu
 umask 022
 cd -- "$1"
@@ -47,10 +48,17 @@ sum=$(sha256sum <"$take`+archiveEnd+`")
 tar -xmzf "$take`+archiveEnd+`" --no-same-owner -C "$take"
 if [ -e "$take/`+removeFile+`" ]; then xargs -0 rm -rf -- <"$take/`+removeFile+`"; fi
 if [ -d src ]; then find src -mindepth 1 -depth -type d -empty -delete; fi
-if [ -d plan.sh ]; then rm -rf plan.sh; fi
 cd "$take"
-find . -type d -exec sh -c 'for d; do mkdir -p "../$d"; done' sh {} +
-find . ! -type d ! -name `+removeFile+` -exec sh -c 'for f; do mv -f -- "$f" "../$f"; done' sh {} +`, dir, takeName(run), sum)
+find . -mindepth 1 -type d -exec sh -c 'set -e
+for d; do
+	if [ -L "../$d" ] || [ ! -d "../$d" ]; then rm -rf -- "../$d"; fi
+	mkdir -p -- "../$d"
+done' sh {} +
+find . ! -type d ! -path ./`+removeFile+` -exec sh -c 'set -e
+for f; do
+	if [ -d "../$f" ]; then rm -rf -- "../$f"; fi
+	mv -f -- "$f" "../$f"
+done' sh {} +`, dir, takeName(run), sum)
 	},
 	step: func(dir, name, key, compilers string, jobs int) string {
 		return sh(stepScript, dir, name, key, compilers, strconv.Itoa(jobs))

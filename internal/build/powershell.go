@@ -39,6 +39,9 @@ func (p Plan) PowerShell(w io.Writer, s BoxScript) error {
 	if len(p.Steps) != 2 || p.Box == nil {
 		return fmt.Errorf("plan %s %s: it is not for a Windows machine", p.Tag, p.Target)
 	}
+	if err := checkBoxNames(s.Files); err != nil {
+		return fmt.Errorf("plan %s %s: the source cannot lie on a Windows machine: %w", p.Tag, p.Target, err)
+	}
 	d := boxData{Plan: p, Script: s}
 	vars := []variable{{"Source", p.Source}, {"Build", p.Dir}}
 	if p.Host != nil {

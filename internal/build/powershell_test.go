@@ -166,6 +166,33 @@ func TestPowerShellNames(t *testing.T) {
 	}
 }
 
+// A source that Windows cannot hold as it is, is said to be so before anything is copied.
+func TestBoxNames(t *testing.T) {
+	p := mustPlan(t, boxInput(t, "win7-cpu", "win7-x64-msvc", "b8390"))
+	for names, want := range map[string]string{
+		"a/b c/aux2.c it's.txt con2/x+y": "",
+		"a/x a/y b/x":                    "",
+		"README Readme":                  `"README" and "Readme" are one to Windows`,
+		"docs/a Docs/b":                  `"docs" and "Docs" are one to Windows`,
+		"x/docs/a x/Docs":                `"x/docs" and "x/Docs" are one to Windows`,
+		"X/a/b x/a/c":                    `"X/a" and "x/a" are one to Windows`,
+		"\u00c9.txt \u00e9.txt":          "are one to Windows",
+		"a/aux.c":                        `"a/aux.c" has a name that Windows gives no file`,
+		"nul/a":                          `"nul" has a name that Windows gives no file`,
+		"a:b":                            "that Windows gives no file",
+		"a./b":                           `"a." has a name`,
+	} {
+		var files []SourceFile
+		for name := range strings.FieldsSeq(names) {
+			files = append(files, SourceFile{strings.ReplaceAll(name, "+", " "), strings.Repeat("1", 40)})
+		}
+		err := p.PowerShell(&bytes.Buffer{}, BoxScript{Files: files})
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v", names, err)
+		}
+	}
+}
+
 // boxCommands are all commands for a Windows machine, with long arguments.
 func boxCommands() map[string]string {
 	dir := "C:/Users/somebody with a long name/" + strings.Repeat("folder/", 8) + "b8390/win7-vxkex-cuda11.4"
@@ -205,6 +232,18 @@ func TestBoxCommands(t *testing.T) {
 		if !strings.Contains(decoded(t, command), "$a0 = 'C:/Users/somebody with a long name/") {
 			t.Errorf("%s: %s", name, decoded(t, command))
 		}
+	}
+}
+
+// What is run on a Windows machine, in full: how PowerShell is called, and with what script.
+func TestGoldenBoxCommands(t *testing.T) {
+	dir, sum := "C:/llpatch/b8390", strings.Repeat("0123456789abcdef", 4)
+	for name, command := range map[string]string{
+		"hello": box.hello(dir), "list": box.list(dir), "room": box.room(dir), "take": box.take(dir, "abcdefgh", sum), "step": box.step(dir, Compile, sum, sum, 8),
+		"outputs": box.outputs(dir), "give": box.give(dir, "abcdefgh", []string{"bin/a.exe", "bin/b.dll"}), "tidy": box.tidy(dir, "abcdefgh"),
+	} {
+		call := command[:strings.LastIndexByte(command, ' ')]
+		golden.Check(t, filepath.Join("testdata", "box", name+".ps1"), "# "+call+"\n"+decoded(t, command))
 	}
 }
 

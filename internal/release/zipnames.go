@@ -6,24 +6,17 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"unicode/utf16"
 
 	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/build"
 )
 
 // maxZipName is how long a name in a zip may be, in UTF-16 units. Windows 7 takes paths
 // of 259 (MAX_PATH in Microsoft's "Naming Files, Paths, and Namespaces"), and Explorer
 // unpacks into a folder called as the zip, in a folder of the user's.
 const maxZipName = 150
-
-// Names that Windows gives no file: those of devices, with any suffix, and those with
-// letters that it uses otherwise (the same page of Microsoft's).
-var (
-	deviceRE = regexp.MustCompile(`(?i)^(con|prn|aux|nul|com[1-9]|lpt[1-9])(\..*)?$`)
-	oddRE    = regexp.MustCompile(`[<>:"\\|?*\x00-\x1f]|[. ]$`)
-)
 
 // checkZipNames looks at the names below the folder dir as Windows would: two that
 // differ in case alone are one file there, a DLL that is there twice is loaded from
@@ -53,7 +46,7 @@ func checkZipNames(dir string) error {
 		}
 		paths[lower], dlls[base] = name, name
 		switch n := len(utf16.Encode([]rune(name))); {
-		case deviceRE.MatchString(d.Name()) || oddRE.MatchString(d.Name()):
+		case !build.WindowsTakes(d.Name()):
 			reject(name, "has a name that Windows gives no file")
 		case n > maxZipName:
 			reject(name, "has a name of %d letters; with more than %d Windows 7 may not be able to unpack it", n, maxZipName)
