@@ -64,8 +64,8 @@ func compareParts(ctx context.Context, a, b part) (SectionDiffers, error) {
 	return d, ctx.Err()
 }
 
-// fatbinSection reports whether a section of that name holds device code; in PE files a
-// name has 8 bytes at most.
+// fatbinSection reports whether a section of that name holds device code; in PE files of
+// Microsoft's linker a name has 8 bytes at most.
 func fatbinSection(name string) bool {
 	return strings.HasPrefix(name, ".nv_fatb") || strings.HasPrefix(name, "__nv_rel")
 }

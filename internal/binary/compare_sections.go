@@ -10,7 +10,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/llpatch/llpatch/internal/regular"
 )
@@ -147,7 +146,7 @@ func (o *opened) peParts() ([]part, error) {
 		}
 		from := uint64(s.PointerToRawData &^ sectorMask)
 		first = min(first, from)
-		all = append(all, part{name: strings.TrimRight(string(s.Name[:]), "\x00"), data: o.cut(from, uint64(s.SizeOfRawData)), addr: uint64(s.VirtualAddress)})
+		all = append(all, part{name: img.sectionName(s), data: o.cut(from, uint64(s.SizeOfRawData)), addr: uint64(s.VirtualAddress)})
 	}
 	numberAlike(all)
 	head := part{name: headers, data: o.cut(0, first), zero: [][2]int{{coff + 8, 4}, {coff + 24 + 64, 4}}}

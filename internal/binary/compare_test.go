@@ -230,6 +230,7 @@ func FuzzCompare(f *testing.F) {
 		f.Add(data, append(bytes.Clone(data[:len(data)-1]), 1))
 		f.Add(data, data[:len(data)/2])
 	}
+	f.Add(named(f, "/4", "", ".nv_fatbin").file(f), named(f, "//AAAAAI", "abc\x00", ".nv_fatbin").file(f))
 	f.Fuzz(func(t *testing.T, a, b []byte) {
 		dir := t.TempDir()
 		put(t, filepath.Join(dir, "a"), string(a))

@@ -1,43 +1,13 @@
 package binary
 
 import (
-	"bytes"
-	"debug/pe"
 	"io"
 	"regexp"
-	"strconv"
-	"strings"
 )
 
 // cudartDLL is how the CUDA runtime is named: cudart64_12.dll, cudart64_110.dll,
 // cudart64_101.dll.
 var cudartDLL = regexp.MustCompile(`(?i)^cudart64_([0-9]+)\.dll$`)
-
-// longest is the longest section name that is looked for, with its end.
-const longest = len(".nvFatBinSegment") + 1
-
-// symbolSize is what a symbol takes in a COFF file ("COFF Symbol Table").
-const symbolSize = 18
-
-// sectionName is a section's name. Microsoft's linker cuts it at eight letters; MinGW's
-// writes a longer one behind the symbols, and here a slash and where it begins there.
-func (img *image) sectionName(s pe.SectionHeader32) string {
-	name := strings.TrimRight(string(s.Name[:]), "\x00")
-	digits, long := strings.CutPrefix(name, "/")
-	at, err := strconv.ParseUint(digits, 10, 32)
-	if !long || err != nil || img.header.PointerToSymbolTable == 0 {
-		return name
-	}
-	from := int64(img.header.PointerToSymbolTable) + symbolSize*int64(img.header.NumberOfSymbols) + int64(at)
-	text, err := img.bytes(from, int(min(int64(longest), max(0, img.size-from))))
-	if err != nil {
-		return name
-	}
-	if whole, _, ended := bytes.Cut(text, []byte{0}); ended {
-		return string(whole)
-	}
-	return name
-}
 
 // cuda reads NVIDIA device code from a PE file, and says which runtime starts it; nil
 // where there is neither.

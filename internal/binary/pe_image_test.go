@@ -2,6 +2,7 @@ package binary_test
 
 import (
 	"bytes"
+	"cmp"
 	"debug/pe"
 	"encoding/binary"
 	"testing"
@@ -21,6 +22,9 @@ type peImage struct {
 	sections int    // the header says
 	name     string // of the section
 	long     bool   // the name stands behind the symbols, as MinGW's linker has it
+	header   string // with long, what the section's header has for it; empty: /4
+	before   string // with long, what stands behind the symbols before the name
+	symbols  uint32 // with long, how many symbols there are, each of 18 zero bytes
 }
 
 // Where the section lies in the file and in memory.
@@ -97,19 +101,21 @@ func (p *peImage) file(tb testing.TB) []byte {
 	if p.long {
 		symbols = uint32(peRaw + len(p.data))
 	}
-	write(pe.FileHeader{Machine: p.machine, NumberOfSections: uint16(p.sections), PointerToSymbolTable: symbols, SizeOfOptionalHeader: uint16(binary.Size(optional)), Characteristics: p.flags})
+	write(pe.FileHeader{Machine: p.machine, NumberOfSections: uint16(p.sections), PointerToSymbolTable: symbols, NumberOfSymbols: p.symbols, SizeOfOptionalHeader: uint16(binary.Size(optional)), Characteristics: p.flags})
 	write(optional)
 	section := pe.SectionHeader32{VirtualAddress: peRVA, VirtualSize: uint32(len(p.data)), PointerToRawData: peRaw, SizeOfRawData: uint32(len(p.data))}
 	copy(section.Name[:], p.name)
 	if p.long {
-		section.Name = [8]uint8{'/', '4'}
+		section.Name = [8]uint8{}
+		copy(section.Name[:], cmp.Or(p.header, "/4"))
 	}
 	write(section)
 	b.Write(make([]byte, peRaw-b.Len()))
 	b.Write(p.data)
 	if p.long {
-		write(uint32(4 + len(p.name) + 1))
-		b.WriteString(p.name + "\x00")
+		b.Write(make([]byte, 18*p.symbols))
+		write(uint32(4 + len(p.before) + len(p.name) + 1))
+		b.WriteString(p.before + p.name + "\x00")
 	}
 	return b.Bytes()
 }

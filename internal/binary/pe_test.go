@@ -330,6 +330,9 @@ func FuzzPE(f *testing.F) {
 	p := newPE(32)
 	p.imports("old.dll", 0, p.thunks(0, "first", 2))
 	f.Add(p.file(f))
+	for _, header := range []string{"/4", "//AAAAAE", "//D/////", "////////"} {
+		f.Add(named(f, header, "", ".nv_fatbin").file(f))
+	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		out, err := inspect.Read(bytes.NewReader(data), int64(len(data)))
 		if (out == nil) == (err == nil) {
