@@ -110,11 +110,13 @@ func (o *opened) elfParts() (all []part, err error) {
 		first = min(first, s.Offset)
 		all = append(all, part{name: s.Name, data: o.cut(s.Offset, s.FileSize), addr: s.Addr})
 	}
+	all = slices.Insert(all, 0, part{name: headers, data: o.cut(0, first)})
 	numberAlike(all)
-	return slices.Insert(all, 0, part{name: headers, data: o.cut(0, first)}), nil
+	return all, nil
 }
 
-// numberAlike tells sections of one name apart, of which object files have many.
+// numberAlike tells sections of one name apart, of which object files have many, and one
+// that is called as the headers are.
 func numberAlike(all []part) {
 	seen := map[string]int{}
 	for i := range all {
@@ -148,7 +150,6 @@ func (o *opened) peParts() ([]part, error) {
 		first = min(first, from)
 		all = append(all, part{name: img.sectionName(s), data: o.cut(from, uint64(s.SizeOfRawData)), addr: uint64(s.VirtualAddress)})
 	}
-	numberAlike(all)
 	head := part{name: headers, data: o.cut(0, first), zero: [][2]int{{coff + 8, 4}, {coff + 24 + 64, 4}}}
 	mark := func(off int64, n int) {
 		for i := range all {
@@ -178,7 +179,9 @@ func (o *opened) peParts() ([]part, error) {
 			mark(raw+4, 20)
 		}
 	}
-	return append([]part{head}, all...), nil
+	all = slices.Insert(all, 0, head)
+	numberAlike(all)
+	return all, nil
 }
 
 // sectionAt returns where in the file a part begins, and its length.

@@ -180,6 +180,11 @@ func TestComparePELongNames(t *testing.T) {
 	if got[".nv_fatbin"] == "" || got[".debug_info"] == "" || got["/4"] != "" {
 		t.Errorf("%v", got)
 	}
+	// One that is called as what is none.
+	like := [2]string{file("a.dll", "/4", "", "(headers)", "path-one.fatbin"), file("b.dll", "/4", "", "(headers)", "path-two.fatbin")}
+	if got = sections(t, like[0], like[1]); len(got) != 1 || got["(headers) (2)"] == "" {
+		t.Errorf("%v", got)
+	}
 	// A name that is too long to be one stays as the header has it.
 	odd := file("odd.dll", "/4", "", strings.Repeat("x", 2000), "path-one.fatbin")
 	if got = sections(t, one, odd); got["/4"] == "" {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -197,4 +198,48 @@ func TestRedistListLines(t *testing.T) {
 		_, err := Update(t.Context(), d, Options{})
 		wantErr(t, err, "what it says makes no lock", "redistrib_11.4.4.json")
 	}
+}
+
+// So it is with Debian's packages, whose list is signed and still may name what is not there,
+// or what is not what the buildenv promises.
+func TestRenewDebian(t *testing.T) {
+	m := newMirror(t)
+	d := m.locked()
+	o := m.options()
+	o.Keyring = m.keys
+	d.Lock = nil
+	m.set(func(path string, w http.ResponseWriter, _ *http.Request) bool {
+		if strings.Contains(path, "libtiny") {
+			w.WriteHeader(http.StatusNotFound)
+			return true
+		}
+		return false
+	})
+	_, _, err := renewed(t.Context(), t, d, o)
+	wantErr(t, err, "libtiny 1:2.0+b~1 is gone from the mirror", "--mirror URL takes another mirror", "packages.lock stays as it was")
+	m.set(nil)
+	other := d
+	other.Programs = map[string]Program{"cc": {Path: "/usr/bin/cc", Version: "2"}}
+	_, _, err = renewed(t.Context(), t, other, o)
+	wantErr(t, err, "promises 2", "packages.lock stays as it was")
+	if _, kept, err := renewed(t.Context(), t, d, o); err != nil || len(kept.Packages) != 4 {
+		t.Errorf("%s, %v", kept, err)
+	}
+}
+
+// And with wheels, of which a lock is made only when they are fetched, and not unpacked.
+func TestRenewWheels(t *testing.T) {
+	needPip(t)
+	from := t.TempDir()
+	d := Decl{
+		Name: "dlls", Arch: "amd64", RoomMiB: 1, Holds: []string{"rt64.dll"},
+		Wheels: &Wheels{Platform: "win_amd64", Packages: []string{"nv-rt==11.8"}},
+	}
+	o := Options{Cache: t.TempDir(), Mirror: from}
+	wheel(t, from, "nv_rt", "11.8", item{name: "rt32.dll", text: "MZ"})
+	_, _, err := renewed(t.Context(), t, d, o)
+	wantErr(t, err, "has no rt64.dll", "packages.lock stays as it was")
+	wheel(t, from, "nv_rt", "11.8", item{name: "rt64.dll", text: "MZ"})
+	_, _, err = renewed(t.Context(), t, d, o)
+	must(t, err)
 }
