@@ -57,6 +57,7 @@ func TestHIPRefused(t *testing.T) {
 		"another backend": {`backends  = ["hip", "cpu"]`, `backends  = ["cuda", "cpu"]`, "verify.hip is for recipes that build the backend hip"},
 		"nothing asked":   {"[verify.hip]\nfiles = [\"libggml-hip.so\"]\narchs = [\"gfx1201\"]\n", "", "it builds the backend hip and has no verify.hip"},
 		"no such script":  {`check    = "check-rocm.sh"`, `check    = "check-other.sh"`, "check script recipes/check-other.sh"},
+		"it reads none":   {`check    = "check-rocm.sh"`, `check    = "check-lost.sh"`, "check script recipes/check-lost.sh reads recipes/none.sh: "},
 		"a script's path": {`check    = "check-rocm.sh"`, `check    = "../check-rocm.sh"`, "is not the plain name of a .sh file"},
 	} {
 		text, err := os.ReadFile("../../" + file)
@@ -66,7 +67,8 @@ func TestHIPRefused(t *testing.T) {
 		if !strings.Contains(string(text), c.old) {
 			t.Fatalf("%s: %s has no %q", name, file, c.old)
 		}
-		over := overlay{os.DirFS("../.."), fstest.MapFS{file: &fstest.MapFile{Data: []byte(strings.Replace(string(text), c.old, c.with, 1))}}}
+		lost := &fstest.MapFile{Data: []byte(". ./none.sh\n")}
+		over := overlay{os.DirFS("../.."), fstest.MapFS{"recipes/check-lost.sh": lost, file: &fstest.MapFile{Data: []byte(strings.Replace(string(text), c.old, c.with, 1))}}}
 		if _, err := spec.Load(over); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -174,8 +174,8 @@ func (f *file) script(key, name, ext string) {
 	_, word, _ := strings.Cut(key, ".")
 	if !programRE.MatchString(name) || path.Ext(name) != ext {
 		f.fail(key, "%s %q is not the plain name of a %s file", word, name, ext)
-	} else if _, err := fs.Stat(f.l.fsys, path.Join("recipes", name)); err != nil {
-		f.fail(key, "%s script recipes/%s: %s", word, name, cause(err))
+	} else if _, err := script(f.l.fsys, name); err != nil {
+		f.fail(key, "%s script %s", word, err)
 	}
 }
 

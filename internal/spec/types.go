@@ -160,7 +160,7 @@ type Bundle struct {
 	Licenses []string `toml:"licenses" json:"licenses"`         // globs below the source tree
 	Runtime  string   `toml:"runtime" json:"runtime,omitempty"` // Thin (also where it is empty) or Full, unless --bundle says otherwise
 	Carry    []string `toml:"carry" json:"carry,omitempty"`     // libraries of the toolkit that a full bundle holds, with * and ?
-	Check    string   `toml:"check" json:"check,omitempty"`     // script in recipes/ that looks at the user's machine: a .sh becomes check.sh, a .cmd for Windows keeps its name; empty: none
+	Check    string   `toml:"check" json:"check,omitempty"`     // script in recipes/ that looks at the user's machine: a .sh becomes check.sh, with the text of those that it reads, a .cmd for Windows keeps its name; empty: none
 	Start    string   `toml:"start" json:"start,omitempty"`     // script in recipes/ that starts the server on Windows, a .cmd; empty: none
 	Notes    []string `toml:"notes" json:"notes,omitempty"`     // what the bundle's README says besides, a paragraph each
 	// Libraries is the buildenv that a full bundle's libraries come from; empty: where the
