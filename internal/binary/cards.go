@@ -1,6 +1,9 @@
 package binary
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // card is a row of NVIDIA's tables of products by compute capability.
 type card struct {
@@ -53,4 +56,12 @@ func cardOf(a Arch) (card, bool) {
 // 8.6; one that it does not know is taken to be newer than all that it knows.
 func KnownCapability(capability string) bool {
 	return slices.ContainsFunc(cards, func(c card) bool { return c.cc.Capability() == capability })
+}
+
+// NewestCapability returns the highest compute capability that llpatch knows cards of.
+func NewestCapability() string {
+	newest := slices.MaxFunc(cards, func(a, b card) int {
+		return cmp.Or(cmp.Compare(a.cc.Major, b.cc.Major), cmp.Compare(a.cc.Minor, b.cc.Minor))
+	})
+	return newest.cc.Capability()
 }

@@ -3,7 +3,10 @@ package binary
 import (
 	"debug/elf"
 	"fmt"
+	"path"
 	"path/filepath"
+	"slices"
+	"strings"
 )
 
 // VersionNeed is a version of symbols that a library must have: without it the loader
@@ -13,6 +16,47 @@ type VersionNeed struct{ Lib, Version string }
 // VersionNeeds returns the versions that the file demands of its libraries, weak ones
 // aside.
 func (out *File) VersionNeeds() []VersionNeed { return out.needs }
+
+// Demands returns which versions of symbols the files demand of each library that is not
+// among them: of those that differ in a number the highest, and every other one.
+func Demands(files []*File) map[string][]string {
+	inside := map[string]bool{}
+	for _, f := range files {
+		inside[path.Base(f.Name)], inside[f.SOName] = true, true
+	}
+	out := map[string][]string{}
+	for _, f := range files {
+		for _, need := range f.needs {
+			if !inside[need.Lib] {
+				out[need.Lib] = demand(out[need.Lib], need.Version)
+			}
+		}
+	}
+	for _, versions := range out {
+		slices.Sort(versions)
+	}
+	return out
+}
+
+// demand adds a version to a list, where no higher one of its family is there.
+func demand(list []string, version string) []string {
+	family := func(v string) (name, number string) {
+		if i := strings.LastIndexByte(v, '_'); i >= 0 && !Less(v[i+1:], "0") {
+			return v[:i], v[i+1:]
+		}
+		return v, ""
+	}
+	name, number := family(version)
+	for i, have := range list {
+		if n, is := family(have); n == name {
+			if Less(is, number) {
+				list[i] = version
+			}
+			return list
+		}
+	}
+	return append(list, version)
+}
 
 // VersionDefs returns the names of the versions that the file's own symbols have.
 func (out *File) VersionDefs() []string { return out.defines }
