@@ -20,21 +20,8 @@ import (
 // machines are the ELF machines of the processors that llpatch runs on.
 var machines = map[string]string{"amd64": "EM_X86_64", "arm64": "EM_AARCH64"}
 
-// debian names the Debian packages of libraries that builds of llama.cpp use.
-var debian = map[string]string{
-	"libstdc++.so.6": "libstdc++6", "libgcc_s.so.1": "libgcc-s1", "libgomp.so.1": "libgomp1",
-	"libssl.so.3": "libssl3", "libcrypto.so.3": "libssl3", "libssl.so.1.1": "libssl1.1", "libcurl.so.4": "libcurl4",
-	"libvulkan.so.1": "libvulkan1", "libopenblas.so.0": "libopenblas0", "libOpenCL.so.1": "ocl-icd-libopencl1",
-	"libcudart.so.11.0": "libcudart11.0", "libcublas.so.11": "libcublas11", "libcublasLt.so.11": "libcublaslt11",
-	"libamdhip64.so.6": "libamdhip64-6", "libhipblas.so.2": "libhipblas2", "librocblas.so.4": "librocblas4", // Debian 14
-	"libcudart.so.12": "libcudart12", "libcublas.so.12": "libcublas12", "libcublasLt.so.12": "libcublaslt12",
-}
-
 // rocm are libraries of ROCm.
 var rocm = regexp.MustCompile(`^lib(amdhip64|hip|roc)`)
-
-// toolkits are where NVIDIA's installers put libraries that the loader is not told of.
-var toolkits = []string{"/usr/local/cuda/lib64", "/usr/local/cuda-*/lib64", "/opt/cuda/lib64"}
 
 // Bundle says whether a bundle runs on this machine: a folder, a tar.gz or one of its
 // parts, or a single program. env is the user's. The error is a *NotBundle, one of
@@ -199,7 +186,7 @@ func (h *held) needing(lib string) []string {
 
 // remedy says how to get a library.
 func remedy(lib, machine string, env []string) string {
-	for _, pattern := range toolkits {
+	for _, pattern := range release.ToolkitFolders {
 		dirs, err := filepath.Glob(pattern)
 		if err != nil {
 			continue // the patterns are ours
@@ -217,7 +204,7 @@ func remedy(lib, machine string, env []string) string {
 		}
 	}
 	how := ""
-	if p := debian[lib]; p != "" {
+	if p := release.DebianPackage(lib); p != "" {
 		how = "on Debian and Ubuntu: apt-get install " + p
 	}
 	if rocm.MatchString(lib) {
