@@ -1,40 +1,20 @@
 #!/bin/sh
-# Says whether the programs beside it can run on this machine's AMD card: what is here, a
-# line each, and then one sentence of advice. It changes nothing. Exit code 0: they can.
+# Says whether the programs beside it can run on this machine's AMD card: what is here, a line
+# each, and then one sentence of advice. It changes nothing and needs no network. Exit code 0:
+# they can, 1: they cannot, 2: that cannot be told.
 
-# What this bundle is; llpatch writes these lines.
-gfx="gfx1201"
-libs="libamdhip64.so.6 libhipblas.so.2 librocblas.so.4"
-glibc=""
+. ./check-linux.sh # llpatch puts the text of that file here
 
-root=${CHECK_ROOT:-} # where /sys, /dev and /opt are looked for, for tests
+# What this bundle is; llpatch writes these lines. The targets of its device code, the cards that
+# run it, and how to build it for others:
+gfx=''
+runs_on=''
+rebuild=''
 
-say() { printf '%-14s %s\n' "$1:" "$2"; }
-advise() {
-	echo
-	echo "$2"
-	exit "$1"
-}
-
-# older A B: version A is before version B.
-older() {
-	test "$1" != "$2" && test "$(printf '%s\n%s\n' "$1" "$2" | sort -t. -k1,1n -k2,2n | head -n 1)" = "$1"
-}
-
-# runs CARD: this bundle has code for it.
-runs() {
-	for target in $gfx; do
-		case ${target%%:*} in
-		"$1") return 0 ;;
-		gfx9-generic) case $1 in gfx900 | gfx902 | gfx904 | gfx906 | gfx909 | gfx90c) return 0 ;; esac ;;
-		gfx9-4-generic) case $1 in gfx94? | gfx950) return 0 ;; esac ;;
-		gfx10-1-generic) case $1 in gfx101?) return 0 ;; esac ;;
-		gfx10-3-generic) case $1 in gfx103?) return 0 ;; esac ;;
-		gfx11-generic) case $1 in gfx110? | gfx115?) return 0 ;; esac ;;
-		gfx12-generic) case $1 in gfx120?) return 0 ;; esac ;;
-		esac
+otherwise() {
+	for lib in $1; do
+		within "$lib" "$toolkit" && echo ", or AMD's ROCm with libraries of these names" && return
 	done
-	return 1
 }
 
 # integrated CARD: it is part of a processor.
@@ -43,19 +23,17 @@ integrated() {
 	return 1
 }
 
-# ask PROGRAM...: what one of ROCm's tools says, which may hang where the driver does.
-ask() {
-	command -v timeout >/dev/null 2>&1 && command -v "$1" >/dev/null 2>&1 && timeout -s KILL 10 "$@" 2>/dev/null
-}
-
 # nodes lists the driver's cards: the folder of each, and its number such as 120001.
 nodes() {
+	# shellcheck disable=SC2012 # numbers
 	for node in $(ls "$root/sys/class/kfd/kfd/topology/nodes" 2>/dev/null | sort -n); do
-		node=$root/sys/class/kfd/kfd/topology/nodes/$node
-		n=$(sed -n 's/^gfx_target_version //p' "$node/properties" 2>/dev/null)
+		n=$(property gfx_target_version "$root/sys/class/kfd/kfd/topology/nodes/$node")
 		test "${n:-0}" -gt 0 && echo "$node $n"
 	done
 }
+
+# property NAME FOLDER prints what the driver says of a node.
+property() { sed -n "s/^$1 //p" "$2/properties" 2>/dev/null; }
 
 # cards lists all AMD cards in HIP's order, hidden or not, one name such as gfx1201 a line.
 cards() {
@@ -76,164 +54,226 @@ uuids() {
 		return
 	fi
 	nodes | while read -r node _; do
-		n=$(sed -n 's/^unique_id //p' "$node/properties" 2>/dev/null)
-		test "${n:-0}" = 0 && echo GPU-XX || printf 'GPU-%016x\n' "$n"
+		n=$(property unique_id "$root/sys/class/kfd/kfd/topology/nodes/$node")
+		if test "${n:-0}" = 0; then echo GPU-XX; else printf 'GPU-%016x\n' "$n"; fi
 	done
+}
+
+# word N WORDS prints the Nth of them, from 0 on.
+word() {
+	# shellcheck disable=SC2086 # a list
+	set -- "$1" $2
+	shift $(($1 + 1)) && echo "${1:-}"
 }
 
 # pick LIST NUMBERS prints those of the numbers that HIP_VISIBLE_DEVICES or its like leaves, where
 # the first entry that is no card ends the list. Where no card's name is known, a list with
 # names leaves them all.
 pick() {
-	names=
+	called=
 	case $1 in
 	all) echo "$2" && return ;;
 	*GPU-*)
-		names=$(echo $(uuids))
-		case $names in *GPU-[0-9a-f]*) ;; *) echo "$2" && return ;; esac
+		called=$(uuids | tr '\n' ' ')
+		case $called in *GPU-[0-9a-f]*) ;; *) echo "$2" && return ;; esac
 		;;
 	esac
-	echo "$2" | awk -v list="$1" -v names="$names" '{
-		split(names, name, " ")
-		n = split(list, want, ",")
-		for (i = 1; i <= n; i++) {
-			at = 0
-			for (k = 1; k <= NF; k++)
-				if (want[i] ~ /^[0-9]+$/ ? want[i] == k - 1 : want[i] == name[$k + 1]) at = k
-			if (!at) break
-			printf "%s ", $at
-		}
-	}'
-}
-
-# within NUMBER NUMBERS: it is one of them.
-within() {
-	case " $2 " in *" $1 "*) return 0 ;; esac
-	return 1
+	picked=
+	list=$1,
+	while test -n "$list"; do
+		entry=${list%%,*}
+		list=${list#*,}
+		hit=
+		k=0
+		for number in $2; do
+			case $entry in
+			'' | *[!0-9]*) test "$entry" != "$(word "$number" "$called")" || hit=$number ;;
+			*) test "$entry" -ne $k || hit=$number ;;
+			esac
+			k=$((k + 1))
+		done
+		test -n "$hit" || break
+		picked="${picked:+$picked }$hit"
+	done
+	echo "$picked"
 }
 
 # memory DEVICE prints "free total" in MiB, as the driver knows them.
 memory() {
-	cat "$1/mem_info_vram_used" "$1/mem_info_vram_total" 2>/dev/null |
-		awk '{ n[NR] = $1 } END { if (NR == 2) printf "%d %d\n", (n[2] - n[1]) / 1048576, n[2] / 1048576 }' | grep .
+	used=$(cat "$1/mem_info_vram_used" 2>/dev/null) && total=$(cat "$1/mem_info_vram_total" 2>/dev/null) &&
+		echo "$(((total - used) / 1048576)) $((total / 1048576))"
+}
+
+# mib NUMBER UNIT prints so much in MiB, or nothing where it is no number.
+mib() {
+	case $2 in
+	MB | MiB) factor=1 ;;
+	GB | GiB) factor=1024 ;;
+	*) return ;;
+	esac
+	case $1 in '' | .* | *. | *[!0-9.]* | *.*.*) return ;; esac
+	part=000
+	case $1 in *.*) part=$(printf %.3s "${1#*.}000") ;; esac
+	echo $((factor * ${1%%.*} + factor * (1$part - 1000) / 1000))
 }
 
 # vram NUMBER COUNT prints "free total" in MiB for that card of so many, or nothing.
 vram() {
-	node=$(nodes | sed -n "$(($1 + 1))s/ .*//p")
-	minor=$(sed -n 's/^drm_render_minor //p' "$node/properties" 2>/dev/null)
+	minor=$(minor "$1")
 	test -n "$minor" && memory "$root/sys/class/drm/renderD$minor/device" && return
-	ask amd-smi metric --mem-usage | awk -v gpu="$1" '
-		function mib() {
-			if ($2 !~ /^[0-9]+([.][0-9]+)?$/) return -1
-			return $3 ~ /^Mi?B$/ ? $2 : $3 ~ /^Gi?B$/ ? $2 * 1024 : -1
-		}
-		BEGIN { total = used = -1 }
-		$1 == "GPU:" { at = $2 }
-		$1 == "TOTAL_VRAM:" && at == gpu { total = mib() }
-		$1 == "USED_VRAM:" && at == gpu { used = mib() }
-		END { if (total > 0 && used >= 0) printf "%d %d\n", total - used, total }' | grep . && return
+	ask amd-smi metric --mem-usage | {
+		gpu=
+		used=
+		total=
+		while read -r key value unit; do
+			case $gpu$key in
+			*GPU:) gpu=$value, ;;
+			"$1,TOTAL_VRAM:") total=$(mib "$value" "$unit") ;;
+			"$1,USED_VRAM:") used=$(mib "$value" "$unit") ;;
+			esac
+		done
+		test -n "$used" && test -n "$total" && echo "$((total - used)) $total"
+	} && return
 	# By their order alone, where each card has its device.
-	set -- "$1" "$2" $(for dir in "$root"/sys/class/drm/card*/device; do test -r "$dir/mem_info_vram_total" && echo "$dir"; done)
-	test $# -eq $(($2 + 2)) || return
-	shift $(($1 + 2))
-	memory "$1"
+	number=$1
+	count=$2
+	set --
+	for dir in "$root"/sys/class/drm/card*/device; do
+		test ! -r "$dir/mem_info_vram_total" || set -- "$@" "$dir"
+	done
+	test $# -eq "$count" && shift "$number" && memory "$1"
 }
 
-# library NAME prints where a library is.
-library() {
-	for dir in $(echo "${LD_LIBRARY_PATH:-}" | tr : ' ') "$root/opt/rocm/lib" "$root"/opt/rocm-*/lib "$root/usr/lib/x86_64-linux-gnu" "$root/usr/lib64" "$root/usr/lib"; do
-		if test -e "$dir/$1"; then
-			echo "$dir/$1"
-			return
+# minor NUMBER prints what is behind renderD in the name of a card's device.
+minor() {
+	node=$(nodes | sed -n "$(($1 + 1))s/ .*//p")
+	test -z "$node" || property drm_render_minor "$root/sys/class/kfd/kfd/topology/nodes/$node" | grep -v '^0$'
+}
+
+# usable DEVICE: it is there and the user's to use.
+usable() {
+	test -e "$root/dev/$1" || return 2
+	test -r "$root/dev/$1" && test -w "$root/dev/$1"
+}
+
+# rights looks at the device of card NUMBER, or at any where the driver does not tell it.
+rights() {
+	minor=$(minor "$1")
+	set -- "$root/dev/dri/renderD"*
+	device=dri/renderD${minor:-${1##*/dri/renderD}}
+	usable "$device"
+	case $? in
+	0) say device "/dev/$device" ;;
+	2)
+		say device "no /dev/dri/renderD${minor:-*}"
+		cannot "There is no /dev/dri/renderD${minor:-*}, which the card is used by: a container needs --device /dev/kfd --device /dev/dri, and a machine its amdgpu driver anew (dmesg | grep amdgpu)."
+		;;
+	*)
+		say device "/dev/$device is not yours to use"
+		join "/dev/$device"
+		;;
+	esac
+}
+
+join() { cannot "You may not use $1: sudo usermod -aG render,video $(id -un), then log in anew."; }
+
+# amd says which driver and cards are here, and which of them the programs see.
+amd() {
+	hidden=
+	if ! test -e "$root/dev/kfd"; then
+		say driver "none"
+		cannot "There is no /dev/kfd: no AMD card, or the kernel's amdgpu driver is not loaded (modprobe amdgpu; a container needs --device /dev/kfd --device /dev/dri)."
+		return
+	fi
+	say driver "amdgpu $(cat "$root/sys/module/amdgpu/version" 2>/dev/null || echo "of Linux $(uname -r)")"
+	usable kfd || join /dev/kfd
+	all=$(cards | tr '\n' ' ')
+	all=${all% }
+	say cards "$all"
+	if test -z "$all"; then
+		cannot "The driver is there and shows no card: see dmesg | grep amdgpu."
+		return
+	fi
+	# By HIP's numbers: the cards that it has code for, a processor's own graphics only where there is
+	# no other, and those that a program sees as things are set.
+	numbers=
+	good=
+	own=
+	count=0
+	for card in $all; do
+		if within "$card" "$runs_on"; then
+			if integrated "$card"; then own="${own:+$own }$count"; else good="${good:+$good }$count"; fi
+		fi
+		numbers="${numbers:+$numbers }$count"
+		count=$((count + 1))
+	done
+	good=${good:-$own}
+	chosen=$(pick "${ROCR_VISIBLE_DEVICES-all}" "$numbers")
+	chosen=$(pick "${HIP_VISIBLE_DEVICES:-${CUDA_VISIBLE_DEVICES:-all}}" "$chosen")
+	number=
+	igpu=
+	other=
+	for index in $chosen; do
+		card=$(word "$index" "$all")
+		if within "$index" "$good"; then
+			number=${number:-$index}
+		elif integrated "$card"; then
+			igpu="${igpu:+$igpu }$card"
+		else
+			other="${other:+$other }$card"
 		fi
 	done
-	test -n "$root" || ldconfig -p 2>/dev/null | sed -n "s|^[[:space:]]*$1 .*=> ||p" | head -n 1
+	say "built for" "$gfx"
+	say "iGPU visible" "${igpu:-none}"
+	if test -z "$good"; then
+		cannot "These programs are for $gfx and hold nothing for your $all: take a build for that card${rebuild:+ ($rebuild $(commas "$all"))}."
+		return
+	fi
+	test -n "$number" || { hidden=yes && number=${good%% *}; }
+	rights "$number"
+	card=$(word "$number" "$all")
+	room=$(vram "$number" "$count")
+	free=${room%% *}
+	say "free VRAM" "${free:-not known}${free:+ of ${room#* } MiB}"
+	kernels "$card"
+	right="${ROCR_VISIBLE_DEVICES+unset ROCR_VISIBLE_DEVICES; }export HIP_VISIBLE_DEVICES=$(commas "$good")"
+	if test -n "$hidden"; then
+		but "It can run, but the environment hides every card that it has code for: $right"
+	elif test -n "$other"; then
+		but "It can run, with those cards hidden that it has no code for, $other: $right"
+	elif test -n "$igpu"; then
+		but "It can run, with the processor's own graphics hidden, which else crash it or slow it down: $right"
+	fi
+	test $kernels = yes ||
+		but "It can run quantised models with flash attention; rocBLAS here has no kernels for $card and ends the program where it is asked, so all others need AMD's ROCm 6.4 or newer in its place."
+	test -z "$free" || test "$free" -ge 2048 ||
+		but "It can run, but other programs hold most of the card's memory: end them, or load fewer layers with -ngl."
 }
 
-have=$(getconf GNU_LIBC_VERSION 2>/dev/null | awk '{ print $2 }')
-say glibc "${have:-unknown}"
-if test -n "$glibc" && test -n "$have" && older "$have" "$glibc"; then
-	advise 1 "This system has glibc $have and the programs need $glibc or newer: take a newer distribution, or build them on this one."
-fi
+# kernels CARD: whether rocBLAS has some for it.
+kernels() {
+	kernels=yes
+	for lib in $toolkit; do
+		case $lib in librocblas.*) ;; *) continue ;; esac
+		blas=$(at "$lib") || return
+		blas=${blas%/*}
+		kernels=no
+		for file in "$blas"/rocblas/library/*"$1"* "$blas"/rocblas/*/library/*"$1"*; do
+			test ! -e "$file" || kernels=yes
+		done
+		say "rocBLAS has" "$(test $kernels = yes && echo "kernels for $1" || echo "no kernels for $1")"
+	done
+}
 
-if ! test -e "$root/dev/kfd"; then
-	say driver "none"
-	advise 1 "There is no /dev/kfd: no AMD card, or the kernel's amdgpu driver is not loaded (modprobe amdgpu; a container needs --device /dev/kfd --device /dev/dri)."
-fi
-say driver "amdgpu $(cat "$root/sys/module/amdgpu/version" 2>/dev/null || echo "of Linux $(uname -r)")"
-if ! test -r "$root/dev/kfd" || ! test -w "$root/dev/kfd"; then
-	advise 1 "You may not use /dev/kfd: sudo usermod -aG render,video $(id -un), then log in anew."
-fi
+# seen asks the server which cards it sees, as things are set.
+seen() {
+	test -z "$hidden" && run --list-devices || return
+	count=$(printf '%s\n' "$out" | grep -c '^  ROCm[0-9]*: ')
+	say "$program" "sees $count $(test "$count" = 1 && echo card || echo cards)"
+	test "$count" != 0 || cannot "The programs would use the processor alone, because they see no card: $(quoted "$where$program") --list-devices says why."
+}
 
-all=$(cards)
-say cards "$(echo $all)"
-test -n "$all" || advise 1 "The driver is there and shows no card: see dmesg | grep amdgpu."
-# By HIP's numbers: the cards that it has code for, a processor's own graphics only where there is
-# no other, and those that a program sees as things are set.
-numbers=
-good=
-own=
-count=0
-for card in $all; do
-	if runs "$card"; then
-		if integrated "$card"; then own="$own $count"; else good="$good $count"; fi
-	fi
-	numbers="$numbers $count"
-	count=$((count + 1))
-done
-good=$(echo ${good:-$own})
-seen=$(pick "${ROCR_VISIBLE_DEVICES-all}" "$numbers")
-seen=$(pick "${HIP_VISIBLE_DEVICES:-${CUDA_VISIBLE_DEVICES:-all}}" "$seen")
-number=
-igpu=
-other=
-for index in $seen; do
-	card=$(echo "$all" | sed -n "$((index + 1))p")
-	if within "$index" "$good"; then
-		number=${number:-$index}
-	elif integrated "$card"; then
-		igpu="$igpu $card"
-	else
-		other="$other $card"
-	fi
-done
-say "built for" "$gfx"
-say "iGPU visible" "${igpu:- none}"
-test -n "$good" || advise 1 "These programs are for $gfx and hold nothing for your $(echo $all): take a build for that card (llpatch release TAG rocm-gfx1201 --gfx NAME)."
-
-hidden=no
-test -n "$number" || { hidden=yes && number=${good%% *}; }
-set -- $(vram "$number" "$count")
-say "free VRAM" "${1:-not known}${2:+ of $2 MiB}"
-free=${1:-}
-
-blas=
-for lib in $libs; do
-	at=$(library "$lib")
-	say "$lib" "${at:-not found}"
-	test -n "$at" || advise 1 "$lib is not installed: on Debian 14 apt install libamdhip64-6 libhipblas2 librocblas4, elsewhere AMD's ROCm of the same major version."
-	case $lib in librocblas.*) blas=${at%/*} ;; esac
-done
-
-card=$(echo "$all" | sed -n "$((number + 1))p")
-ls "$blas/rocblas/library" "$blas"/rocblas/*/library 2>/dev/null | grep -q "$card" && kernels=yes || kernels=no
-say "rocBLAS has" "$(test $kernels = yes && echo "kernels for $card" || echo "no kernels for $card")"
-
-right="${ROCR_VISIBLE_DEVICES+unset ROCR_VISIBLE_DEVICES; }export HIP_VISIBLE_DEVICES=$(echo "$good" | tr ' ' ,)"
-if test $hidden = yes; then
-	advise 0 "It can run, but the environment hides every card that it has code for: $right"
-fi
-if test -n "$other"; then
-	advise 0 "It can run, with those cards hidden that it has no code for,$other: $right"
-fi
-if test -n "$igpu"; then
-	advise 0 "It can run, with the processor's own graphics hidden, which else crash it or slow it down: $right"
-fi
-if test $kernels = no; then
-	advise 0 "It can run quantised models with flash attention; rocBLAS here has no kernels for $card and ends the program where it is asked, so all others need AMD's ROCm 6.4 or newer in its place."
-fi
-if test -n "$free" && test "$free" -lt 2048; then
-	advise 0 "It can run, but other programs hold most of the card's memory: end them, or load fewer layers with -ngl."
-fi
-advise 0 "It can run here: ./llama-server -m MODEL.gguf -ngl 99"
+begin
+amd
+trial && seen
+finish ' -ngl 99'

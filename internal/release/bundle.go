@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"os"
@@ -65,14 +63,21 @@ func (c *Chain) Bundle(ctx context.Context, b *Built) (*BundleRecord, error) {
 	}
 	format := cmp.Or(c.Recipe.Bundle.Format, spec.TarGz)
 	name := c.bundleName(b, info.Glibc) + "." + format
-	key := sha256.Sum256(fmt.Appendf(nil, "%s\n%s", name, infoText))
+	scripts, err := c.scripts(info)
+	if err != nil {
+		return nil, err
+	}
+	key, err := digest(name, string(infoText), scripts)
+	if err != nil {
+		return nil, err
+	}
 	done := BundleRecord{}
-	if readJSON(c.own("bundle.json"), &done) && done.Key == hex.EncodeToString(key[:]) && done.Archive == c.own(name) {
+	if readJSON(c.own("bundle.json"), &done) && done.Key == key && done.Archive == c.own(name) {
 		if sum, err := build.SumFile(done.Archive); err == nil && sum == done.SHA256 {
 			return &done, c.writeSums(sum, name)
 		}
 	}
-	if err := c.fill(top, info, infoText); err != nil {
+	if err := c.fill(top, info, infoText, scripts); err != nil {
 		return nil, err
 	}
 	archive := c.own(name)
@@ -87,7 +92,7 @@ func (c *Chain) Bundle(ctx context.Context, b *Built) (*BundleRecord, error) {
 	if err != nil {
 		return nil, err
 	}
-	done = BundleRecord{Key: hex.EncodeToString(key[:]), Archive: archive, SHA256: sum, Bytes: st.Size()}
+	done = BundleRecord{Key: key, Archive: archive, SHA256: sum, Bytes: st.Size()}
 	return &done, writeJSON(c.own("bundle.json"), done)
 }
 
@@ -114,7 +119,7 @@ func extra(name string) bool { return slices.Contains(extras, name) || path.Ext(
 // fill adds to the staged programs what explains them: BUILD_INFO.json,
 // README.md, PATCHES/, LICENSES/, SHA256SUMS, the recipe's scripts, and README-WIN7.txt
 // where it is for Windows.
-func (c *Chain) fill(top string, info BuildInfo, text []byte) error {
+func (c *Chain) fill(top string, info BuildInfo, text []byte, scripts map[string][]byte) error {
 	old, err := os.ReadDir(top)
 	if err != nil {
 		return err
@@ -164,12 +169,13 @@ func (c *Chain) fill(top string, info BuildInfo, text []byte) error {
 			return err
 		}
 	}
-	scripts, err := c.scripts(info)
-	if err != nil {
-		return err
-	}
 	for name, script := range scripts {
 		if err := write(name, script); err != nil {
+			return err
+		}
+	}
+	if scripts[checkScript] != nil {
+		if err := os.Chmod(filepath.Join(top, checkScript), 0o755); err != nil {
 			return err
 		}
 	}

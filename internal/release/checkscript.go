@@ -3,10 +3,8 @@ package release
 import (
 	"bytes"
 	"fmt"
-	"io/fs"
 	"path"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/spec"
@@ -15,42 +13,37 @@ import (
 // checkScript is what a bundle for Linux calls the script that looks at the user's machine.
 const checkScript = "check.sh"
 
-var (
-	setRE     = regexp.MustCompile(`(?m)^(gfx|libs|glibc)=.*$`)
-	setCmdRE  = regexp.MustCompile(`(?m)^set "(system|dlls|driver|cards|gpu|page)=.*"$`)
-	rocmLibRE = regexp.MustCompile(`^lib(amdhip64|hip|roc)`)
-)
+var setCmdRE = regexp.MustCompile(`(?m)^set "(system|dlls|driver|cards|gpu|page)=.*"$`)
+
+// checkName is what a bundle calls its recipe's check script; empty: there is none.
+func checkName(script string) string {
+	if path.Ext(script) == ".sh" {
+		return checkScript
+	}
+	return script
+}
 
 // scripts returns the recipe's scripts by their names in the bundle, with what this
-// bundle is in their settings: the targets of its device code, the libraries, the glibc
-// and the driver that it needs.
+// bundle is in their settings.
 func (c *Chain) scripts(i BuildInfo) (map[string][]byte, error) {
 	out := map[string][]byte{}
 	for key, name := range map[string]string{"bundle.check": c.Recipe.Bundle.Check, "bundle.start": c.Recipe.Bundle.Start} {
 		if name == "" || c.drop != "" && key == "bundle.start" {
 			continue
 		}
-		file := path.Join("recipes", name)
-		text, err := fs.ReadFile(c.Repo.FS, file)
+		text, err := c.Repo.Script(name)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", key, err)
 		}
 		if path.Ext(name) == ".cmd" {
-			out[name], err = cmdScript(file, text, i)
-			if err != nil {
-				return nil, err
-			}
-			continue
+			text, err = cmdScript(path.Join("recipes", name), text, i)
+		} else {
+			text = shScript(text, i.shSettings(c.Recipe))
 		}
-		libs := slices.DeleteFunc(slices.Clone(i.Needs), func(lib string) bool { return !rocmLibRE.MatchString(lib) })
-		values := map[string]string{"libs": strings.Join(libs, " "), "glibc": i.Glibc}
-		if h := c.Recipe.Verify.HIP; h != nil {
-			values["gfx"] = strings.Join(h.Archs, " ")
+		if err != nil {
+			return nil, err
 		}
-		out[checkScript] = setRE.ReplaceAllFunc(lf(text), func(line []byte) []byte {
-			key, _, _ := strings.Cut(string(line), "=")
-			return []byte(key + `="` + values[key] + `"`)
-		})
+		out[checkName(name)] = text
 	}
 	return out, nil
 }

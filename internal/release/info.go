@@ -39,18 +39,20 @@ type BuildInfo struct {
 	Tools     map[string]string `json:"tools"`
 	Glibc     string            `json:"glibc,omitempty"` // lowest version that runs it
 	Libstdcpp string            `json:"glibcxx,omitempty"`
-	Windows   string            `json:"windows,omitempty"` // what it was checked to run on: spec.Win7 or spec.Win7VxKex
-	WebUI     bool              `json:"webui"`             // the page of llama-server is in
-	NVIDIA    []string          `json:"nvidia,omitempty"`  // DLLs of NVIDIA's that it loads on Windows
+	Check     string            `json:"check_script,omitempty"` // script in the bundle that looks at the user's machine
+	Windows   string            `json:"windows,omitempty"`      // what it was checked to run on: spec.Win7 or spec.Win7VxKex
+	WebUI     bool              `json:"webui"`                  // the page of llama-server is in
+	NVIDIA    []string          `json:"nvidia,omitempty"`       // DLLs of NVIDIA's that it loads on Windows
 	signed
-	Needs  []string          `json:"needs"`             // libraries of the user's system
-	DropIn string            `json:"drop_in,omitempty"` // the one library that the bundle holds, for the official package of the tag
-	CUDA   *binary.Verdict   `json:"cuda,omitempty"`    // on which cards and with which driver it runs
-	AMD    []binary.GPU      `json:"amd,omitempty"`     // on which of AMD's cards it runs
-	Notes  []string          `json:"notes,omitempty"`   // the recipe's
-	Checks []CheckInfo       `json:"checks"`
-	Files  []*binary.File    `json:"files"`
-	Sums   map[string]string `json:"sha256"`
+	Needs   []string            `json:"needs"`                     // libraries of the user's system
+	Symbols map[string][]string `json:"symbol_versions,omitempty"` // that those must have
+	DropIn  string              `json:"drop_in,omitempty"`         // the one library that the bundle holds, for the official package of the tag
+	CUDA    *binary.Verdict     `json:"cuda,omitempty"`            // on which cards and with which driver it runs
+	AMD     []binary.GPU        `json:"amd,omitempty"`             // on which of AMD's cards it runs
+	Notes   []string            `json:"notes,omitempty"`           // the recipe's
+	Checks  []CheckInfo         `json:"checks"`
+	Files   []*binary.File      `json:"files"`
+	Sums    map[string]string   `json:"sha256"`
 
 	terms map[string][]byte // licences of Carried
 }
@@ -112,7 +114,11 @@ func bundlePage(i BuildInfo) []byte {
 		fmt.Fprintf(&b, "\nLeft out: %s.\n", strings.TrimRight(o, "."))
 	}
 	b.WriteString(i.toolkit())
-	b.WriteString("\n- PATCHES/: every change to upstream's source, and why\n- BUILD_INFO.json: the source, the options, the tools, the checks\n- SHA256SUMS: " + i.compare() + "\n- LICENSES/: upstream's licence and those of what it holds\n\n| check | place | verdict |\n|---|---|---|\n")
+	b.WriteString("\n")
+	if i.Check == checkScript {
+		b.WriteString("- check.sh: `sh check.sh` says in one sentence whether it can run on your machine, or what is in the way and what to do; it changes nothing\n")
+	}
+	b.WriteString("- PATCHES/: every change to upstream's source, and why\n- BUILD_INFO.json: the source, the options, the tools, the checks\n- SHA256SUMS: " + i.compare() + "\n- LICENSES/: upstream's licence and those of what it holds\n\n| check | place | verdict |\n|---|---|---|\n")
 	for _, c := range i.Checks {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", c.Name, c.Place, c.Verdict)
 	}
@@ -123,6 +129,9 @@ func bundlePage(i BuildInfo) []byte {
 func (i BuildInfo) compare() string {
 	if i.Windows != "" {
 		return "check-win7.cmd compares every file with it"
+	}
+	if i.Check == checkScript {
+		return "check.sh compares every file with it, and so does `sha256sum -c SHA256SUMS`"
 	}
 	return "`sha256sum -c SHA256SUMS`"
 }
@@ -182,7 +191,11 @@ func (i BuildInfo) toolkit() string {
 		if i.Windows != "" {
 			return fmt.Sprintf("\nIt uses NVIDIA's %s, which are to lie beside the programs, or in the full bundle.\n", strings.Join(i.NVIDIA, ", "))
 		}
-		return fmt.Sprintf("\nIt uses CUDA libraries of the system (%s), which any CUDA toolkit of the version in their names has: install one, or take the full bundle. `llpatch doctor FOLDER` says what is missing.\n", strings.Join(slices.DeleteFunc(slices.Clone(i.Needs), func(lib string) bool { return !CanCarry(lib) }), ", "))
+		says := "llpatch doctor FOLDER"
+		if i.Check == checkScript {
+			says = "sh check.sh"
+		}
+		return fmt.Sprintf("\nIt uses CUDA libraries of the system (%s), which any CUDA toolkit of the version in their names has: install one, or take the full bundle. `%s` says what is missing.\n", strings.Join(slices.DeleteFunc(slices.Clone(i.Needs), func(lib string) bool { return !CanCarry(lib) }), ", "), says)
 	}
 	return ""
 }
@@ -223,6 +236,24 @@ func (c *Chain) sums(top string) (map[string]string, error) {
 	return m, nil
 }
 
+// symbols says which versions of symbols the staged files demand of the system's
+// libraries. What was read from a record does not have them.
+func (c *Chain) symbols(files []*binary.File) (map[string][]string, error) {
+	var whole []*binary.File
+	for _, f := range files {
+		if f.PE != nil {
+			return nil, nil // Windows' DLLs have none
+		}
+		w, err := binary.ReadLibrary(filepath.Join(c.stageDir(), f.Name))
+		if err != nil {
+			return nil, err
+		}
+		w.Name = f.Name
+		whole = append(whole, w)
+	}
+	return binary.Demands(whole), nil
+}
+
 // info gathers what BUILD_INFO.json says.
 func (c *Chain) info(b *Built, files []*binary.File, report *smoke.Report) (BuildInfo, error) {
 	i := BuildInfo{
@@ -258,6 +289,11 @@ func (c *Chain) info(b *Built, files []*binary.File, report *smoke.Report) (Buil
 			i.AMD = append(i.AMD, binary.GPUs(whole)...)
 		}
 	}
+	var err error
+	if i.Symbols, err = c.symbols(files); err != nil {
+		return i, err
+	}
+	i.Check = checkName(c.Recipe.Bundle.Check)
 	for _, note := range c.Recipe.Bundle.Notes {
 		i.Notes = append(i.Notes, strings.TrimSpace(note))
 	}
@@ -285,7 +321,6 @@ func (c *Chain) info(b *Built, files []*binary.File, report *smoke.Report) (Buil
 	if len(c.Recipe.Bundle.Carry) > 0 {
 		i.Runtime = c.Recipe.Bundle.Runtime
 	}
-	var err error
 	if c.Recipe.Bundle.Runtime == spec.Full {
 		dirs, err := c.libraryDirs(b.Artifacts.Dir)
 		if err != nil {

@@ -1,0 +1,175 @@
+#!/bin/sh
+# Says whether the programs beside it can run on this machine's NVIDIA card: what is here, a line
+# each, and then one sentence of advice. It changes nothing and needs no network. Exit code 0:
+# they can, 1: they cannot, 2: that cannot be told.
+
+. ./check-linux.sh # llpatch puts the text of that file here
+
+# What this bundle is; llpatch writes these lines. CAPABILITY:CODE for each kind of card that runs
+# it, where compute_... is PTX, which the driver compiles; the newest kind that llpatch knew, where
+# it has PTX for newer ones; how to build it for others:
+runs_on=''
+newest=''
+rebuild=''
+# The oldest driver, or the CUDA version that nvidia-smi must show at least, for machine code and for PTX:
+driver=''
+driver_cuda=''
+jit_driver=''
+jit_cuda=''
+# What the full bundle has inside and this one has not:
+full=''
+
+otherwise() {
+	for lib in $1; do
+		within "$lib" "$full" && echo ", or take the full bundle of this release, which has them inside" && return
+	done
+}
+
+# field INDEX NUMBER prints a field of what nvidia-smi says of a card.
+field() {
+	printf '%s\n' "$rows" | sed -n "/^$1, /p" | cut -d, -f"$2" | sed 's/^ *//; s/ *$//'
+}
+
+# code CAPABILITY prints what a card of that kind runs.
+code() {
+	of "$1" "$runs_on" && return
+	test -n "$newest" && older "$newest" "$1" && echo PTX
+}
+
+# enough VERSION CUDA: the driver is as new; 2: that cannot be told.
+enough() {
+	if test -n "$1" && test -n "$version_here"; then
+		! older "$version_here" "$1"
+	elif test -n "$2"; then
+		cuda_here=${cuda_here:-$(ask nvidia-smi | sed -n 's/.*CUDA Version: *\([0-9][0-9.]*\).*/\1/p' | head -n 1)}
+		test -n "$cuda_here" || return 2
+		! older "$cuda_here" "$2"
+	else
+		test -z "$1$2" || return 2
+	fi
+}
+
+# newer VERSION CUDA says which driver serves.
+newer() { echo "${1:-one${2:+ for CUDA $2}}${1:+ or newer}"; }
+
+# nvidia says which driver is here.
+nvidia() {
+	trouble=
+	rows=$(ask nvidia-smi --query-gpu=index,uuid,driver_version,memory.free,memory.total,name --format=csv,noheader,nounits) || trouble=$rows
+	rows=$(printf '%s\n' "$rows" | grep '^[0-9][0-9]*, ')
+	version_here=$(printf '%s\n' "$rows" | head -n 1 | cut -d, -f3 | tr -d ' ')
+	test -n "$version_here" || version_here=$(sed -n 's/^NVRM version:.* \([0-9][0-9]*\.[0-9.]*[0-9]\) .*/\1/p' "$root/proc/driver/nvidia/version" 2>/dev/null | head -n 1)
+	cuda_here=
+	if test -z "$version_here" && ! at libcuda.so.1 >/dev/null; then
+		say driver "none"
+		cannot "There is no NVIDIA driver, and the programs would use the processor alone: install $(newer "$driver" "$driver_cuda") (a container needs --gpus all)."
+		return 1
+	fi
+	case $trouble in *version\ mismatch*)
+		say driver "not of one version: $(printf '%s\n' "$trouble" | head -n 1)"
+		cannot "NVIDIA's driver was renewed and the kernel has the old one: restart the machine."
+		return 1
+		;;
+	esac
+	asks=$driver$driver_cuda
+	say driver "${version_here:-here, of a version that nothing tells}${asks:+, this build asks for $(newer "$driver" "$driver_cuda")}"
+	if within libcuda.so.1 "$lost"; then
+		cannot "NVIDIA's driver is here without libcuda.so.1: install all of it (Debian: libcuda1; a container: NVIDIA_DRIVER_CAPABILITIES=compute,utility)."
+		return 1
+	fi
+	if test -e "$root/dev/nvidiactl" && ! { test -r "$root/dev/nvidiactl" && test -w "$root/dev/nvidiactl"; }; then
+		say devices "/dev/nvidiactl is not yours to use"
+		cannot "You may not use /dev/nvidiactl: join the group that owns it (ls -l /dev/nvidiactl), then log in anew."
+	fi
+	enough "$driver" "$driver_cuda"
+	case $? in
+	1) cannot "Install a newer NVIDIA driver, $(newer "$driver" "$driver_cuda"): yours is ${version_here:-for CUDA $cuda_here}." ;;
+	2) say 'not compared' "the driver, whose version nothing tells" ;;
+	esac
+}
+
+# cards compares what is in the bundle with each card.
+cards() {
+	good=
+	bad=
+	unknown=
+	stale=
+	free=
+	# Drivers before 510 do not know this field.
+	kinds=$(ask nvidia-smi --query-gpu=index,compute_cap --format=csv,noheader) || kinds=
+	for index in $(printf '%s\n' "$rows" | cut -d, -f1); do
+		kind=$(printf '%s\n' "$kinds" | sed -n "s/^$index, *\([0-9][0-9.]*\) *$/\1/p")
+		fits=
+		if test -z "$kind"; then
+			unknown=yes
+			what="not known"
+		elif ! by=$(code "$kind"); then
+			bad="${bad:+$bad }$kind"
+			fits=no
+			what="$kind, which this build has no code for"
+		else
+			what="$kind, by $by"
+			case $by in PTX | *compute_*)
+				what="$what, which the driver compiles at the first start"
+				enough "$jit_driver" "$jit_cuda"
+				test $? != 1 || { stale=yes && fits=no && what="$what where it is $(newer "$jit_driver" "$jit_cuda")"; }
+				;;
+			esac
+			test -n "$fits" || good="${good:+$good }$(field "$index" 2)"
+		fi
+		say "card $index" "$(field "$index" 6-), of compute capability $what"
+		has=$(field "$index" 4)
+		case $fits$has in '' | *[!0-9]*) continue ;; esac
+		test -n "$free" && test "$free" -ge "$has" || { free=$has && total=$(field "$index" 5); }
+	done
+	test -z "$rows" || say 'free VRAM' "${free:-not known}${free:+ of $total MiB}"
+	test -z "$good$unknown" || return
+	test -z "$stale" || cannot "Install a newer NVIDIA driver, $(newer "$jit_driver" "$jit_cuda"), which compiles this build's PTX for your card: yours is ${version_here:-for CUDA $cuda_here}."
+	test -z "$bad" || no_code "$bad"
+}
+
+# no_code CAPABILITIES is the advice where none of the cards can run it.
+no_code() {
+	archs=
+	for kind in $1; do
+		arch=$(echo "$kind" | tr -d .)
+		within "$arch" "$archs" || archs="${archs:+$archs }$arch"
+	done
+	cannot "This build has no code for your card, of compute capability $1: take one for it${rebuild:+ ($rebuild $(commas "$archs"))}."
+}
+
+# seen asks the server which cards it sees, as things are set.
+seen() {
+	run --list-devices || return
+	count=$(printf '%s\n' "$out" | grep -c '^  CUDA[0-9]*: ')
+	if test "$count" = 0; then
+		say "$program" "sees no card"
+		if test -n "${CUDA_VISIBLE_DEVICES+set}"; then
+			but "It can run, but CUDA_VISIBLE_DEVICES hides every card: unset CUDA_VISIBLE_DEVICES"
+		else
+			cannot "The programs would use the processor alone, because they see no card: $(quoted "$where$program") --list-devices says why."
+		fi
+		return
+	fi
+	fit=
+	foreign=
+	for kind in $(printf '%s\n' "$out" | sed -n 's/.*compute capability \([0-9][0-9.]*\).*/\1/p'); do
+		if code "$kind" >/dev/null; then fit="${fit:+$fit }$kind"; else foreign="${foreign:+$foreign }$kind"; fi
+	done
+	kinds=$fit${fit:+${foreign:+ }}$foreign
+	say "$program" "sees $count, of compute capability ${kinds:-that it does not tell}"
+	if test -n "$foreign" && test -n "$good"; then
+		but "It can run, with those cards hidden that it has no code for: export CUDA_VISIBLE_DEVICES=$(commas "$good")"
+	elif test -n "$foreign" && test -z "$fit"; then
+		no_code "$foreign"
+	elif test -z "$kinds$good"; then
+		unsure "Whether it has code for your card is not known, because nothing tells its compute capability: try $(quoted "$where$program") -m MODEL.gguf -ngl 99"
+	fi
+	test -z "$free" || test "$free" -ge 2048 ||
+		but "It can run, but other programs hold most of the card's memory: end them, or load fewer layers, as with -ngl 20."
+}
+
+begin
+nvidia && cards
+trial && seen
+finish ' -ngl 99'
