@@ -120,7 +120,7 @@ cards() {
 		say "card $index" "$(field "$index" 6-), of compute capability $what"
 		has=$(field "$index" 4)
 		case $fits$has in '' | *[!0-9]*) continue ;; esac
-		test -n "$free" && test "$free" -ge "$has" || { free=$has && total=$(field "$index" 5); }
+		if test "${free:--1}" -lt "$has"; then free=$has && total=$(field "$index" 5); fi
 	done
 	test -z "$rows" || say 'free VRAM' "${free:-not known}${free:+ of $total MiB}"
 	test -z "$good$unknown" || return
