@@ -21,7 +21,7 @@ type Options struct {
 	Keyring  string // keys that Update trusts; empty: Debian's own
 	Past     bool   // Update takes lists whose time is over, as those of a snapshot are; their signatures are checked all the same
 	Log      *slog.Logger
-	Progress func(what string, done, total int64) // may be nil
+	Progress func(what string, done, total int64) // may be nil; it is called by one goroutine at a time
 	Stall    time.Duration                        // how long a mirror may send nothing; zero: a minute
 
 	fresh bool // the lock is the mirror's word, and is not kept yet

@@ -313,11 +313,10 @@ func because(ctx context.Context, err error) error {
 
 func (d *downloader) report(n int64) {
 	d.mu.Lock()
+	defer d.mu.Unlock() // one call at a time, in the order of what it is told
 	d.done += n
-	done := d.done
-	d.mu.Unlock()
 	if d.progress != nil {
-		d.progress(done)
+		d.progress(d.done)
 	}
 }
 
