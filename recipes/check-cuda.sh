@@ -58,7 +58,7 @@ nvidia() {
 	rows=$(ask nvidia-smi --query-gpu=index,uuid,driver_version,memory.free,memory.total,name --format=csv,noheader,nounits) || trouble=$rows
 	rows=$(printf '%s\n' "$rows" | grep '^[0-9][0-9]*, ')
 	version_here=$(printf '%s\n' "$rows" | head -n 1 | cut -d, -f3 | tr -d ' ')
-	test -n "$version_here" || version_here=$(sed -n 's/^NVRM version:.* \([0-9][0-9]*\.[0-9.]*[0-9]\) .*/\1/p' "$root/proc/driver/nvidia/version" 2>/dev/null | head -n 1)
+	test -n "$version_here" || version_here=$(known "$root/proc/driver/nvidia/version" | sed -n 's/^NVRM version:.* \([0-9][0-9]*\.[0-9.]*[0-9]\) .*/\1/p' | head -n 1)
 	cuda_here=
 	if test -z "$version_here" && ! at libcuda.so.1 >/dev/null; then
 		say driver "none"

@@ -109,6 +109,9 @@ limit() {
 # ask PROGRAM...: what a driver's tool says, which may hang where the driver does.
 ask() { command -v "$1" >/dev/null 2>&1 && limit "$short" "$@" 2>/dev/null; }
 
+# known FILE prints it, where it is one: what came out of a pipe in its place would have no end.
+known() { test -f "$1" && cat "$1" 2>/dev/null; }
+
 system() {
 	kernel=$(uname -s)
 	kind=$(uname -m)
@@ -117,7 +120,7 @@ system() {
 	test -z "$machine" || test "$kind" = "$machine" ||
 		cannot "These programs are for $machine, and this machine is $kind: take a build for that."
 	lacks=
-	has=$(sed -n 's/^flags[^:]*://p' "$root/proc/cpuinfo" 2>/dev/null | head -n 1)
+	has=$(known "$root/proc/cpuinfo" | sed -n 's/^flags[^:]*://p' | head -n 1)
 	for flag in $flags; do
 		within "$flag" "$has" || lacks="$lacks $flag"
 	done
@@ -144,12 +147,14 @@ files() {
 	missing=
 	closed=
 	faults=0
-	# Not a pipe, which would keep what is counted to itself.
-	test ! -r SHA256SUMS || while IFS= read -r line || test -n "$line"; do
+	# No pipe into the loop, which would keep what is counted to itself.
+	test -f SHA256SUMS && test -r SHA256SUMS && while IFS= read -r line || test -n "$line"; do
 		file=${line#*  }
 		count=$((count + 1))
 		if ! test -e "$file"; then
 			missing="$missing $file"
+		elif ! test -f "$file"; then
+			differs="$differs $file"
 		elif ! test -r "$file"; then
 			closed="$closed $file"
 		elif test -n "$hash"; then
@@ -161,6 +166,10 @@ files() {
 		fi
 		faults=$((faults + 1))
 	done <SHA256SUMS
+	if test "$count" = 0 && test -e SHA256SUMS; then
+		faults=1
+		if test -f SHA256SUMS; then closed=' SHA256SUMS'; else differs=' SHA256SUMS'; fi
+	fi
 	for file in $links; do
 		test -e "$file" || { missing="$missing $file" && faults=$((faults + 1)); }
 	done
@@ -168,7 +177,7 @@ files() {
 	for file in $programs; do
 		test ! -e "$file" || test -x "$file" || stuck="${stuck:+$stuck }$file"
 	done
-	if test "$count" = 0; then
+	if ! test -e SHA256SUMS; then
 		say files "not checked: no SHA256SUMS here"
 		cannot "Unpack the whole archive into one folder and run check.sh there, because SHA256SUMS is missing."
 		return
@@ -207,14 +216,14 @@ line_end='
 libc() {
 	trace=
 	have=
-	if test -x "$root$loader" && words <"$root$loader" | grep -q '^GLIBC_2'; then
+	if test -x "$root$loader" && known "$root$loader" | words | grep -q '^GLIBC_2'; then
 		trace=$(for file in $roots; do
-			test ! -e "$file" || env LD_TRACE_LOADED_OBJECTS=1 "$root$loader" "./$file" 2>/dev/null
+			test ! -f "$file" || env LD_TRACE_LOADED_OBJECTS=1 "$root$loader" "./$file" 2>/dev/null
 		done | sed -n 's/^[[:space:]]*\([^ ]* => .*\)/\1/p' | sed 's/ (0x[0-9a-f]*)$//' | sort -u)
 	fi
 	lost=$(printf '%s\n' "$trace" | sed -n 's/ => not found.*//p' | tr '\n' ' ')
 	lies=$(at libc.so.6)
-	test ! -r "$lies" || have=$(words <"$lies" | sed -n 's/^GLIBC_\([0-9][0-9.]*\)$/\1/p' | sort -u -t. -k1,1n -k2,2n -k3,3n | tail -n 1)
+	have=$(known "$lies" | words | sed -n 's/^GLIBC_\([0-9][0-9.]*\)$/\1/p' | sort -u -t. -k1,1n -k2,2n -k3,3n | tail -n 1)
 	test -n "$have" || have=$(getconf GNU_LIBC_VERSION 2>/dev/null | sed -n 's/^glibc //p')
 	if test -n "$have"; then
 		say glibc "$have${glibc:+, the programs need $glibc}"
@@ -313,8 +322,8 @@ libraries() {
 	old=
 	for pair in $symbols; do
 		lies=$(at "${pair%%:*}")
-		test -r "$lies" || continue
-		words <"$lies" | grep -qxF -e "${pair#*:}" || old="$old, ${pair%%:*} without ${pair#*:}"
+		test -f "$lies" && test -r "$lies" || continue
+		known "$lies" | words | grep -qxF -e "${pair#*:}" || old="$old, ${pair%%:*} without ${pair#*:}"
 	done
 	test -z "$old" || say versions "too old, or of another kind: ${old#, }"
 	test -z "$old" || cannot "This system has ${old#, }, which the programs need: take a newer distribution, or build them on this one."

@@ -33,7 +33,7 @@ nodes() {
 }
 
 # property NAME FOLDER prints what the driver says of a node.
-property() { sed -n "s/^$1 //p" "$2/properties" 2>/dev/null; }
+property() { known "$2/properties" | sed -n "s/^$1 //p"; }
 
 # cards lists all AMD cards in HIP's order, hidden or not, one name such as gfx1201 a line.
 cards() {
@@ -100,7 +100,7 @@ pick() {
 
 # memory DEVICE prints "free total" in MiB, as the driver knows them.
 memory() {
-	used=$(cat "$1/mem_info_vram_used" 2>/dev/null) && total=$(cat "$1/mem_info_vram_total" 2>/dev/null) &&
+	used=$(known "$1/mem_info_vram_used") && total=$(known "$1/mem_info_vram_total") &&
 		echo "$(((total - used) / 1048576)) $((total / 1048576))"
 }
 
@@ -185,7 +185,7 @@ amd() {
 		cannot "There is no /dev/kfd: no AMD card, or the kernel's amdgpu driver is not loaded (modprobe amdgpu; a container needs --device /dev/kfd --device /dev/dri)."
 		return
 	fi
-	say driver "amdgpu $(cat "$root/sys/module/amdgpu/version" 2>/dev/null || echo "of Linux $(uname -r)")"
+	say driver "amdgpu $(known "$root/sys/module/amdgpu/version" || echo "of Linux $(uname -r)")"
 	usable kfd || join /dev/kfd
 	all=$(cards | tr '\n' ' ')
 	all=${all% }

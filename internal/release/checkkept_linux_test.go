@@ -232,18 +232,20 @@ func nvidia(m *machine) {
 	m.tools["nvidia-smi"] = smi("560.28.03", rtx3090)
 }
 
+// cuda is a machine on which everything is right for a bundle for NVIDIA's cards.
+func cuda() machine {
+	i := linuxCPU().with("linux-cuda", fileOf("libggml-cuda.so", "libcudart.so.12", "libcublas.so.12", "libcuda.so.1", "libc.so.6"))
+	i.Runtime, i.CUDA = "thin", cards86()
+	i.Symbols = maps.Clone(i.Symbols)
+	i.Symbols["libcublas.so.12"] = []string{"libcublas.so.12"}
+	m := plain(i)
+	nvidia(&m)
+	m.files[libsAt+"libcudart.so.12"], m.files[libsAt+"libcublas.so.12"] = "", ""
+	m.bundle["LICENSES/answer--list-devices"] = lists("8.6")
+	return m
+}
+
 func TestCheckCUDA(t *testing.T) {
-	cuda := func() machine {
-		i := linuxCPU().with("linux-cuda", fileOf("libggml-cuda.so", "libcudart.so.12", "libcublas.so.12", "libcuda.so.1", "libc.so.6"))
-		i.Runtime, i.CUDA = "thin", cards86()
-		i.Symbols = maps.Clone(i.Symbols)
-		i.Symbols["libcublas.so.12"] = []string{"libcublas.so.12"}
-		m := plain(i)
-		nvidia(&m)
-		m.files[libsAt+"libcudart.so.12"], m.files[libsAt+"libcublas.so.12"] = "", ""
-		m.bundle["LICENSES/answer--list-devices"] = lists("8.6")
-		return m
-	}
 	with := func(driver string, seen []string, cards ...[4]string) func(m *machine) {
 		return func(m *machine) {
 			m.tools["nvidia-smi"], m.bundle["LICENSES/answer--list-devices"] = smi(driver, cards...), lists(seen...)

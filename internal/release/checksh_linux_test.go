@@ -1,6 +1,7 @@
 package release
 
 import (
+	"context"
 	"errors"
 	"maps"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -94,7 +96,9 @@ const (
 	loaderAt   = "lib64/ld-linux-x86-64.so.2"
 	// What a machine has there: a stand-in for the loader, and one that lists nothing.
 	glibcs, silent = "glibc's", "silent"
-	libsAt         = "usr/lib/x86_64-linux-gnu/"
+	// A pipe that nobody writes into, in the place of a file.
+	pipe   = "a pipe"
+	libsAt = "usr/lib/x86_64-linux-gnu/"
 )
 
 // plain is a machine on which everything is right for a bundle that needs no card.
@@ -185,6 +189,12 @@ func write(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {
 		file := filepath.Join(dir, name)
+		if text == pipe {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), syscall.Mkfifo(file, 0o777)); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
 		mode := os.FileMode(0o644)
 		switch {
 		case strings.HasPrefix(text, "#!"):
@@ -267,7 +277,11 @@ func (m machine) check(t *testing.T, l lab, shell, script string) (out string, c
 	if shell == "busybox" {
 		argv = []string{at, "sh", name}
 	}
-	cmd := exec.Command(argv[0], argv[1:]...)
+	// It waits for nothing that may never come, and leaves nobody behind who holds its output.
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.WaitDelay = time.Second
 	cmd.Dir = from
 	cmd.Env = []string{"PATH=" + bin, "CHECK_ROOT=" + root, "CDPATH=/"}
 	for _, value := range m.env {
@@ -280,8 +294,8 @@ func (m machine) check(t *testing.T, l lab, shell, script string) (out string, c
 	}
 	text, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
+	if err != nil && !errors.As(err, &exit) || ctx.Err() != nil {
+		t.Fatalf("%s: %v, %v:\n%s", shell, err, ctx.Err(), text)
 	}
 	return strings.ReplaceAll(string(text), temp, "TEMP"), cmd.ProcessState.ExitCode()
 }
