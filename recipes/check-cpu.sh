@@ -4,6 +4,7 @@
 # 1: they cannot, 2: that cannot be told.
 
 . ./check-linux.sh # llpatch puts the text of that file here
+. ./check-ask.sh   # and of that one
 
 begin
 trial

@@ -4,6 +4,7 @@
 # they can, 1: they cannot, 2: that cannot be told.
 
 . ./check-linux.sh # llpatch puts the text of that file here
+. ./check-ask.sh   # and of that one
 
 # What this bundle is; llpatch writes these lines. CAPABILITY:CODE for each kind of card that runs
 # it, where compute_... is PTX, which the driver compiles; the newest kind that llpatch knew, where

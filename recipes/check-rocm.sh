@@ -4,6 +4,7 @@
 # they can, 1: they cannot, 2: that cannot be told.
 
 . ./check-linux.sh # llpatch puts the text of that file here
+. ./check-ask.sh   # and of that one
 
 # What this bundle is; llpatch writes these lines. The targets of its device code, the cards that
 # run it, and how to build it for others:

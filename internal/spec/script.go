@@ -9,7 +9,7 @@ import (
 )
 
 // readsRE is a line of a shell script that reads another one of recipes/.
-var readsRE = regexp.MustCompile(`(?m)^\. \./([A-Za-z0-9][A-Za-z0-9_.-]*\.sh)( #.*)?$`)
+var readsRE = regexp.MustCompile(`(?m)^\. \./([A-Za-z0-9][A-Za-z0-9_.-]*\.sh)[ \t]*([ \t]#.*)?$`)
 
 // Script returns a script of recipes/ as a bundle has it: with line ends of Linux, which
 // an editor or a checkout on Windows may have made others, and with the text of the
