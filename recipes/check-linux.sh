@@ -7,10 +7,12 @@
 # instructions that /proc/cpuinfo must name:
 machine=''
 flags=''
-# The programs, what the first one says of its version, and the files that are loaded by name:
+# The programs, what the first one says of its version, the files that are loaded by name, and what
+# SHA256SUMS ends with:
 programs=''
 version=''
 roots=''
+sums_end=''
 # Links, which SHA256SUMS cannot have, and the one library of a bundle that has no programs:
 links=''
 drop=''
@@ -114,6 +116,7 @@ files() {
 		case $empty in e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855*) hash=$tool && break ;; esac
 	done
 	count=0
+	file=
 	differs=
 	missing=
 	closed=
@@ -137,9 +140,10 @@ files() {
 		fi
 		faults=$((faults + 1))
 	done <SHA256SUMS
-	if test "$count" = 0 && test -e SHA256SUMS; then
-		faults=1
-		if test -f SHA256SUMS; then closed=' SHA256SUMS'; else differs=' SHA256SUMS'; fi
+	if ! test -r SHA256SUMS; then
+		closed="$closed SHA256SUMS" && faults=1
+	elif test "$file" != "$sums_end"; then
+		differs="$differs SHA256SUMS" && faults=$((faults + 1))
 	fi
 	for file in $links; do
 		test -e "$file" || { missing="$missing $file" && faults=$((faults + 1)); }

@@ -86,6 +86,7 @@ func TestCheckCPU(t *testing.T) {
 		nvidia(&m)
 		m.files[libsAt+"libcudart.so.12"] = ""
 		delete(m.bundle, "llama-server")
+		delete(m.bundle, "libllama.so.0")
 		return m
 	}
 	const noSSL = libsAt + "libssl.so.3"
@@ -163,14 +164,16 @@ func TestCheckCPU(t *testing.T) {
 		{"cpu-no-timeout", cpu(), without("timeout"), 0},
 		{"cpu-illegal-instruction", cpu(), says("kill -ILL $$"), 1},
 		{"cpu-other-build", cpu(), func(m *machine) { m.bundle["LICENSES/answer--version"] = "version: 1 (0123456)\n" }, 1},
-		{"cpu-server-gone", cpu(), func(m *machine) { delete(m.bundle, "llama-server") }, 2},
+		{"cpu-server-gone", cpu(), func(m *machine) { delete(m.bundle, "llama-server"); m.info.Sums["z"], m.bundle["z"] = "x", "" }, 2},
 		{"ik", ik("flags\t\t: fpu avx avx2 fma f16c\nflags\t\t: fpu\n"), nil, 0},
 		{"ik-old-processor", ik("flags\t\t: fpu avx f16c_not avx2x\n"), nil, 1},
 		{"ik-no-cpuinfo", ik(""), nil, 0},
 		{"drop-in", drop(), nil, 0},
 		{"drop-in-at-its-place", drop(), func(m *machine) {
-			m.bundle["llama-server"], m.bundle["LICENSES/answer--version"] = serverTool, "version: 8833 (0123456)\n"
-			m.bundle["LICENSES/answer--list-devices"] = lists("8.6")
+			m.bundle["LICENSES/answer--version"], m.bundle["LICENSES/answer--list-devices"] = "version: 8833 (0123456)\n", lists("8.6")
+			spoilt(func(dir string) error {
+				return os.WriteFile(filepath.Join(dir, "llama-server"), []byte(serverTool), 0o755)
+			})(m)
 		}, 0},
 	}
 	if os.Getuid() == 0 {

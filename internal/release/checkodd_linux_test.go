@@ -33,7 +33,28 @@ func TestCheckPipes(t *testing.T) {
 	})
 }
 
-// The same of each file that a machine has.
+// A SHA256SUMS that is not whole, is told, whatever is left of it.
+func TestCheckSums(t *testing.T) {
+	// With but so many lines.
+	short := func(count int) func(m *machine) {
+		return spoilt(func(dir string) error {
+			file := filepath.Join(dir, "SHA256SUMS")
+			text, err := os.ReadFile(file)
+			lines := strings.SplitAfter(string(text), "\n")
+			return errors.Join(err, os.WriteFile(file, []byte(strings.Join(lines[:count], "")), 0o644))
+		})
+	}
+	cpu := func() machine { return plain(linuxCPU()) }
+	drop := cuda()
+	drop.info.DropIn, drop.info.Files = "libggml-cuda.so", drop.info.Files[len(drop.info.Files)-1:]
+	kept(t, []outcome{
+		{"cpu-sums-cut-off", cpu(), short(4), 1},
+		{"cpu-sums-empty", cpu(), short(0), 1},
+		{"drop-in-sums-cut-off", drop, short(2), 1},
+	})
+}
+
+// Nobody waits for a pipe in the place of a file that the machine has either.
 func TestCheckPipesOfMachine(t *testing.T) {
 	l := newLab(t)
 	for name, able := range map[string]func() machine{

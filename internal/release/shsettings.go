@@ -52,6 +52,8 @@ func (i BuildInfo) shSettings(rec spec.Recipe) map[string]string {
 	toolkit := pick(i.Needs, func(lib string) bool { return CanCarry(lib) || rocmLibRE.MatchString(lib) })
 	s := map[string][]string{
 		"programs": rec.Programs, "version": {i.Version}, "drop": {i.DropIn}, "glibc": {i.Glibc}, "toolkit": toolkit,
+		// What else is packed has capitals, and comes before.
+		"sums_end": {slices.MaxFunc(append(slices.Collect(maps.Keys(i.Sums)), checkScript), byFolder)},
 		"elsewhere": pick(i.Needs, func(lib string) bool {
 			return binary.FromDriver(lib) || i.DropIn != "" && strings.HasPrefix(lib, "libggml")
 		}),
@@ -107,6 +109,9 @@ func (i BuildInfo) shSettings(rec spec.Recipe) map[string]string {
 	}
 	return out
 }
+
+// byFolder compares two paths as they come in SHA256SUMS.
+func byFolder(a, b string) int { return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/")) }
 
 // flags are the instructions that every program of the bundle uses, in the words of
 // /proc/cpuinfo; where it has variants for several processors, none.

@@ -2,9 +2,11 @@ package release
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -102,7 +104,7 @@ func TestShSettingsOfBundle(t *testing.T) {
 	}{
 		"cuda": {cuda, targets["linux-cuda"], map[string]string{
 			"machine": "x86_64", "loader": "/lib64/ld-linux-x86-64.so.2", "glibc": "2.34", "version": "45cac7ca7-llp1", "programs": "llama-server llama-cli llama-bench llama-quantize",
-			"roots": "libggml-x.so llama-server", "links": "libllama.so", "drop": "", "elsewhere": "libcuda.so.1", "symbols": "libc.so.6:GLIBC_2.34", "flags": "",
+			"roots": "libggml-x.so llama-server", "sums_end": "llama-server", "links": "libllama.so", "drop": "", "elsewhere": "libcuda.so.1", "symbols": "libc.so.6:GLIBC_2.34", "flags": "",
 			"debian": "libcudart.so.12:libcudart12 libssl.so.3:libssl3", "toolkit": "libcudart.so.12", "full": "libcudart.so.12", "folders": strings.Join(ToolkitFolders, " "),
 			"runs_on": "8.6:sm_80+sm_86 9.0:compute_86", "newest": binary.NewestCapability(), "rebuild": "llpatch release b8833 T --cuda-archs",
 			"driver": "525.60.13", "driver_cuda": "12.0", "jit_driver": "", "jit_cuda": "13.9",
@@ -120,6 +122,30 @@ func TestShSettingsOfBundle(t *testing.T) {
 			if got[key] != want {
 				t.Errorf("%s: %s is %q, want %q", name, key, got[key], want)
 			}
+		}
+	}
+}
+
+// What check.sh is told that SHA256SUMS ends with is what it ends with.
+func TestSumsEnd(t *testing.T) {
+	for _, names := range [][]string{{"llama-server", "libx.so"}, {"a.so"}, {"x/a", "x.so"}, {"x/a/b", "x/a.b"}} {
+		dir := t.TempDir()
+		info := BuildInfo{Sums: map[string]string{}}
+		for _, name := range append(slices.Clone(names), "README.md", "LICENSES/z.txt", checkScript) {
+			if slices.Contains(names, name) {
+				info.Sums[name] = "x"
+			}
+			file := filepath.Join(dir, name)
+			if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, nil, 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		text, err := checksums(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if end := info.shSettings(spec.Recipe{})["sums_end"]; !strings.HasSuffix(string(text), "  "+end+"\n") {
+			t.Errorf("%q is not the end of\n%s", end, text)
 		}
 	}
 }
