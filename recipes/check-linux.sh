@@ -32,20 +32,40 @@ root=${CHECK_ROOT:-}
 long=${CHECK_SECONDS:-60}
 short=${CHECK_SECONDS:-10}
 
+# What the caller may have set, such as -e by SHELLOPTS; and a crash leaves no core here.
+set +aefu
+# shellcheck disable=SC3045 # where it is not known, nothing is limited
+ulimit -c 0 2>/dev/null
 LC_ALL=C
 export LC_ALL
-test -n "$root" || PATH=$PATH:/usr/sbin:/sbin:/usr/lib/wsl/lib:/usr/local/nvidia/bin
+test -n "$root" || PATH=${PATH:+$PATH:}/usr/bin:/bin:/usr/sbin:/sbin:/usr/lib/wsl/lib:/usr/local/nvidia/bin
 from=$(pwd -P)
-case $0 in
-*/*) here=${0%/*}/ ;;
+here=$0
+test ! -h "$here" || here=$(readlink -f -- "$here" 2>/dev/null) || here=$0
+case $here in
+*/*) here=${here%/*}/ ;;
 *) here=./ ;;
 esac
-CDPATH='' cd -- "$here" || exit 2
 
 code=0
 advice=
 remark=
 say() { printf '%-14s %s\n' "$1:" "$2"; }
+
+# stop FACT VALUE CAUSE ends it before anything was looked at.
+stop() {
+	say "$1" "$2"
+	printf '\nWhether it can run is not known, because %s\n' "$3"
+	exit 2
+}
+
+CDPATH='' cd -- "$here" 2>/dev/null || stop folder "$here, which cannot be entered" "check.sh does not lie in $here: go to its folder, and run sh ./check.sh there."
+case $short in *[!0-9]* | 0*) stop CHECK_SECONDS "$short, which is no whole number above 0" "CHECK_SECONDS is $short: unset CHECK_SECONDS, or export CHECK_SECONDS=60" ;; esac
+lacks=
+for tool in cat cut env grep head id ls sed sleep sort tail tr uname; do
+	command -v $tool >/dev/null 2>&1 || lacks="$lacks $tool"
+done
+test -z "$lacks" || stop tools "not found:$lacks" "check.sh needs programs that are not on the PATH: install$lacks or add their folder to PATH, and run check.sh again."
 
 # cannot, unsure and but keep the first advice of each kind; the worst kind is given.
 cannot() { test "$code" = 1 || { code=1 && advice=$1; }; }

@@ -2,6 +2,7 @@ package release
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,6 +53,77 @@ func TestCheckSums(t *testing.T) {
 		{"cpu-sums-empty", cpu(), short(0), 1},
 		{"drop-in-sums-cut-off", drop, short(2), 1},
 	})
+}
+
+// However it is started, it finds and says the same.
+func TestCheckStarts(t *testing.T) {
+	l := newLab(t)
+	for name, c := range map[string]struct {
+		start  string
+		change func(m *machine)
+		same   string // the place that it is started from otherwise
+	}{
+		"with a shell's options":   {start: `exec "$@" -aefuC "$check"`},
+		"with those of bash":       {change: func(m *machine) { m.env = []string{"SHELLOPTS=errexit:nounset:noglob"} }},
+		"by a link":                {start: `/bin/ln -s "$check" link && exec "$@" link`},
+		"by a link that is beside": {start: `/bin/ln -s check.sh "${check%/*}/link" && exec "$@" "${check%/*}/link"`},
+		"as what is typed":         {start: `exec sh <check.sh`, same: "."},
+		"without an input":         {start: `exec "$@" "$check" <&-`},
+		"with no pipe that breaks": {start: `trap '' PIPE; exec "$@" "$check"`},
+		"in an odd language": {change: func(m *machine) {
+			m.env = []string{"LANG=x\ny", "LC_ALL=C.UTF-8", "LANGUAGE=de", "IFS=/a", "POSIXLY_CORRECT=1"}
+		}},
+		"where nothing is written": {change: func(m *machine) {
+			m.nobody = true
+			spoilt(func(dir string) error { return os.Chmod(dir, 0o555) })(m)
+		}},
+		"with room for a core": {start: `ulimit -S -c "$(ulimit -H -c)"; exec "$@" "$check"`, change: says(`test "$(ulimit -c)" = 0 && cat "${0%/*}/LICENSES/answer$1"`)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			plain := plain(linuxCPU())
+			m := plain
+			m.bundle = maps.Clone(plain.bundle)
+			plain.from, m.from, m.start = c.same, c.same, c.start
+			if c.change != nil {
+				c.change(&m)
+			}
+			script := checkSh(t, m.info, nil)
+			want, _ := plain.judged(t, l, script)
+			if out, code := m.judged(t, l, script); out != want || code != 0 {
+				t.Errorf("exit code %d, and not as it says else:\n%s\n%s", code, out, want)
+			}
+		})
+	}
+}
+
+// What cannot work is told, and judges nothing.
+func TestCheckCannotStart(t *testing.T) {
+	l := newLab(t)
+	type wrong struct {
+		change func(m *machine)
+		want   string
+	}
+	cases := map[string]wrong{
+		"another folder":      {func(m *machine) { m.start = `exec "$@" -c '. "$check"' /none/check.sh` }, "/none/"},
+		"seconds with a unit": {func(m *machine) { m.env = []string{"CHECK_SECONDS=2m"} }, "CHECK_SECONDS"},
+		"no seconds":          {func(m *machine) { m.env = []string{"CHECK_SECONDS=0"} }, "CHECK_SECONDS"},
+	}
+	for _, tool := range strings.Fields("cat cut env grep head id ls sed sleep sort tail tr uname") {
+		cases["no "+tool] = wrong{without(tool), tool}
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := plain(linuxCPU())
+			c.change(&m)
+			out, code := m.judged(t, l, checkSh(t, m.info, nil))
+			_, advice, _ := strings.Cut(out, "\n\n")
+			if code != 2 || strings.Count(out, "\n") != 3 || !strings.HasPrefix(advice, "Whether it can run is not known, because ") || !strings.Contains(advice, c.want) {
+				t.Errorf("exit code %d, want 2 with %q:\n%s", code, c.want, out)
+			}
+		})
+	}
 }
 
 // Nobody waits for a pipe in the place of a file that the machine has either.

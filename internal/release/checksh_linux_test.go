@@ -1,6 +1,7 @@
 package release
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -25,6 +26,7 @@ type machine struct {
 	bundle map[string]string // files of the bundle, before SHA256SUMS is made
 	spoil  func(dir string)  // the bundle, after that
 	from   string            // the folder that it is called from, of the bundle and of what holds it: ".", ".."; empty: another one
+	start  string            // how a shell, "$@", is started with the script, "$check"; empty: as one does
 	nobody bool              // the user is not root
 	shut   string            // a file below the root that is not the user's
 	info   BuildInfo         // what the bundle is
@@ -86,7 +88,7 @@ func open(t *testing.T, dir string) {
 }
 
 // scriptTools are the programs that check.sh may use besides those of a driver.
-var scriptTools = strings.Fields("sh cat cut env grep head id ls sed sha256sum sleep sort tail timeout tr true")
+var scriptTools = strings.Fields("sh cat cut env grep head id ls readlink sed sha256sum sleep sort tail timeout tr true")
 
 const (
 	// As uname of a PC says.
@@ -273,9 +275,9 @@ func (m machine) check(t *testing.T, l lab, shell, script string) (out string, c
 	case "..":
 		from, name = temp, filepath.Join(odd, checkScript)
 	}
-	argv := []string{at, name}
+	argv := []string{"/bin/sh", "-c", cmp.Or(m.start, `exec "$@" "$check"`), shell, at}
 	if shell == "busybox" {
-		argv = []string{at, "sh", name}
+		argv = append(argv, "sh")
 	}
 	// It waits for nothing that may never come, and leaves nobody behind who holds its output.
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -283,7 +285,7 @@ func (m machine) check(t *testing.T, l lab, shell, script string) (out string, c
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.WaitDelay = time.Second
 	cmd.Dir = from
-	cmd.Env = []string{"PATH=" + bin, "CHECK_ROOT=" + root, "CDPATH=/"}
+	cmd.Env = []string{"PATH=" + bin, "CHECK_ROOT=" + root, "CDPATH=/", "check=" + name}
 	for _, value := range m.env {
 		cmd.Env = append(cmd.Env, strings.ReplaceAll(value, "ROOT", root))
 	}
