@@ -204,22 +204,19 @@ barred() { cannot "Nothing may be run in this folder, which is another user's or
 # words lists those of a library, the versions of its symbols among them.
 words() { tr -cs 'A-Za-z0-9_.+-' '\n'; }
 
-line_end='
-'
-
 # libc says which C library this is, and finds with its loader what the programs load.
 libc() {
 	trace=
 	have=
 	if test -x "$root$loader" && known "$root$loader" | words | grep -q '^GLIBC_2'; then
 		trace=$(for file in $roots; do
-			test ! -f "$file" || env LD_TRACE_LOADED_OBJECTS=1 "$root$loader" "./$file" 2>/dev/null
+			test ! -f "$file" || heard quiet "$short" env LD_TRACE_LOADED_OBJECTS=1 "$root$loader" "./$file"
 		done | sed -n 's/^[[:space:]]*\([^ ]* => .*\)/\1/p' | sed 's/ (0x[0-9a-f]*)$//' | sort -u)
 	fi
 	lost=$(printf '%s\n' "$trace" | sed -n 's/ => not found.*//p' | tr '\n' ' ')
 	lies=$(at libc.so.6)
 	have=$(known "$lies" | words | sed -n 's/^GLIBC_\([0-9][0-9.]*\)$/\1/p' | sort -u -t. -k1,1n -k2,2n -k3,3n | tail -n 1)
-	test -n "$have" || have=$(getconf GNU_LIBC_VERSION 2>/dev/null | sed -n 's/^glibc //p')
+	test -n "$have" || have=$(ask getconf GNU_LIBC_VERSION | sed -n 's/^glibc //p')
 	if test -n "$have"; then
 		say glibc "$have${glibc:+, the programs need $glibc}"
 		test -z "$glibc" || ! older "$have" "$glibc" ||
@@ -241,14 +238,14 @@ at() {
 	case $line_end$trace in
 	*"$line_end$1 => "*)
 		found=${trace#*"$1 => "}
-		echo "${found%%"$line_end"*}"
+		printf '%s\n' "${found%%"$line_end"*}"
 		return
 		;;
 	esac
 	for dir in /lib /lib64 /usr/lib /usr/lib64 "/lib/$machine-linux-gnu" "/usr/lib/$machine-linux-gnu" /usr/lib/wsl/lib; do
 		test -e "$root$dir/$1" && echo "$root$dir/$1" && return
 	done
-	ldconfig -p 2>/dev/null | sed -n "s|^[[:space:]]*$1 .*=> ||p" | head -n 1 | grep .
+	ask ldconfig -p | sed -n "s|^[[:space:]]*$1 .*=> ||p" | head -n 1 | grep .
 }
 
 # get LIBRARY...: how they are installed here.
@@ -326,9 +323,8 @@ libraries() {
 
 # run ARGUMENT: the first program's answer in out; it says what comes of it where that is none.
 run() {
-	out=$({ limit "$long" "./$program" "$1"; } 2>&1)
-	status=$?
-	test $status = 0 && return
+	hear limit "$long" "./$program" "$1"
+	test "$status" = 0 && return
 	last=$(printf '%s\n' "$out" | grep . | tail -n 1 | cut -c 1-200)
 	case $status in
 	137)
@@ -388,7 +384,6 @@ finish() {
 		fi
 		advice=${advice:-"It can run here: $(quoted "$where$program") -m MODEL.gguf$1"}
 	fi
-	echo
-	echo "$advice"
+	printf '\n%s\n' "$advice"
 	exit "$code"
 }

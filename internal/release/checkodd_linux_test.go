@@ -5,10 +5,40 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 )
+
+// Whoever holds what check.sh reads open, or has no end, is not waited for.
+func TestCheckWaits(t *testing.T) {
+	// Longer than check.sh has in tests.
+	const left = "\nsleep 70 &\n"
+	second := func(change func(m *machine)) func(m *machine) {
+		return func(m *machine) {
+			m.env = []string{"CHECK_SECONDS=1"}
+			change(m)
+		}
+	}
+	leaves := func(m *machine) { m.bundle["llama-server"] = serverTool + left }
+	cpu := func() machine { return plain(linuxCPU()) }
+	kept(t, []outcome{
+		{"cpu-leaves-a-child", cpu(), leaves, 0},
+		{"cpu-leaves-a-child-no-timeout", cpu(), func(m *machine) { leaves(m); m.tools["timeout"] = "" }, 0},
+		{"cpu-no-end", cpu(), second(says("exec cat /dev/zero")), 2},
+		{"cpu-no-end-of-lines", cpu(), second(says("while printf 'y\\n%0999d'; do :; done")), 2},
+		{"cpu-no-end-of-a-line", cpu(), second(says("exec tr '\\0' x </dev/zero")), 2},
+		{"cpu-control-characters", cpu(), says(`printf '\0\na\033[31m red\r\ttab\n\n'; exit 3`), 1},
+		{"cpu-loader-hangs", cpu(), second(func(m *machine) { m.files[loaderAt], m.files["lib64/needs"] = silent, pipe }), 0},
+		{"cpu-tools-hang", cpu(), second(func(m *machine) {
+			delete(m.files, libsAt+"libc.so.6")
+			m.files[loaderAt], m.tools["getconf"], m.tools["ldconfig"] = silent, hanging, hanging
+		}), 0},
+		{"cuda-smi-leaves-a-child", cuda(), func(m *machine) { m.tools["nvidia-smi"] += left }, 0},
+		{"cuda-smi-no-end", cuda(), second(func(m *machine) { m.tools["nvidia-smi"] = "#!/bin/sh\nexec cat /dev/zero\n" }), 0},
+	})
+}
 
 // A pipe in the place of a packed file is not as it was packed; nobody waits for what comes
 // out of it.
@@ -129,6 +159,7 @@ func TestCheckCannotStart(t *testing.T) {
 // Nobody waits for a pipe in the place of a file that the machine has either.
 func TestCheckPipesOfMachine(t *testing.T) {
 	l := newLab(t)
+	shells := slices.Sorted(maps.Keys(l.shells))
 	for name, able := range map[string]func() machine{
 		"cpu": func() machine { return plain(linuxCPU()) }, "cuda": cuda, "rocm": able,
 		"rocm by the driver": func() machine {
@@ -137,12 +168,12 @@ func TestCheckPipesOfMachine(t *testing.T) {
 			return m
 		},
 	} {
-		for file := range able().files {
+		for i, file := range slices.Sorted(maps.Keys(able().files)) {
 			t.Run(name+"/"+strings.ReplaceAll(file, "/", "_"), func(t *testing.T) {
 				t.Parallel()
 				m := able()
 				m.files[file] = pipe
-				m.judged(t, l, checkSh(t, m.info, nil))
+				m.check(t, l, shells[i%len(shells)], checkSh(t, m.info, nil))
 			})
 		}
 	}
