@@ -50,6 +50,12 @@ enough() {
 	fi
 }
 
+# late CODE: the driver is too old to compile that.
+late() {
+	case $1 in PTX | *compute_*) enough "$jit_driver" "$jit_cuda" ;; esac
+	test $? = 1
+}
+
 # newer VERSION CUDA says which driver serves.
 newer() { echo "${1:-one${2:+ for CUDA $2}}${1:+ or newer}"; }
 
@@ -58,7 +64,7 @@ nvidia() {
 	trouble=
 	rows=$(ask nvidia-smi --query-gpu=index,uuid,driver_version,memory.free,memory.total,name --format=csv,noheader,nounits) || trouble=$rows
 	rows=$(printf '%s\n' "$rows" | grep '^[0-9][0-9]*, ')
-	version_here=$(printf '%s\n' "$rows" | head -n 1 | cut -d, -f3 | tr -d ' ')
+	version_here=$(printf '%s\n' "$rows" | sed -n 's/^[0-9]*, [^,]*, *\([0-9][0-9.]*\) *,.*/\1/p' | head -n 1)
 	test -n "$version_here" || version_here=$(known "$root/proc/driver/nvidia/version" | sed -n 's/^NVRM version:.* \([0-9][0-9]*\.[0-9.]*[0-9]\) .*/\1/p' | head -n 1)
 	cuda_here=
 	if test -z "$version_here" && ! at libcuda.so.1 >/dev/null; then
@@ -112,8 +118,7 @@ cards() {
 			what="$kind, by $by"
 			case $by in PTX | *compute_*)
 				what="$what, which the driver compiles at the first start"
-				enough "$jit_driver" "$jit_cuda"
-				test $? != 1 || { stale=yes && fits=no && what="$what where it is $(newer "$jit_driver" "$jit_cuda")"; }
+				! late "$by" || { stale=yes && fits=no && what="$what where it is $(newer "$jit_driver" "$jit_cuda")"; }
 				;;
 			esac
 			test -n "$fits" || good="${good:+$good }$(field "$index" 2)"
@@ -124,19 +129,32 @@ cards() {
 		if test "${free:--1}" -lt "$has"; then free=$has && total=$(field "$index" 5); fi
 	done
 	test -z "$rows" || say 'free VRAM' "${free:-not known}${free:+ of $total MiB}"
-	test -z "$good$unknown" || return
-	test -z "$stale" || cannot "Install a newer NVIDIA driver, $(newer "$jit_driver" "$jit_cuda"), which compiles this build's PTX for your card: yours is ${version_here:-for CUDA $cuda_here}."
-	test -z "$bad" || no_code "$bad"
+	test -n "$good$unknown" || none "$bad"
 }
 
-# no_code CAPABILITIES is the advice where none of the cards can run it.
-no_code() {
+# none CAPABILITIES is the advice where no card can run it, of which those have no code.
+none() {
+	test -z "$stale" || cannot "Install a newer NVIDIA driver, $(newer "$jit_driver" "$jit_cuda"), which compiles this build's PTX for your card: yours is ${version_here:-for CUDA $cuda_here}."
+	test -n "$1" || return
 	archs=
 	for kind in $1; do
 		arch=$(echo "$kind" | tr -d .)
 		within "$arch" "$archs" || archs="${archs:+$archs }$arch"
 	done
 	cannot "This build has no code for your card, of compute capability $1: take one for it${rebuild:+ ($rebuild $(commas "$archs"))}."
+}
+
+# hide CARDS is the advice where not all cards can run it, but those.
+hide() { but "It can run, with those cards hidden that it has no code for${stale:+, or that the driver is too old for}: export CUDA_VISIBLE_DEVICES=$(commas "$1")"; }
+
+# apart is for a library that is not at its place yet, where no program tells more.
+apart() {
+	test "$code" = 0 && test -n "$drop" && ! test -e "$program" || return
+	if test -z "$good"; then
+		unsure "Whether it has code for your card is not known, because nothing tells its compute capability: put $drop beside the programs of the official package of the same tag, where $program --list-devices tells it."
+	elif test -n "$bad$stale"; then
+		hide "$good"
+	fi
 }
 
 # seen asks the server which cards it sees, as things are set.
@@ -154,15 +172,31 @@ seen() {
 	fi
 	fit=
 	foreign=
+	stale=
+	right=
+	number=0
 	for kind in $(printf '%s\n' "$out" | sed -n 's/.*compute capability \([0-9][0-9.]*\).*/\1/p'); do
-		if code "$kind" >/dev/null; then fit="${fit:+$fit }$kind"; else foreign="${foreign:+$foreign }$kind"; fi
+		number=$((number + 1))
+		if ! by=$(code "$kind"); then
+			foreign="$foreign $kind"
+		elif late "$by"; then
+			stale="$stale $kind"
+		else
+			fit="$fit $kind"
+			# It sees what the variable leaves, in its order.
+			one=$((number - 1))
+			test -z "${CUDA_VISIBLE_DEVICES:-}" || one=$(printf '%s\n' "$CUDA_VISIBLE_DEVICES" | cut -d, -f"$number" | tr -d ' ')
+			right="${right:+$right }$one"
+		fi
 	done
-	kinds=$fit${fit:+${foreign:+ }}$foreign
+	kinds=$fit$stale$foreign
+	kinds=${kinds# }
 	say "$program" "sees $count, of compute capability ${kinds:-that it does not tell}"
-	if test -n "$foreign" && test -n "$good"; then
-		but "It can run, with those cards hidden that it has no code for: export CUDA_VISIBLE_DEVICES=$(commas "$good")"
-	elif test -n "$foreign" && test -z "$fit"; then
-		no_code "$foreign"
+	right=${good:-$right}
+	if test -n "$foreign$stale" && test -n "$right"; then
+		hide "$right"
+	elif test -n "$foreign$stale"; then
+		none "${foreign# }"
 	elif test -z "$kinds$good"; then
 		unsure "Whether it has code for your card is not known, because nothing tells its compute capability: try $(quoted "$where$program") -m MODEL.gguf -ngl 99"
 	fi
@@ -172,5 +206,5 @@ seen() {
 
 begin
 nvidia && cards
-trial && seen
+if trial; then seen; else apart; fi
 finish ' -ngl 99'

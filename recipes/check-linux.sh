@@ -379,8 +379,9 @@ begin() {
 finish() {
 	if test "$code" = 0; then
 		advice=$remark
-		if test -z "$advice" && test -n "$drop" && ! test -e "$program"; then
-			advice="It can run here: put $drop beside the programs of the official package of the same tag."
+		if test -n "$drop" && ! test -e "$program"; then
+			advice="It can run here: put $drop beside the programs of the official package of the same tag${remark#It can run}"
+			test -n "$remark" || advice=$advice.
 		fi
 		advice=${advice:-"It can run here: $(quoted "$where$program") -m MODEL.gguf$1"}
 	fi

@@ -246,7 +246,7 @@ amd() {
 		but "It can run, with the processor's own graphics hidden, which else crash it or slow it down: $right"
 	fi
 	test $kernels = yes ||
-		but "It can run quantised models with flash attention; rocBLAS here has no kernels for $card and ends the program where it is asked, so all others need AMD's ROCm 6.4 or newer in its place."
+		but "It can run, but only quantised models with flash attention: rocBLAS here has no kernels for $card and ends the program where it is asked, so all others need AMD's ROCm 6.4 or newer in its place."
 	test -z "$free" || test "$free" -ge 2048 ||
 		but "It can run, but other programs hold most of the card's memory: end them, or load fewer layers with -ngl."
 }

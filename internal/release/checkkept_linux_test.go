@@ -77,18 +77,6 @@ func TestCheckCPU(t *testing.T) {
 		}
 		return m
 	}
-	drop := func() machine {
-		i := linuxCPU()
-		f := fileOf("libggml-cuda.so", "libggml-base.so.0", "libcudart.so.12", "libc.so.6")
-		i.Target, i.DropIn, i.Files, i.Sums = "linux-cuda", f.Name, []*binary.File{f}, map[string]string{f.Name: "x"}
-		i.Needs, i.CUDA = binary.Outside(i.Files), cards86()
-		m := plain(i)
-		nvidia(&m)
-		m.files[libsAt+"libcudart.so.12"] = ""
-		delete(m.bundle, "llama-server")
-		delete(m.bundle, "libllama.so.0")
-		return m
-	}
 	const noSSL = libsAt + "libssl.so.3"
 	all := []outcome{
 		{"cpu", cpu(), nil, 0},
@@ -168,8 +156,8 @@ func TestCheckCPU(t *testing.T) {
 		{"ik", ik("flags\t\t: fpu avx avx2 fma f16c\nflags\t\t: fpu\n"), nil, 0},
 		{"ik-old-processor", ik("flags\t\t: fpu avx f16c_not avx2x\n"), nil, 1},
 		{"ik-no-cpuinfo", ik(""), nil, 0},
-		{"drop-in", drop(), nil, 0},
-		{"drop-in-at-its-place", drop(), func(m *machine) {
+		{"drop-in", dropIn(), nil, 0},
+		{"drop-in-at-its-place", dropIn(), func(m *machine) {
 			m.bundle["LICENSES/answer--version"], m.bundle["LICENSES/answer--list-devices"] = "version: 8833 (0123456)\n", lists("8.6")
 			spoilt(func(dir string) error {
 				return os.WriteFile(filepath.Join(dir, "llama-server"), []byte(serverTool), 0o755)
@@ -235,6 +223,27 @@ func nvidia(m *machine) {
 	m.tools["nvidia-smi"] = smi("560.28.03", rtx3090)
 }
 
+// dropIn is a library for NVIDIA's cards that is not beside its programs yet.
+func dropIn() machine {
+	i := linuxCPU()
+	f := fileOf("libggml-cuda.so", "libggml-base.so.0", "libcudart.so.12", "libc.so.6")
+	i.Target, i.DropIn, i.Files, i.Sums = "linux-cuda", f.Name, []*binary.File{f}, map[string]string{f.Name: "x"}
+	i.Needs, i.CUDA = binary.Outside(i.Files), cards86()
+	m := plain(i)
+	nvidia(&m)
+	m.files[libsAt+"libcudart.so.12"] = ""
+	delete(m.bundle, "llama-server")
+	delete(m.bundle, "libllama.so.0")
+	return m
+}
+
+// drives gives a machine cards with a driver, and lets the server see such ones.
+func drives(driver string, seen []string, cards ...[4]string) func(m *machine) {
+	return func(m *machine) {
+		m.tools["nvidia-smi"], m.bundle["LICENSES/answer--list-devices"] = smi(driver, cards...), lists(seen...)
+	}
+}
+
 // cuda is a machine on which everything is right for a bundle for NVIDIA's cards.
 func cuda() machine {
 	i := linuxCPU().with("linux-cuda", fileOf("libggml-cuda.so", "libcudart.so.12", "libcublas.so.12", "libcuda.so.1", "libc.so.6"))
@@ -249,23 +258,18 @@ func cuda() machine {
 }
 
 func TestCheckCUDA(t *testing.T) {
-	with := func(driver string, seen []string, cards ...[4]string) func(m *machine) {
-		return func(m *machine) {
-			m.tools["nvidia-smi"], m.bundle["LICENSES/answer--list-devices"] = smi(driver, cards...), lists(seen...)
-		}
-	}
 	byCUDA := func(version string) func(m *machine) {
 		return func(m *machine) { m.info.CUDA.Driver = &binary.Driver{CUDA: version} }
 	}
 	const noBLAS = libsAt + "libcublas.so.12"
 	kept(t, []outcome{
 		{"cuda", cuda(), nil, 0},
-		{"cuda-by-ptx", cuda(), with("560.28.03", []string{"9.0"}, h100), 0},
-		{"cuda-old-driver-for-ptx", cuda(), with("535.154.05", []string{"9.0"}, h100), 1},
-		{"cuda-newer-card", cuda(), with("560.28.03", []string{"13.2"}, [4]string{"NVIDIA Next", "13.2", "[N/A]", "[N/A]"}), 0},
-		{"cuda-in-part", cuda(), with("560.28.03", []string{"8.7"}, [4]string{"Orin", "8.7", "1", "2"}), 1},
+		{"cuda-by-ptx", cuda(), drives("560.28.03", []string{"9.0"}, h100), 0},
+		{"cuda-old-driver-for-ptx", cuda(), drives("535.154.05", []string{"9.0"}, h100), 1},
+		{"cuda-newer-card", cuda(), drives("560.28.03", []string{"13.2"}, [4]string{"NVIDIA Next", "13.2", "[N/A]", "[N/A]"}), 0},
+		{"cuda-in-part", cuda(), drives("560.28.03", []string{"8.7"}, [4]string{"Orin", "8.7", "1", "2"}), 1},
 		{"cuda-no-driver", cuda(), without(libsAt+"libcuda.so.1", "nvidia-smi", "proc/driver/nvidia/version", "dev/nvidiactl"), 1},
-		{"cuda-old-driver", cuda(), with("470.256.02", []string{"8.6"}, rtx3090), 1},
+		{"cuda-old-driver", cuda(), drives("470.256.02", []string{"8.6"}, rtx3090), 1},
 		{"cuda-driver-by-cuda", cuda(), byCUDA("12.4"), 0},
 		{"cuda-old-driver-by-cuda", cuda(), byCUDA("13.9"), 1},
 		{"cuda-driver-not-compared", cuda(), func(m *machine) { byCUDA("13.9")(m); m.tools["nvidia-smi"] = "" }, 0},
@@ -281,22 +285,22 @@ func TestCheckCUDA(t *testing.T) {
 		{"cuda-no-smi", cuda(), without("nvidia-smi"), 0},
 		{"cuda-driver-unknown", cuda(), without("nvidia-smi", "proc/driver/nvidia/version", "dev/nvidiactl"), 0},
 		{"cuda-smi-hangs", cuda(), func(m *machine) { m.tools["nvidia-smi"], m.env = hanging, []string{"CHECK_SECONDS=1"} }, 0},
-		{"cuda-other-card", cuda(), with("560.28.03", []string{"6.1"}, gtx1080), 1},
+		{"cuda-other-card", cuda(), drives("560.28.03", []string{"6.1"}, gtx1080), 1},
 		{"cuda-other-card-no-smi", cuda(), func(m *machine) {
 			m.tools["nvidia-smi"], m.bundle["LICENSES/answer--list-devices"] = "", lists("6.1")
 		}, 1},
-		{"cuda-two-cards", cuda(), with("560.28.03", []string{"8.6", "6.1"}, rtx3090, gtx1080), 0},
+		{"cuda-two-cards", cuda(), drives("560.28.03", []string{"8.6", "6.1"}, rtx3090, gtx1080), 0},
 		{"cuda-two-cards-one-hidden", cuda(), func(m *machine) {
-			with("560.28.03", []string{"8.6"}, gtx1080, rtx3090)(m)
+			drives("560.28.03", []string{"8.6"}, gtx1080, rtx3090)(m)
 			m.env = []string{"CUDA_VISIBLE_DEVICES=1"}
 		}, 0},
-		{"cuda-hidden", cuda(), func(m *machine) { with("560.28.03", nil, rtx3090)(m); m.env = []string{"CUDA_VISIBLE_DEVICES="} }, 0},
-		{"cuda-sees-none", cuda(), with("560.28.03", nil, rtx3090), 1},
+		{"cuda-hidden", cuda(), func(m *machine) { drives("560.28.03", nil, rtx3090)(m); m.env = []string{"CUDA_VISIBLE_DEVICES="} }, 0},
+		{"cuda-sees-none", cuda(), drives("560.28.03", nil, rtx3090), 1},
 		{"cuda-capability-unknown", cuda(), func(m *machine) {
 			m.tools["nvidia-smi"] = strings.Replace(smi("560.28.03", rtx3090), "*index,compute_cap*)", "*index,compute_cap*) echo 'Field \"compute_cap\" is not a valid field to query.'; exit 2 ;;\nnever)", 1)
 			m.bundle["LICENSES/answer--list-devices"] = "Available devices:\n  CUDA0: NVIDIA GeForce (24109 MiB, 20000 MiB free)\n"
 		}, 2},
-		{"cuda-full-card", cuda(), with("560.28.03", []string{"8.6"}, [4]string{"NVIDIA GeForce RTX 3090", "8.6", "300", "24576"}), 0},
+		{"cuda-full-card", cuda(), drives("560.28.03", []string{"8.6"}, [4]string{"NVIDIA GeForce RTX 3090", "8.6", "300", "24576"}), 0},
 		{"cuda-not-yours", cuda(), func(m *machine) { m.nobody, m.shut = true, "dev/nvidiactl" }, 1},
 		{"cuda-no-libraries", cuda(), func(m *machine) {
 			without(libsAt+"libcudart.so.12", noBLAS)(m)
