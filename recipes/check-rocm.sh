@@ -64,7 +64,7 @@ uuids() {
 word() {
 	# shellcheck disable=SC2086 # a list
 	set -- "$1" $2
-	shift $(($1 + 1)) && echo "${1:-}"
+	test $# -gt "$1" && shift $(($1 + 1)) && echo "${1:-}"
 }
 
 # pick LIST NUMBERS prints those of the numbers that HIP_VISIBLE_DEVICES or its like leaves, where
@@ -89,7 +89,7 @@ pick() {
 		for number in $2; do
 			case $entry in
 			'' | *[!0-9]*) test "$entry" != "$(word "$number" "$called")" || hit=$number ;;
-			*) test "$entry" -ne $k || hit=$number ;;
+			*) test "$entry" -eq $k 2>/dev/null && hit=$number ;;
 			esac
 			k=$((k + 1))
 		done

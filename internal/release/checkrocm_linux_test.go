@@ -112,13 +112,15 @@ func TestCheckROCm(t *testing.T) {
 			cards("HIP_VISIBLE_DEVICES=0", old, new), one, 0, nil,
 			"hides every card that it has code for: export HIP_VISIBLE_DEVICES=1",
 		},
-		"all are hidden":           {cards("HIP_VISIBLE_DEVICES=-1", new), one, 0, nil, "hides every card that it has code for: export HIP_VISIBLE_DEVICES=0"},
-		"behind one that is not":   {cards("HIP_VISIBLE_DEVICES=7,0", new), one, 0, nil, "hides every card that it has code for: export HIP_VISIBLE_DEVICES=0"},
-		"an empty list is none":    {cards("HIP_VISIBLE_DEVICES=", new), one, 0, nil, "It can run here"},
-		"ROCr hides the old one":   {cards("ROCR_VISIBLE_DEVICES=1", old, new), one, 0, nil, "It can run here"},
-		"ROCr hides, HIP counts":   {cards("ROCR_VISIBLE_DEVICES=1 HIP_VISIBLE_DEVICES=0", old, new), one, 0, nil, "It can run here"},
-		"ROCr hides the right one": {cards("ROCR_VISIBLE_DEVICES=0 HIP_VISIBLE_DEVICES=0", old, new), one, 0, nil, "unset ROCR_VISIBLE_DEVICES; export HIP_VISIBLE_DEVICES=1"},
-		"a card by its name":       {cards("HIP_VISIBLE_DEVICES=GPU-1f0e", old, new), one, 0, nil, "export HIP_VISIBLE_DEVICES=1"},
+		"all are hidden":               {cards("HIP_VISIBLE_DEVICES=-1", new), one, 0, nil, "hides every card that it has code for: export HIP_VISIBLE_DEVICES=0"},
+		"behind one that is not":       {cards("HIP_VISIBLE_DEVICES=7,0", new), one, 0, nil, "hides every card that it has code for: export HIP_VISIBLE_DEVICES=0"},
+		"a number that no shell knows": {cards("HIP_VISIBLE_DEVICES=99999999999999999999", old, new), one, 0, nil, "hides every card that it has code for: export HIP_VISIBLE_DEVICES=1"},
+		"a number with a zero":         {cards("HIP_VISIBLE_DEVICES=01", old, new), one, 0, nil, "It can run here"},
+		"an empty list is none":        {cards("HIP_VISIBLE_DEVICES=", new), one, 0, nil, "It can run here"},
+		"ROCr hides the old one":       {cards("ROCR_VISIBLE_DEVICES=1", old, new), one, 0, nil, "It can run here"},
+		"ROCr hides, HIP counts":       {cards("ROCR_VISIBLE_DEVICES=1 HIP_VISIBLE_DEVICES=0", old, new), one, 0, nil, "It can run here"},
+		"ROCr hides the right one":     {cards("ROCR_VISIBLE_DEVICES=0 HIP_VISIBLE_DEVICES=0", old, new), one, 0, nil, "unset ROCR_VISIBLE_DEVICES; export HIP_VISIBLE_DEVICES=1"},
+		"a card by its name":           {cards("HIP_VISIBLE_DEVICES=GPU-1f0e", old, new), one, 0, nil, "export HIP_VISIBLE_DEVICES=1"},
 		"the right one by its name": {func(m *machine) {
 			cards("HIP_VISIBLE_DEVICES=GPU-00000000000000ff", old, new)(m)
 			m.files["sys/class/kfd/kfd/topology/nodes/1/properties"] += "unique_id 254\n"
@@ -135,6 +137,9 @@ func TestCheckROCm(t *testing.T) {
 		"rocminfo's name": {func(m *machine) {
 			m.tools["rocminfo"], m.env = strings.Replace(able().tools["rocminfo"], "Marketing Name:          AMD Radeon", "Uuid:                    GPU-1f0e5a5a00112233\n  Marketing Name:          AMD Radeon", 1), []string{"HIP_VISIBLE_DEVICES=GPU-1f0e5a5a00112233"}
 		}, one, 0, nil, "It can run here"},
+		"a name and three cards": {func(m *machine) {
+			m.tools["rocminfo"], m.env = "#!/bin/sh\nprintf '  %s\\n' 'Uuid:   GPU-1f0e5a5a00112233' 'Name:   gfx1201' 'Name:   gfx1100' 'Name:   gfx1100'\n", []string{"HIP_VISIBLE_DEVICES=GPU-1f0e5a5a00112233"}
+		}, one, 0, []string{"cards:         gfx1201 gfx1100 gfx1100"}, "It can run here"},
 		"cards without names": {func(m *machine) {
 			m.tools["rocminfo"], m.env = strings.Replace(able().tools["rocminfo"], "Marketing Name:          AMD Radeon", "Uuid:                    GPU-XX\n  Marketing Name:          AMD Radeon", 1), []string{"HIP_VISIBLE_DEVICES=GPU-1f0e"}
 		}, one, 0, nil, "It can run here"},
