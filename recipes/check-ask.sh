@@ -36,24 +36,23 @@ line_end='
 '
 end=--check.sh--
 
-# heard COMMAND...: the first 1000 lines of what it prints, and a last one with its exit code. That
-# one is the end, since the output itself has none while a child holds it (busybox's sed wants to
-# see one line more). A line without an end has no room, and then there is no last one.
+# heard COMMAND...: the first lines of what it prints, and a last one with its exit code. That one is
+# the end, since the output itself has none while a child holds it (busybox's sed wants to see one
+# line more). A line without an end has no room, and then there is no last one.
 heard() {
 	{ "$@"; printf '\n%s%s\n\n' $end $?; } 2>&1 | (
 		# shellcheck disable=SC3045 # where it is not known, nothing is limited
 		ulimit -v 500000 2>/dev/null
-		exec sed -n "/^${end}[0-9]*\$/{p;q;};1,1000p" 2>/dev/null
-	) | tr -d '\000-\010\013-\037'
+		exec sed -n "/^${end}[0-9]*\$/{p;q;};1,20000p" 2>/dev/null
+	) | tr -d '\000-\010\013-\037' | cut -c 1-1000
 }
 
 # hear COMMAND...: the same in out, and the exit code in status.
 hear() {
 	out=$(heard "$@")
-	status=137
-	case $out in *"$line_end$end"*) status=${out##*"$end"} ;; esac
-	out=${out%"$line_end$end"*}
-	out=${out%"$line_end"}
+	status=$(printf '%s\n' "$out" | tail -n 1)
+	case $status in "$end"*) status=${status#"$end"} ;; *) status=137 ;; esac
+	out=$(printf '%s\n' "$out" | sed "/^$end/d")
 }
 
 # ask PROGRAM...: what a driver's tool says, which may hang where the driver does.

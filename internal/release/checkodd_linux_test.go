@@ -13,8 +13,8 @@ import (
 
 // Whoever holds what check.sh reads open, or has no end, is not waited for.
 func TestCheckWaits(t *testing.T) {
-	// Longer than check.sh has in tests.
-	const left = "\nsleep 70 &\n"
+	// As long as the machine is there.
+	const left = "\nwhile test -e \"$0\"; do sleep 1; done &\n"
 	second := func(change func(m *machine)) func(m *machine) {
 		return func(m *machine) {
 			m.env = []string{"CHECK_SECONDS=1"}
@@ -35,6 +35,12 @@ func TestCheckWaits(t *testing.T) {
 			delete(m.files, libsAt+"libc.so.6")
 			m.files[loaderAt], m.tools["getconf"], m.tools["ldconfig"] = silent, hanging, hanging
 		}), 0},
+		{"cpu-long-answers", cpu(), func(m *machine) {
+			const libc = libsAt + "libc.so.6"
+			m.files["far/libc.so.6"], m.files[loaderAt] = m.files[libc], silent
+			delete(m.files, libc)
+			m.tools["ldconfig"] = "#!/bin/sh\nprintf '\\tlib%s.so (libc6,x86-64) => /none\\n' " + strings.Repeat("x ", 5000) + "\nprintf '\\tlibc.so.6 (libc6,x86-64) => %s\\n' \"$CHECK_ROOT/far/libc.so.6\"\n"
+		}, 0},
 		{"cuda-smi-leaves-a-child", cuda(), func(m *machine) { m.tools["nvidia-smi"] += left }, 0},
 		{"cuda-smi-no-end", cuda(), second(func(m *machine) { m.tools["nvidia-smi"] = "#!/bin/sh\nexec cat /dev/zero\n" }), 0},
 	})
@@ -75,11 +81,21 @@ func TestCheckSums(t *testing.T) {
 			return errors.Join(err, os.WriteFile(file, []byte(strings.Join(lines[:count], "")), 0o644))
 		})
 	}
+	// With something else in the place of each line's end.
+	ends := func(end string) func(m *machine) {
+		return spoilt(func(dir string) error {
+			file := filepath.Join(dir, "SHA256SUMS")
+			text, err := os.ReadFile(file)
+			return errors.Join(err, os.WriteFile(file, []byte(strings.ReplaceAll(string(text), "\n", end)), 0o644))
+		})
+	}
 	cpu := func() machine { return plain(linuxCPU()) }
 	drop := cuda()
 	drop.info.DropIn, drop.info.Files = "libggml-cuda.so", drop.info.Files[len(drop.info.Files)-1:]
 	kept(t, []outcome{
 		{"cpu-sums-cut-off", cpu(), short(4), 1},
+		{"cpu-sums-crlf", cpu(), ends("\r\n"), 1},
+		{"cpu-sums-huge", cpu(), ends("\n" + strings.Repeat("0  a name that no file has\n", 8000)), 1},
 		{"cpu-sums-empty", cpu(), short(0), 1},
 		{"drop-in-sums-cut-off", drop, short(2), 1},
 	})
@@ -93,8 +109,11 @@ func TestCheckStarts(t *testing.T) {
 		change func(m *machine)
 		same   string // the place that it is started from otherwise
 	}{
-		"with a shell's options":   {start: `exec "$@" -aefuC "$check"`},
-		"with those of bash":       {change: func(m *machine) { m.env = []string{"SHELLOPTS=errexit:nounset:noglob"} }},
+		"with a shell's options": {start: `exec "$@" -aefuC "$check"`},
+		"with those of bash": {change: func(m *machine) {
+			m.env = []string{"SHELLOPTS=errexit:nounset:noglob:pipefail"}
+			m.files[libsAt+"libm.so.6"] += strings.Repeat("x ", 1<<19)
+		}},
 		"by a link":                {start: `/bin/ln -s "$check" link && exec "$@" link`},
 		"by a link that is beside": {start: `/bin/ln -s check.sh "${check%/*}/link" && exec "$@" "${check%/*}/link"`},
 		"as what is typed":         {start: `exec sh <check.sh`, same: "."},
@@ -113,7 +132,7 @@ func TestCheckStarts(t *testing.T) {
 			t.Parallel()
 			plain := plain(linuxCPU())
 			m := plain
-			m.bundle = maps.Clone(plain.bundle)
+			m.bundle, m.files = maps.Clone(plain.bundle), maps.Clone(plain.files)
 			plain.from, m.from, m.start = c.same, c.same, c.start
 			if c.change != nil {
 				c.change(&m)

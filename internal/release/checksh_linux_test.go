@@ -280,7 +280,7 @@ func (m machine) check(t *testing.T, l lab, shell, script string) (out string, c
 		argv = append(argv, "sh")
 	}
 	// It waits for nothing that may never come, and leaves nobody behind who holds its output.
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.WaitDelay = time.Second
