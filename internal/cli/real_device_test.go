@@ -59,7 +59,7 @@ func TestRealWindowsDevice(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	runs := prefill{argv: []string{program, filepath.Join(bin, "prefill.exe"), sim.WinePath(model), fmt.Sprint(promptTokens)}, dir: dir, env: w.Environ()}
+	runs := prefill{argv: wine.Argv(program, filepath.Join(bin, "prefill.exe"), sim.WinePath(model), fmt.Sprint(promptTokens)), dir: dir, env: w.Environ()}
 	for name, c := range map[string]struct {
 		src     string
 		defines []string

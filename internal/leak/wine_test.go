@@ -27,9 +27,10 @@ func TestWine(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	o := options(t, "")
-	o.Argv = []string{program, prog}
+	o.Argv = wine.Argv(program, prog)
 	o.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "WINEPREFIX=" + filepath.Join(dir, "prefix"), "WINEDEBUG=-all"}
-	boot := exec.Command(program, "wineboot", "-i") // takes its time, which is no memory of the program's
+	argv := wine.Argv(program, "wineboot", "-i")
+	boot := exec.Command(argv[0], argv[1:]...) // takes its time, which is no memory of the program's
 	boot.Env = o.Env
 	if out, err := boot.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

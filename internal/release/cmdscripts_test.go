@@ -59,7 +59,8 @@ func newWindows(t *testing.T) *windows {
 // run runs a program of wine's in the bundle's folder, or elsewhere before there is one.
 func (w *windows) run(t *testing.T, input []byte, args ...string) (string, int) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), w.wine, args...)
+	args = wine.Argv(w.wine, args...)
+	cmd := exec.CommandContext(t.Context(), args[0], args[1:]...)
 	// Files and no pipes: a service of wine's that this run starts would keep a pipe open.
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "in"), input, 0o644); err != nil {

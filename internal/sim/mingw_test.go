@@ -55,7 +55,8 @@ func wine7(t *testing.T) func(ctx context.Context, argv ...string) *exec.Cmd {
 		t.Fatal(w.err)
 	}
 	return func(ctx context.Context, argv ...string) *exec.Cmd {
-		c := exec.CommandContext(ctx, w.program, argv...)
+		argv = wine.Argv(w.program, argv...)
+		c := exec.CommandContext(ctx, argv[0], argv[1:]...)
 		c.Env = w.windows.Environ()
 		return c
 	}

@@ -56,7 +56,7 @@ func (s *session) winePids() []int {
 // argv is the command that runs a program of the build.
 func (s *session) argv(program string, args ...string) []string {
 	if s.wine != nil {
-		return append([]string{s.o.Wine.Program, program}, args...)
+		return wine.Argv(s.o.Wine.Program, append([]string{program}, args...)...)
 	}
 	if s.o.Inside != nil {
 		return slices.Concat(s.o.Inside.Enter, []string{program}, args)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -64,6 +65,37 @@ func Find() (program string, found bool) {
 	return "", false
 }
 
+// Argv is the command by which wine, a path as of Find, runs a program for Windows.
+//
+// Every process of wine has the page 0x7ffe0000, which Windows has there too, and does not
+// start where that is taken. Without wine's preloader, which is a package of its own in
+// Debian, Linux puts the heap of wine's loader at random behind 0x7d000000, since 6.9 within
+// 1 GiB: one process in 2,000 then does not start. The cmd that started it goes on without
+// what it would have printed. So addresses are not chosen at random, where that is allowed.
+func Argv(wine string, args ...string) []string {
+	argv := append([]string{wine}, args...)
+	if _, err := run.LookPath(wine, os.Getenv("PATH")); err != nil {
+		return argv // whoever runs it says better than setarch what is wrong
+	}
+	return slices.Concat(steady(), argv)
+}
+
+// steady begins a command whose addresses are not chosen at random. It is empty where
+// setarch is missing, or is refused that, as in a container with Docker's rules.
+var steady = sync.OnceValue(func() []string {
+	setarch, err := run.LookPath("setarch", os.Getenv("PATH"))
+	if err != nil {
+		return nil
+	}
+	argv := []string{setarch, "x86_64", "-R"} // old ones want the architecture named
+	ctx, stop := context.WithTimeout(context.Background(), startLimit)
+	defer stop()
+	if err := run.Run(ctx, run.Cmd{Argv: slices.Concat(argv, []string{setarch, "--version"})}); err != nil {
+		return nil
+	}
+	return argv
+})
+
 // Start makes wine's folder and returns when its services run and it says that it is
 // the Windows of o. The services keep what the program that started them writes to. So
 // they are started here, and a pipe of a later program ends with that program.
@@ -107,7 +139,7 @@ func (w *Windows) start(ctx context.Context) error {
 	defer in.Close()
 	hello := &greeting{came: make(chan struct{})}
 	w.stays, err = run.Start(ctx, run.Cmd{
-		Argv: []string{w.o.Program, "cmd"}, Env: w.Environ(), Dir: w.o.Dir, Stdin: in,
+		Argv: Argv(w.o.Program, "cmd"), Env: w.Environ(), Dir: w.o.Dir, Stdin: in,
 		Stdout: hello, Log: w.log("start"), Grace: w.o.Grace, Hold: w.o.Hold,
 	})
 	if err != nil {
@@ -136,7 +168,7 @@ func (w *Windows) Environ() []string { return append(w.o.Env[:len(w.o.Env):len(w
 // own runs one of wine's own programs to its end and returns what it says.
 func (w *Windows) own(ctx context.Context, argv ...string) (string, error) {
 	out, err := run.Output(ctx, run.Cmd{
-		Argv: append([]string{w.o.Program}, argv...), Env: w.Environ(), Dir: w.o.Dir,
+		Argv: Argv(w.o.Program, argv...), Env: w.Environ(), Dir: w.o.Dir,
 		Log: w.log(argv[0]), Timeout: startLimit, Grace: w.o.Grace, Hold: w.o.Hold,
 	})
 	if ctx.Err() != nil {
