@@ -47,16 +47,18 @@ if not defined advice if %build% EQU 7600 set "advice=Install Service Pack 1 for
 set "files=0"
 set "bad="
 set "bads=0"
+set "same=0"
 set "unread="
 set "hashed="
 if exist SHA256SUMS for /f "tokens=1*" %%a in (SHA256SUMS) do call :hash "%%a" "%%b"
-rem Where it hashes no file at all, that says nothing of the files.
-if defined unread if defined hashed set "bad=%bad%%unread%"
-set "name=%files% as they were packed"
+set "name=%same% as they were packed"
 if defined unread if not defined hashed set "name=%files%, not compared: certutil -hashfile does not work here"
 if defined bad set "name=not as they were packed:%bad%"
 if "%files%"=="0" set "name=not checked: no SHA256SUMS here"
 echo Files:         %name%
+rem Without a hash nothing is known of a file: certutil may be forbidden, or a virus scanner have it open.
+if defined unread if defined hashed echo not compared: %unread%, for which certutil -hashfile gives no hash
+if defined unread if not defined hashed if defined bad echo not compared:  the others, for certutil -hashfile does not work here
 if %bads% GTR 5 set "bad= %bads% of %files% files"
 if not defined advice if defined bad set "advice=Unpack the zip anew into an empty folder, for these are not as they were packed:%bad%; if that comes again, README-WIN7.txt says what to do about a virus scanner."
 if not defined advice if "%files%"=="0" set "advice=Unpack the whole zip into one folder and run this file there, because SHA256SUMS is missing."
@@ -144,7 +146,7 @@ echo %advice%
 if defined wait pause
 exit /b %code%
 
-rem hash SUM FILE: counts the file, or names it in bad, or in unread where certutil says nothing.
+rem hash SUM FILE: counts the file, or names it in bad, or in unread where there is no hash.
 :hash
 set "file=%~2"
 set "file=%file:/=\%"
@@ -154,14 +156,25 @@ if not exist "%file%" set "bad=%bad% %file%"
 if not exist "%file%" set /a bads+=1
 if not exist "%file%" exit /b 0
 for /f "skip=1 delims=" %%h in ('certutil -hashfile "%file%" SHA256 2^>nul') do if not defined got set "got=%%h"
-if not defined got set "unread=%unread% %file%"
-if not defined got exit /b 0
-set "hashed=1"
-rem Windows 7 writes a space between bytes.
+if not defined got goto :nohash
+rem Windows 7 writes a space between bytes. Where certutil fails, it says here why.
+set "got=%got:"=%"
+if not defined got goto :nohash
 set "got=%got: =%"
+if not defined got goto :nohash
+if "%got:~63,1%"=="" goto :nohash
+if not "%got:~64,1%"=="" goto :nohash
+for /f "delims=0123456789ABCDEFabcdef" %%h in ("%got%") do set "got="
+if not defined got goto :nohash
+set "hashed=1"
+if /i "%got%"=="%~1" set /a same+=1
 if /i "%got%"=="%~1" exit /b 0
 set "bad=%bad% %file%"
 set /a bads+=1
+exit /b 0
+
+:nohash
+set "unread=%unread% %file%"
 exit /b 0
 
 rem device LINE: looks at one line of what llama-server --list-devices prints.

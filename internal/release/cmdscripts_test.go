@@ -238,7 +238,11 @@ func checkWin7(t *testing.T, w *windows) {
 			return errors.Join(errs...)
 		}, 1},
 		{"cpu-no-certutil", cpuInfo, w.registry("7601", ""), without("root/certutil.exe"), nil, 0},
-		{"cpu-unread", cpuInfo, w.registry("7601", ""), func(m map[string]string) { m["b (1) & x/ggml.dll"] = "deaf" }, nil, 1},
+		{"cpu-no-certutil-and-gone", cpuInfo, w.registry("7601", ""), without("root/certutil.exe"), func() error { return os.Remove(filepath.Join(w.bundle, "llama-server.exe")) }, 1},
+		{"cpu-unread", cpuInfo, w.registry("7601", ""), func(m map[string]string) { m["b (1) & x/ggml.dll"], m["b (1) & x/ggml-base.dll"] = "deaf", "busy" }, nil, 0},
+		{"cpu-unread-and-changed", cpuInfo, w.registry("7601", ""), func(m map[string]string) { m["b (1) & x/ggml.dll"], m["b (1) & x/ggml-base.dll"] = "deaf", "busy" }, func() error {
+			return os.WriteFile(filepath.Join(w.bundle, "llama-server.exe"), []byte("x"), 0o644)
+		}, 1},
 		{"cpu-no-start", cpuInfo, w.registry("7601", ""), lists("load_backend: failed\n"), nil, 1},
 		{"cpu-no-sums", cpuInfo, w.registry("7601", ""), nil, func() error { return os.Remove(filepath.Join(w.bundle, "SHA256SUMS")) }, 1},
 		{"cuda", cudaInfo, right, nil, nil, 0},

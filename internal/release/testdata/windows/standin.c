@@ -29,6 +29,11 @@ static int certutil(wchar_t **argv) {
 	BYTE sum[32];
 	DWORD n = sizeof sum;
 	if (data && !strcmp(data, "deaf")) return 1; // as where certutil is forbidden
+	if (data && !strcmp(data, "busy")) { // as where a virus scanner has the file open
+		printf("CertUtil: -hashfile command FAILED: 0x80070020 (WIN32: 32)\n");
+		printf("CertUtil: The process cannot access \"the file\" & more (because it is being used by another process).\n");
+		return 32;
+	}
 	if (!data) {
 		printf("CertUtil: -hashfile command FAILED: 0x80070002 (WIN32: 2)\r\n");
 		return 2;
