@@ -50,9 +50,13 @@ enough() {
 	fi
 }
 
+# jit CODE: it is PTX, which the driver compiles.
+jit() { case $1 in PTX | *compute_*) ;; *) return 1 ;; esac }
+
 # late CODE: the driver is too old to compile that.
 late() {
-	case $1 in PTX | *compute_*) enough "$jit_driver" "$jit_cuda" ;; esac
+	jit "$1" || return
+	enough "$jit_driver" "$jit_cuda"
 	test $? = 1
 }
 
@@ -116,11 +120,8 @@ cards() {
 			what="$kind, which this build has no code for"
 		else
 			what="$kind, by $by"
-			case $by in PTX | *compute_*)
-				what="$what, which the driver compiles at the first start"
-				! late "$by" || { stale=yes && fits=no && what="$what where it is $(newer "$jit_driver" "$jit_cuda")"; }
-				;;
-			esac
+			! jit "$by" || what="$what, which the driver compiles at the first start"
+			! late "$by" || { stale=yes && fits=no && what="$what where it is $(newer "$jit_driver" "$jit_cuda")"; }
 			test -n "$fits" || good="${good:+$good }$(field "$index" 2)"
 		fi
 		say "card $index" "$(field "$index" 6-), of compute capability $what"

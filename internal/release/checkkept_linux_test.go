@@ -66,8 +66,10 @@ func spoilt(spoil func(dir string) error) func(m *machine) {
 	}
 }
 
+// cpu is a machine on which everything is right for a bundle that needs no card.
+func cpu() machine { return plain(linuxCPU()) }
+
 func TestCheckCPU(t *testing.T) {
-	cpu := func() machine { return plain(linuxCPU()) }
 	ik := func(flags string) machine {
 		i := linuxCPU()
 		i.Target, i.Options = "ik-linux-cpu", map[string]string{"GGML_AVX": "ON", "GGML_AVX2": "ON", "GGML_FMA": "ON", "GGML_F16C": "ON", "GGML_NATIVE": "OFF"}

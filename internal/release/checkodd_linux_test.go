@@ -22,7 +22,6 @@ func TestCheckWaits(t *testing.T) {
 		}
 	}
 	leaves := func(m *machine) { m.bundle["llama-server"] = serverTool + left }
-	cpu := func() machine { return plain(linuxCPU()) }
 	kept(t, []outcome{
 		{"cpu-leaves-a-child", cpu(), leaves, 0},
 		{"cpu-leaves-a-child-no-timeout", cpu(), func(m *machine) { leaves(m); m.tools["timeout"] = "" }, 0},
@@ -58,7 +57,6 @@ func TestCheckPipes(t *testing.T) {
 			return errors.Join(errs...)
 		})
 	}
-	cpu := func() machine { return plain(linuxCPU()) }
 	kept(t, []outcome{
 		{"cpu-pipe", cpu(), piped("LICENSES/a b.txt"), 1},
 		{"cpu-pipe-program", cpu(), piped("llama-server"), 1},
@@ -72,24 +70,21 @@ func TestCheckPipes(t *testing.T) {
 
 // A SHA256SUMS that is not whole, is told, whatever is left of it.
 func TestCheckSums(t *testing.T) {
-	// With but so many lines.
-	short := func(count int) func(m *machine) {
+	edited := func(edit func(text string) string) func(m *machine) {
 		return spoilt(func(dir string) error {
 			file := filepath.Join(dir, "SHA256SUMS")
 			text, err := os.ReadFile(file)
-			lines := strings.SplitAfter(string(text), "\n")
-			return errors.Join(err, os.WriteFile(file, []byte(strings.Join(lines[:count], "")), 0o644))
+			return errors.Join(err, os.WriteFile(file, []byte(edit(string(text))), 0o644))
 		})
+	}
+	// With but so many lines.
+	short := func(count int) func(m *machine) {
+		return edited(func(text string) string { return strings.Join(strings.SplitAfter(text, "\n")[:count], "") })
 	}
 	// With something else in the place of each line's end.
 	ends := func(end string) func(m *machine) {
-		return spoilt(func(dir string) error {
-			file := filepath.Join(dir, "SHA256SUMS")
-			text, err := os.ReadFile(file)
-			return errors.Join(err, os.WriteFile(file, []byte(strings.ReplaceAll(string(text), "\n", end)), 0o644))
-		})
+		return edited(func(text string) string { return strings.ReplaceAll(text, "\n", end) })
 	}
-	cpu := func() machine { return plain(linuxCPU()) }
 	drop := cuda()
 	drop.info.DropIn, drop.info.Files = "libggml-cuda.so", drop.info.Files[len(drop.info.Files)-1:]
 	kept(t, []outcome{
@@ -130,7 +125,7 @@ func TestCheckStarts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			plain := plain(linuxCPU())
+			plain := cpu()
 			m := plain
 			m.bundle, m.files = maps.Clone(plain.bundle), maps.Clone(plain.files)
 			plain.from, m.from, m.start = c.same, c.same, c.start
@@ -164,7 +159,7 @@ func TestCheckCannotStart(t *testing.T) {
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			m := plain(linuxCPU())
+			m := cpu()
 			c.change(&m)
 			out, code := m.judged(t, l, checkSh(t, m.info, nil))
 			_, advice, _ := strings.Cut(out, "\n\n")
@@ -180,7 +175,7 @@ func TestCheckPipesOfMachine(t *testing.T) {
 	l := newLab(t)
 	shells := slices.Sorted(maps.Keys(l.shells))
 	for name, able := range map[string]func() machine{
-		"cpu": func() machine { return plain(linuxCPU()) }, "cuda": cuda, "rocm": able,
+		"cpu": cpu, "cuda": cuda, "rocm": able,
 		"rocm by the driver": func() machine {
 			m := able()
 			m.nodes([3]int{120001, 16304, 300})
