@@ -40,7 +40,8 @@ func (o options) hip(in Input) error {
 		return toolchainFault(in.Toolchain, "program", "it brings no program hipcc, and %s builds the backend hip", in.Recipe.Name)
 	}
 	o.set("CMAKE_HIP_COMPILER", in.Facts.HIP.Clang, "the clang of "+in.Facts.Tools["hipcc"].Path)
-	o.set("CMAKE_HIP_FLAGS", strings.Join(prefixMaps(in.Source, in.Dir), " "), "no folder of this machine in the binaries")
+	flags := slices.Concat(in.Recipe.HIPFlags, prefixMaps(in.Source, in.Dir))
+	o.set("CMAKE_HIP_FLAGS", strings.Join(flags, " "), "recipe "+in.Recipe.Name+", no folder of this machine in the binaries")
 	if in.Facts.Launcher != "" {
 		o.set("CMAKE_HIP_COMPILER_LAUNCHER", in.Facts.Launcher, "compiler cache")
 	}

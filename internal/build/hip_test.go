@@ -18,12 +18,20 @@ func TestGoldenROCmPlans(t *testing.T) {
 			t.Fatal(err)
 		}
 		golden.Check(t, filepath.Join("testdata", "plans", "rocm-gfx1201-"+name+".json"), append(text, '\n'))
+		if flags := option(p, "CMAKE_HIP_FLAGS"); !strings.HasPrefix(flags, "-DGGML_CUDA_POOL_TRIM_DEFAULT=1 ") {
+			t.Errorf("%s: CMAKE_HIP_FLAGS is %q", name, flags)
+		}
 	}
 	base := mustPlan(t, inputFor(t, "rocm-gfx1201", "b8833"))
 	other := inputFor(t, "rocm-gfx1201", "b8833")
 	other.Facts.HIP = HIPFact{Version: "7.0", Root: "/opt/rocm", Clang: "/opt/rocm/llvm/bin/amdclang++", DeviceLib: "/opt/rocm/amdgcn/bitcode"}
 	if got := mustPlan(t, other); got.Digest != base.Digest {
 		t.Error("another ROCm in another place is another plan")
+	}
+	flags := inputFor(t, "rocm-gfx1201", "b8833")
+	flags.Recipe.HIPFlags = nil
+	if mustPlan(t, flags).Digest == base.Digest {
+		t.Error("hip-flags are not in the digest")
 	}
 	other.Recipe.Verify.HIP.Archs = []string{"gfx1200", "gfx1201"}
 	p := mustPlan(t, other)

@@ -236,8 +236,12 @@ func (c *Chain) simulate(ctx context.Context, plan build.Plan, s Simulation, log
 	if info, err := os.Stat(log); err == nil {
 		before = info.Size()
 	}
+	flags := c.Recipe.CUDAFlags
+	if s.HIP != "" {
+		flags = c.Recipe.HIPFlags
+	}
 	var defines []string
-	for _, flag := range c.Recipe.CUDAFlags {
+	for _, flag := range flags {
 		if define, ok := strings.CutPrefix(flag, "-D"); ok {
 			defines = append(defines, define)
 		}

@@ -105,8 +105,10 @@ func (l *loader) recipe(name string) (Recipe, bool) {
 			f.fail("without."+id, "without %s says no reason", id)
 		}
 	}
-	if len(rec.CUDAFlags) > 0 && !slices.Contains(rec.Backends, "cuda") {
-		f.fail("cuda-flags", "cuda-flags is for recipes that build the backend cuda, which backends does not name")
+	for backend, flags := range map[string][]string{"cuda": rec.CUDAFlags, "hip": rec.HIPFlags} {
+		if len(flags) > 0 && !slices.Contains(rec.Backends, backend) {
+			f.fail(backend+"-flags", "%[1]s-flags is for recipes that build the backend %[1]s, which backends does not name", backend)
+		}
 	}
 	f.options("cmake", rec.CMake)
 	for i, c := range rec.CMakeFor {

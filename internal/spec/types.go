@@ -62,6 +62,7 @@ type Recipe struct {
 	CMake      Options    `toml:"cmake" json:"cmake"`
 	CMakeFor   []CMakeFor `toml:"cmake-for" json:"cmake_for,omitempty"`
 	CUDAFlags  []string   `toml:"cuda-flags" json:"cuda_flags,omitempty"` // for what compiles CUDA, beside the toolchain's
+	HIPFlags   []string   `toml:"hip-flags" json:"hip_flags,omitempty"`   // for what compiles HIP
 	Optional   []Optional `toml:"optional" json:"optional,omitempty"`
 	Verify     Verify     `toml:"verify" json:"verify"`
 	Smoke      []Check    `toml:"smoke" json:"smoke"`
