@@ -76,6 +76,32 @@ extern "C" void spill() {
     printf(" %d %d", hipPointerGetAttributes(&is, a), is.isManaged);
     printf(" %d %d\n", hipFree(a), hipFree(c));
 }
+extern "C" void rules() { // docs/sim.md has the source of each
+    hipStream_t s;
+    hipGraph_t g;
+    void *a = nullptr, *b = nullptr, *c = nullptr;
+    int n = 0;
+    printf("%d", hipMallocManaged(&a, 0, hipMemAttachGlobal));
+    hipStreamCreateWithFlags(&s, hipStreamNonBlocking);
+    hipMalloc(&a, 4096);
+    hipStreamBeginCapture(s, hipStreamCaptureModeRelaxed);
+    printf(" %d %d %d", hipMalloc(&b, 4096), hipMallocManaged(&c, 4096, hipMemAttachGlobal), hipFree(c)); // allowed
+    printf(" %d", hipStreamEndCapture(s, &g));
+    hipStreamBeginCapture(s, hipStreamCaptureModeThreadLocal);
+    printf(" %d %d", hipFree(b), hipStreamEndCapture(s, &g)); // not
+    hipStreamBeginCapture(s, hipStreamCaptureModeRelaxed);
+    printf(" %d %d", hipMemcpy(&n, a, 4, hipMemcpyDeviceToHost), hipStreamEndCapture(s, &g));
+    hipStreamBeginCapture(s, hipStreamCaptureModeRelaxed);
+    printf(" %d %d", hipMemset(a, 0, 4), hipStreamEndCapture(s, &g));
+    hipStreamBeginCapture(s, hipStreamCaptureModeRelaxed);
+    printf(" %d %d", hipDeviceSynchronize(), hipStreamEndCapture(s, &g));
+    printf(" %d %d %d\n", hipMemcpy(&n, a, 4, hipMemcpyDeviceToHost), hipFree(a), hipFree(b));
+}
+extern "C" void more() { // managed memory takes none of the card's
+    void *a = nullptr, *b = nullptr;
+    printf("%d", hipMallocManaged(&a, (size_t) 90 << 20, hipMemAttachGlobal));
+    printf(" %d\n", hipMallocManaged(&b, (size_t) 20 << 20, hipMemAttachGlobal));
+}
 extern "C" void graph() {
     hipStream_t s;
     hipGraph_t g;
@@ -167,6 +193,13 @@ int main(int n, char **names) {
 	// One launch over freed memory, one operand beyond its allocation.
 	if st.StaleReplays != 1 || st.Faults != 2 || st.Refusals != 1 || st.Failed != 1 || st.GraphLaunches != 2 {
 		t.Errorf("%+v", st)
+	}
+	// Freeing is allowed in a relaxed capture, and in no other; what waits for the device breaks each.
+	if got := run(Device{}, "rules"); got != "1 0 0 0 0 900 901 906 901 906 901 900 901 0 0 0\n" {
+		t.Errorf("the rules: %s", got)
+	}
+	if got := run(Device{VRAMMiB: 1000, ManagedMiB: 100}, "more"); got != "0 2\n" {
+		t.Errorf("a host of 100 MiB: %s", got)
 	}
 	if got := run(Device{GFX: "gfx90a", VRAMMiB: 1000, SMs: 104}, "device"); got != "0 0 0 0 1 0 gfx90a 9.0 1000 1000 104 65536\n" {
 		t.Errorf("another card: %s", got)

@@ -213,7 +213,8 @@ static const char *why_not(enum kind kind, size_t size)
 		// What the device holds cannot be moved out; managed memory can.
 		if (config.managed == MANAGED_LIMITED && size + now->managed_used > room)
 			return "memory";
-		if (config.managed_more && size + now->managed_used > room + config.managed_more)
+		// HIP's lies with the host where pages cannot move (docs/sim.md).
+		if (config.managed_more && size + now->managed_used > (config.hip ? 0 : room) + config.managed_more)
 			return "memory";
 		return NULL;
 	}

@@ -165,6 +165,7 @@ cudaError_t stream_for(cudaStream_t handle, struct stream **out); // also checks
 cudaError_t unsafe_call(void);  // calls that a capture of this thread or a global one forbids
 cudaError_t device_wide_sync(void);
 cudaError_t break_capture(struct capture *c, cudaError_t why); // returns why
+cudaError_t break_all(cudaError_t why);                        // likewise; success: nothing is captured
 struct capture *active(uint64_t id);                           // NULL: it has ended
 void join(struct capture *c, struct stream *s);
 void set_front(uint32_t **front, uint32_t *n, const uint32_t *from, uint32_t n_from);

@@ -76,13 +76,18 @@ cudaError_t unsafe_call(void)
 	return e;
 }
 
-// Waiting for the device would wait for what is only being captured.
-cudaError_t device_wide_sync(void)
+cudaError_t break_all(cudaError_t why)
 {
 	cudaError_t e = cudaSuccess;
 	for (uint32_t i = 0; i < n_captures; i++)
-		e = break_capture(captures[i], cudaErrorStreamCaptureUnsupported);
+		e = break_capture(captures[i], why);
 	return e;
+}
+
+// Waiting for the device would wait for what is only being captured.
+cudaError_t device_wide_sync(void)
+{
+	return break_all(cudaErrorStreamCaptureUnsupported);
 }
 
 void set_front(uint32_t **front, uint32_t *n, const uint32_t *from, uint32_t n_from)

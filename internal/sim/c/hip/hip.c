@@ -56,19 +56,16 @@ SAME(hipDeviceEnablePeerAccess, cudaDeviceEnablePeerAccess, (int peer, unsigned 
 SAME(hipDeviceDisablePeerAccess, cudaDeviceDisablePeerAccess, (int peer), (peer))
 SAME(hipDeviceGetPCIBusId, cudaDeviceGetPCIBusId, (char *id, int n, int d), (id, n, d))
 SAME(hipMalloc, cudaMalloc, (void **p, size_t n), (p, n))
-SAME(hipMallocManaged, cudaMallocManaged, (void **p, size_t n, unsigned f), (p, n, f))
 SAME(hipFree, cudaFree, (void *p), (p))
 SAME(hipHostMalloc, cudaHostAlloc, (void **p, size_t n, unsigned f), (p, n, f))
 SAME(hipHostFree, cudaFreeHost, (void *p), (p))
 SAME(hipHostRegister, cudaHostRegister, (void *p, size_t n, unsigned f), (p, n, f))
 SAME(hipHostUnregister, cudaHostUnregister, (void *p), (p))
 SAME(hipMemGetInfo, cudaMemGetInfo, (size_t *free, size_t *total), (free, total))
-SAME(hipMemcpy, cudaMemcpy, (void *to, const void *from, size_t n, int kind), (to, from, n, kind))
 SAME(hipMemcpyAsync, cudaMemcpyAsync, (void *to, const void *from, size_t n, int kind, cudaStream_t s), (to, from, n, kind, s))
 SAME(hipMemcpyPeerAsync, cudaMemcpyPeerAsync, (void *to, int d, const void *from, int e, size_t n, cudaStream_t s), (to, d, from, e, n, s))
 SAME(hipMemcpy2DAsync, cudaMemcpy2DAsync, (void *to, size_t tp, const void *from, size_t fp, size_t w, size_t h, int kind, cudaStream_t s),
      (to, tp, from, fp, w, h, kind, s))
-SAME(hipMemset, cudaMemset, (void *p, int v, size_t n), (p, v, n))
 SAME(hipMemsetAsync, cudaMemsetAsync, (void *p, int v, size_t n, cudaStream_t s), (p, v, n, s))
 SAME(hipStreamCreateWithFlags, cudaStreamCreateWithFlags, (cudaStream_t *s, unsigned f), (s, f))
 SAME(hipStreamDestroy, cudaStreamDestroy, (cudaStream_t s), (s))
@@ -94,6 +91,36 @@ SAME(hipLaunchKernel, cudaLaunchKernel, (const void *f, dim3 grid, dim3 block, v
      (f, grid, block, args, shared, s))
 SAME(hipLaunchCooperativeKernel, cudaLaunchCooperativeKernel,
      (const void *f, dim3 grid, dim3 block, void **args, unsigned shared, cudaStream_t s), (f, grid, block, args, shared, s))
+
+// What HIP does otherwise; docs/sim.md has the source of each rule.
+int hipMallocManaged(void **p, size_t n, unsigned f)
+{
+	cudaError_t e = cudaSuccess;
+	if (!n) {
+		e = begin();
+		e = finish(e ? e : cudaErrorInvalidValue);
+	}
+	return e ? e : cudaMallocManaged(p, n, f);
+}
+
+// no_capture ends with an error while any stream captures, in whatever mode.
+static cudaError_t no_capture(void)
+{
+	cudaError_t e = begin();
+	return finish(e ? e : break_all(cudaErrorStreamCaptureImplicit));
+}
+
+int hipMemcpy(void *to, const void *from, size_t n, int kind)
+{
+	cudaError_t e = no_capture();
+	return e ? e : cudaMemcpy(to, from, n, kind);
+}
+
+int hipMemset(void *p, int v, size_t n)
+{
+	cudaError_t e = no_capture();
+	return e ? e : cudaMemset(p, v, n);
+}
 
 const char *hipGetErrorString(int code)
 {
