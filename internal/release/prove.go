@@ -132,7 +132,7 @@ func (c *Chain) toProve(s Simulation) (*Proofs, []smoke.ProofOptions, error) {
 			checks = append(checks, smoke.MoreProofChecks(proof, c.Tree.Pin.Build)...)
 		}
 		for _, one := range checks {
-			todo = append(todo, smoke.ProofOptions{Fix: in.Fix, Check: one.Check, Fault: one.Fault, Case: one.Case, Control: one.Control})
+			todo = append(todo, smoke.ProofOptions{Fix: in.Fix, Check: one.Check, Fault: one.Fault, Case: one.Case, Control: one.Control, Same: one.Same})
 		}
 		if len(checks) == 0 {
 			p.Without[in.Fix] = proof

@@ -32,6 +32,7 @@ type ProofOptions struct {
 	Case      string // what is other than in the proof's first check; may be empty
 	Fault     string // what the unpatched build must show, and nothing else
 	Control   bool   // neither build may show it: what the fix is not for
+	Same      bool   // both builds must show it, and ask the same of the device, call by call: nothing was asked of the fix
 	Unpatched Programs
 	Patched   Programs
 }
@@ -89,7 +90,8 @@ func (p *Proof) Name() string {
 
 // Prove runs one check on an unpatched and on a patched build. The fix is proven
 // where the unpatched build shows exactly the fault that is expected and the
-// patched one passes; a control, where both pass. Anything else is a *ProofError; the proof is there all the
+// patched one passes; a control, where both pass; one that is to be the same, where both
+// show the fault after the same calls. Anything else is a *ProofError; the proof is there all the
 // same, unless the check does not exist or ctx ended.
 func Prove(ctx context.Context, o ProofOptions) (*Proof, error) {
 	if o.Fault == "" {
@@ -108,6 +110,9 @@ func Prove(ctx context.Context, o ProofOptions) (*Proof, error) {
 	if p.Patched, err = o.half(ctx, "patched", o.Patched); err != nil {
 		return p, err
 	}
+	if o.Same {
+		return p.same()
+	}
 	is := p.Patched.Checks[0]
 	switch {
 	case is.Verdict == Passed:
@@ -122,6 +127,30 @@ func Prove(ctx context.Context, o ProofOptions) (*Proof, error) {
 		return p.end(fmt.Sprintf("the patched build fails with %s: %s", named(is.Fault), is.Detail))
 	}
 	return p.end(fmt.Sprintf("the patched build: %s: %s", is.Verdict, is.Detail))
+}
+
+// same judges a case in which the fix was asked for nothing.
+func (p *Proof) same() (*Proof, error) {
+	was, is := p.Unpatched.Checks[0], p.Patched.Checks[0]
+	if is.Verdict != Passed && is.Verdict != Wrong {
+		return p.end(fmt.Sprintf("the patched build: %s: %s", is.Verdict, is.Detail))
+	}
+	why := ""
+	if is.Verdict != was.Verdict || is.Fault != was.Fault {
+		why = fmt.Sprintf("%s, and %s unpatched: %s", is.Verdict, was.Verdict, is.seen())
+	} else if was.device == nil || is.device == nil {
+		return p.end("the check has no device of its own, whose calls could be compared")
+	} else if parts, err := sameCalls(was.device, is.device); err != nil {
+		return p.end(err.Error())
+	} else {
+		why = parts
+	}
+	if why != "" {
+		p.Verdict, p.Detail = Wrong, "the patched build does something else, where nothing was asked of the fix: "+why
+		return p, &ProofError{p, true}
+	}
+	p.Verdict, p.Detail = Passed, "both, after the same calls: "+is.Detail
+	return p, nil
 }
 
 // shows says why the unpatched build did not show what was expected, or "".

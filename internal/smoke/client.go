@@ -32,12 +32,20 @@ const deathPatience = time.Second
 // needs a moment to be seen as dead, and its death is the better reason.
 func (srv *server) fault(format string, args ...any) error {
 	msg := fmt.Sprintf(format, args...)
-	select {
-	case <-srv.proc.Done():
+	if srv.dies() {
 		msg += "; the server has ended: " + srv.end()
-	case <-time.After(deathPatience):
 	}
 	return srv.plainFault(msg)
+}
+
+// dies reports whether the server has ended, or does so now.
+func (srv *server) dies() bool {
+	select {
+	case <-srv.proc.Done():
+		return true
+	case <-time.After(deathPatience):
+		return false
+	}
 }
 
 // namedFault is a fault that a proof can expect.

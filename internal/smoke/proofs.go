@@ -15,15 +15,16 @@ type ProofCheck struct {
 	Case  string // what is other than in the proof's first check of that name; empty there
 	// Control is a case that the fix is not for: neither build may show the fault.
 	Control bool
+	// Same is a case in which the fix is asked for nothing: both builds show the fault after
+	// the same calls.
+	Same bool
 }
 
 // proofs are what a fix.toml can name as its proof, for a build number of
 // llama.cpp.
 var proofs = map[string]func(build int) []ProofCheck{
 	"prefill-vram": poolProofs,
-	"managed-fallback": func(int) []ProofCheck {
-		return []ProofCheck{{Check: spec.Check{Name: "managed-fallback", Device: spec.Sim, Env: map[string]string{"GGML_CUDA_ALLOC_FALLBACK_MANAGED": "1"}}, Fault: FaultDeviceOOM}}
-	},
+	"managed-fallback": managedProofs,
 	"graph-cache": func(int) []ProofCheck {
 		return []ProofCheck{{Check: spec.Check{Name: "graph-cache", Device: spec.Sim}, Fault: FaultGraphCache}}
 	},
@@ -52,6 +53,75 @@ func poolProofs(build int) []ProofCheck {
 		}}, Fault: FaultGraphReplay})
 	}
 	return list
+}
+
+// managedVariables are the two of upstream's pull request 22158.
+var managedVariables = [2]string{"GGML_CUDA_ALLOC_FALLBACK_MANAGED", "GGML_CUDA_POOL_USE_MANAGED"}
+
+// managedProofs: a cache that does not fit a small device, first; then the four cells of the
+// table in pull request 22158 (neither variable, one, both), once where the cache of
+// 262,144 cells does not fit and once where it does and the scratch of a long prompt does
+// not. A cell that asks for nothing that would help does what stock does, call by call.
+func managedProofs(build int) []ProofCheck {
+	one := func(name string, env map[string]string, same bool, args map[string]any) ProofCheck {
+		return ProofCheck{
+			Case: name, Fault: FaultDeviceOOM, Same: same,
+			Check: spec.Check{Name: "managed-fallback", Device: spec.Sim, Env: env, Args: args},
+		}
+	}
+	list := []ProofCheck{
+		one("", map[string]string{managedVariables[0]: "1"}, false, nil),
+		one("a limit that is too low", map[string]string{managedVariables[0]: "1", managedVariables[1]: "0", "GGML_CUDA_MANAGED_MAX_MIB": "64"}, true, nil),
+	}
+	for _, full := range []struct {
+		name string
+		args map[string]any
+	}{
+		// 16.9 GiB of cache on 16 GiB, the card of the report.
+		{"the cache", map[string]any{"vram": 16384, "layers": 60, "kv-heads": 8, "head-dim": 128}},
+		// The report's model has two heads of 256; its 16 GiB are full but for what the pool
+		// takes until token 41,000.
+		{"the pool", poolCell(build)},
+	} {
+		for cell := range 4 {
+			env, name := map[string]string{}, full.name
+			for i, variable := range managedVariables {
+				if cell>>i&1 == 1 {
+					env[variable], name = "1", name+", "+variable
+				}
+			}
+			if cell == 0 {
+				name += ", not asked"
+			}
+			// The cache is a buffer: the first variable is its own, and the pool the second's.
+			cache := full.name == "the cache"
+			helps := cache && cell&1 == 1 || !cache && cell&2 == 2
+			args := map[string]any{"tokens": 262144, "kv": "q4_0", "ubatch": 128, "args": []string{"-fa", "on"}}
+			maps.Copy(args, full.args)
+			args["buffers"], args["pool"] = "device", "device"
+			if cache {
+				args["buffers"] = "managed"
+			}
+			if cell&2 == 2 {
+				args["pool"] = "all managed"
+			}
+			list = append(list, one(name, env, !helps, args))
+		}
+	}
+	return list
+}
+
+// poolCell are the settings with which the pool runs out of the device's memory.
+func poolCell(build int) map[string]any {
+	if build >= scratchLeftPool {
+		// What grows there is the softmax without flash attention, 2 KiB a cell as well; and
+		// the pool is flushed, so that it ends only where what is used at once has no room.
+		return map[string]any{"prompt": 49152, "layers": 4, "kv-heads": 8, "head-dim": 64, "kv": "f16", "room": 80, "args": []string{"-fa", "off"}, "tokens": 65536}
+	}
+	if build >= poolFlushes {
+		return map[string]any{"prompt": 49152, "layers": 100, "kv-heads": 2, "head-dim": 256, "room": 80}
+	}
+	return map[string]any{"prompt": 49152, "layers": 100, "kv-heads": 2, "head-dim": 256, "room": 1395}
 }
 
 // ProofChecks returns the checks that a fix's proof names, for a build number of
@@ -101,17 +171,6 @@ func MoreProofChecks(proof string, build int) []ProofCheck {
 // reported for AMD cards.
 func HIPProofChecks(proof string, _ int) []ProofCheck {
 	switch proof {
-	case "managed-fallback": // upstream's pull request 22158
-		return []ProofCheck{{
-			// 16.9 GiB of cache, on the card's 16.
-			Case: "262,144 cells of q4_0, -ub 128",
-			Check: spec.Check{Name: "managed-fallback", Device: spec.Sim, Env: map[string]string{
-				"GGML_CUDA_ALLOC_FALLBACK_MANAGED": "1", "GGML_CUDA_POOL_USE_MANAGED": "1",
-			}, Args: map[string]any{
-				"tokens": 262144, "kv": "q4_0", "ubatch": 128, "vram": 16384, "layers": 60, "kv-heads": 8, "head-dim": 128, "args": []string{"-fa", "on"},
-			}},
-			Fault: FaultDeviceOOM,
-		}}
 	case "graph-cache": // issue 25082
 		return []ProofCheck{
 			{Case: "three slots", Check: spec.Check{Name: "graph-cache", Device: spec.Sim, Args: map[string]any{"slots": 3, "rounds": 4}}, Fault: FaultGraphCache},

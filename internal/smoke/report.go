@@ -62,6 +62,8 @@ type Result struct {
 	Growth  *Growth        `json:"growth,omitempty"`
 	Log     string         `json:"log,omitempty"`  // of a check that failed
 	Tail    []string       `json:"tail,omitempty"` // the log's last lines then
+
+	device *device // the check's own, simulated; nil: it has none
 }
 
 // ModelInfo is a model that was written for the run.

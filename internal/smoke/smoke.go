@@ -262,6 +262,7 @@ func (s *session) run(ctx context.Context, c spec.Check, do step) Result {
 		return res
 	}
 	out, err := do(ctx, s)
+	res.device = s.device
 	if ctx.Err() != nil {
 		// What the check saw may come from the server being stopped for us.
 		err = errors.New("interrupted")
