@@ -119,7 +119,8 @@ func TestReal(t *testing.T) {
 	t.Logf("proofs on HIP, %v:\n%s", took.Round(time.Second), lines)
 	for _, proof := range []string{
 		"graph-cache-lru", "graph-cache-lru (three slots)", "graph-cache-lru (a dense model, wholly on the device)", "ubatch-pool-purge",
-		"managed-fallback", "managed-fallback (262,144 cells of q4_0, -ub 128)",
+		"managed-fallback", "managed-fallback (the cache, GGML_CUDA_ALLOC_FALLBACK_MANAGED)", "managed-fallback (the pool, GGML_CUDA_POOL_USE_MANAGED)",
+		"managed-fallback (the pool, not asked)",
 	} {
 		if !strings.Contains(lines, "passed: "+proof+" b8390 on the simulated HIP device") {
 			t.Errorf("no proof of %s", proof)

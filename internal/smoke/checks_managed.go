@@ -65,18 +65,20 @@ func managedFallbackCheck(a *args) step {
 		d := d
 		if room > 0 {
 			taken := int64(0)
-			if _, err := (deviceWork{device: sim.Device{VRAMMiB: ampleMiB}, config: cfg, drive: func(_ context.Context, _ *server, dev *device) (outcome, error) {
+			start := func(_ context.Context, _ *server, dev *device) (outcome, error) {
 				st, err := sim.ReadState(dev.state)
 				taken = (st.VRAMUsed + mib - 1) / mib
 				return outcome{}, err
-			}}).run(ctx, s); err != nil {
+			}
+			if _, err := (deviceWork{device: sim.Device{VRAMMiB: ampleMiB}, config: cfg, drive: start}).run(ctx, s); err != nil {
 				return outcome{}, err
 			}
 			d.VRAMMiB = taken + room
 		}
 		refused := func(st sim.State, f *fault) {
 			if st.Failed > 0 {
-				f.name, f.msg = FaultDeviceOOM, fmt.Sprintf("a KV cache of %d tokens does not fit %d MiB, and the server ended: %s", tokens, d.VRAMMiB, firstLine(f.msg))
+				f.name = FaultDeviceOOM
+				f.msg = fmt.Sprintf("a KV cache of %d tokens does not fit %d MiB, and the server ended: %s", tokens, d.VRAMMiB, firstLine(f.msg))
 			}
 		}
 		return deviceWork{device: d, config: cfg, refused: refused, drive: func(ctx context.Context, srv *server, dev *device) (outcome, error) {
@@ -86,8 +88,10 @@ func managedFallbackCheck(a *args) step {
 				return outcome{}, err
 			}
 			if b := took[poolAlloc]; wrong != nil && b.refused > 0 && srv.dies() {
-				return outcome{}, srv.namedFault(FaultDeviceOOM, "the pool got no %.1f MiB of a device of %d MiB, between %d and %d tokens of a prompt of %d, and the server ended: %s",
-					float64(b.refused)/mib, d.VRAMMiB, srv.tokens.Load(), srv.tokens.Load()+1024, prompt, srv.end())
+				at := srv.tokens.Load() // told after each batch
+				return outcome{}, srv.namedFault(FaultDeviceOOM,
+					"the pool got no %.1f MiB more of a device of %d MiB, between token %d and %d of a prompt of %d, and the server ended: %s",
+					float64(b.refused)/mib, d.VRAMMiB, at, at+1024, prompt, srv.end())
 			}
 			if wrong != nil {
 				return outcome{}, wrong
@@ -98,10 +102,10 @@ func managedFallbackCheck(a *args) step {
 				}
 			}
 			st, err := sim.ReadState(dev.state)
+			buffers, pool := took[bufferAlloc], took[poolAlloc]
 			return outcome{
-				detail: fmt.Sprintf("%d tokens on a device of %d MiB, of which %.1f were taken at most; managed: %d of %d buffers, %d of %d blocks of the pool, %.1f MiB in the end",
-					prompt, d.VRAMMiB, float64(st.VRAMPeak)/mib, took[bufferAlloc].managed, took[bufferAlloc].own+took[bufferAlloc].managed,
-					took[poolAlloc].managed, took[poolAlloc].own+took[poolAlloc].managed, float64(st.ManagedUsed)/mib),
+				detail: fmt.Sprintf("%d tokens on a device of %d MiB; managed: %d of %d buffers, %d of %d blocks of the pool, %.1f MiB in the end",
+					prompt, d.VRAMMiB, buffers.managed, buffers.own+buffers.managed, pool.managed, pool.own+pool.managed, float64(st.ManagedUsed)/mib),
 				figures: map[string]any{"managed_mib": float64(st.ManagedUsed) / mib},
 			}, err
 		}}.run(ctx, s)

@@ -19,7 +19,6 @@ func TestProofChecks(t *testing.T) {
 	flush := ProofCheck{Check: spec.Check{Name: "graph-replay", Device: spec.Sim, Args: map[string]any{
 		"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0", "kv": "f16", "args": []string{"-fa", "off"}, "fail-alloc": 12,
 	}}, Fault: FaultGraphReplay}
-	managed := ProofCheck{Check: spec.Check{Name: "managed-fallback", Device: spec.Sim, Env: map[string]string{"GGML_CUDA_ALLOC_FALLBACK_MANAGED": "1"}}, Fault: FaultDeviceOOM}
 	capped := ProofCheck{Check: spec.Check{Name: "graph-cache", Device: spec.Sim}, Fault: FaultGraphCache}
 	for _, tc := range []struct {
 		proof string
@@ -32,8 +31,6 @@ func TestProofChecks(t *testing.T) {
 		{"prefill-vram", scratchLeftPool - 1, []ProofCheck{grows, flush}},
 		{"prefill-vram", scratchLeftPool, []ProofCheck{noFlash, flush}},
 		{"prefill-vram", 9842, []ProofCheck{noFlash, flush}},
-		{"managed-fallback", 8390, []ProofCheck{managed}},
-		{"managed-fallback", 9842, []ProofCheck{managed}},
 		{"graph-cache", 8390, []ProofCheck{capped}},
 		{"graph-cache", 9842, []ProofCheck{capped}},
 		{"build", 8390, nil},
@@ -56,6 +53,45 @@ func TestProofChecks(t *testing.T) {
 	}
 }
 
+// The table of pull request 22158: which cells help, and what each asks for.
+func TestManagedProofs(t *testing.T) {
+	t.Parallel()
+	const fallback, pool = "GGML_CUDA_ALLOC_FALLBACK_MANAGED", "GGML_CUDA_POOL_USE_MANAGED"
+	for _, build := range []int{8390, poolFlushes, scratchLeftPool} {
+		got := ProofChecks("managed-fallback", build)
+		var names []string
+		for _, one := range got {
+			env, args := one.Check.Env, one.Check.Args
+			if !one.Same && env[fallback] != "1" && env[pool] != "1" || one.Fault != FaultDeviceOOM || one.Control {
+				t.Errorf("%d: %+v", build, one)
+			}
+			if args["pool"] != nil && (args["pool"] == "all managed") != (env[pool] == "1") {
+				t.Errorf("%d: %+v", build, one)
+			}
+			// Prefilled past the token at which stock dies.
+			if prompt, set := args["prompt"]; set && prompt != 49152 || (args["room"] != nil) != set {
+				t.Errorf("%d: %+v", build, one)
+			}
+			if err := Validate([]spec.Check{one.Check}); err != nil {
+				t.Errorf("%d: %v", build, err)
+			}
+			name := one.Case
+			if one.Same {
+				name += " = stock"
+			}
+			names = append(names, name)
+		}
+		want := []string{
+			"", "a limit that is too low = stock",
+			"the cache, not asked = stock", "the cache, " + fallback, "the cache, " + pool + " = stock", "the cache, " + fallback + ", " + pool,
+			"the pool, not asked = stock", "the pool, " + fallback + " = stock", "the pool, " + pool, "the pool, " + fallback + ", " + pool,
+		}
+		if diff := cmp.Diff(want, names); diff != "" {
+			t.Errorf("%d: -want +got:\n%s", build, diff)
+		}
+	}
+}
+
 // What was reported for AMD cards is shown on a HIP device.
 func TestHIPProofChecks(t *testing.T) {
 	t.Parallel()
@@ -71,7 +107,7 @@ func TestHIPProofChecks(t *testing.T) {
 			}
 		}
 	}
-	want := []string{"graph-cache: three slots", "graph-cache: a dense model, wholly on the device", "managed-fallback: 262,144 cells of q4_0, -ub 128"}
+	want := []string{"graph-cache: three slots", "graph-cache: a dense model, wholly on the device"}
 	if !slices.Equal(cases, want) {
 		t.Errorf("%q", cases)
 	}
