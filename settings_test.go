@@ -30,19 +30,50 @@ const (
 
 var (
 	onOrOff = []value{
-		{"", "off", ""}, {"0", "off", ""}, {"off", "off", ""}, {"Off", "off", ""}, {"false", "off", ""}, {"FALSE", "off", ""},
-		{"1", "on", ""}, {"on", "on", ""}, {"ON", "on", ""}, {"true", "on", ""},
-		{"abc", "off", `="abc" ` + neither}, {"2", "off", `="2" ` + neither}, {"yes", "off", `="yes" ` + neither}, {" 1", "off", `=" 1" ` + neither},
+		{"", "off", ""},
+		{"0", "off", ""},
+		{"off", "off", ""},
+		{"Off", "off", ""},
+		{"false", "off", ""},
+		{"FALSE", "off", ""},
+		{"1", "on", ""},
+		{"on", "on", ""},
+		{"ON", "on", ""},
+		{"true", "on", ""},
+		{"abc", "off", `="abc" ` + neither},
+		{"2", "off", `="2" ` + neither},
+		{"yes", "off", `="yes" ` + neither},
+		{" 1", "off", `=" 1" ` + neither},
 	}
 	numbers = []value{
-		{"", "0", ""}, {"0", "0", ""}, {"off", "0", ""}, {"False", "0", ""}, {"1", "1", ""}, {"64", "64", ""}, {"18446744073709551615", "18446744073709551615", ""},
+		{"", "0", ""},
+		{"0", "0", ""},
+		{"off", "0", ""},
+		{"False", "0", ""},
+		{"1", "1", ""},
+		{"64", "64", ""},
+		{"18446744073709551615", "18446744073709551615", ""},
 		{"99999999999999999999", "18446744073709551615", ""},
-		{"abc", "0", `="abc" ` + noLimit}, {"8G", "0", `="8G" ` + noLimit}, {"-1", "0", `="-1" ` + noLimit}, {"1.5", "0", `="1.5" ` + noLimit}, {" 8", "0", `=" 8" ` + noLimit},
+		{"abc", "0", `="abc" ` + noLimit},
+		{"8G", "0", `="8G" ` + noLimit},
+		{"-1", "0", `="-1" ` + noLimit},
+		{"1.5", "0", `="1.5" ` + noLimit},
+		{" 8", "0", `=" 8" ` + noLimit},
 	}
 	trims = []value{
-		{"", "2", ""}, {"0", "0", ""}, {"off", "0", ""}, {"OFF", "0", ""}, {"false", "0", ""}, {"grow", "1", ""}, {"Grow", "1", ""},
-		{"1", "1", ""}, {"on", "1", ""}, {"true", "1", ""}, {"ubatch", "2", ""},
-		{"abc", "2", `="abc" is none of off, grow, ubatch: it is ubatch, this build's default`}, {"8G", "2", `="8G" is none of off, grow, ubatch`},
+		{"", "2", ""},
+		{"0", "0", ""},
+		{"off", "0", ""},
+		{"OFF", "0", ""},
+		{"false", "0", ""},
+		{"grow", "1", ""},
+		{"Grow", "1", ""},
+		{"1", "1", ""},
+		{"on", "1", ""},
+		{"true", "1", ""},
+		{"ubatch", "2", ""},
+		{"abc", "2", `="abc" is none of off, grow, ubatch: it is ubatch, this build's default`},
+		{"8G", "2", `="8G" is none of off, grow, ubatch`},
 	}
 	// Upstream's own: any value but ours for off is on.
 	unified = []value{{"", "on", ""}, {"0", "off", ""}, {"off", "off", ""}, {"False", "off", ""}, {"1", "on", ""}, {"on", "on", ""}, {"abc", "on", ""}, {"2", "on", ""}}
@@ -59,20 +90,24 @@ var settings = []setting{
 	{"GGML_CUDA_ALLOC_FALLBACK_MANAGED", "managed-fallback/*", nil, switchOf("GGML_CUDA_ALLOC_FALLBACK_MANAGED"), onOrOff},
 	{"GGML_CUDA_POOL_USE_MANAGED", "managed-fallback/b*", nil, switchOf("GGML_CUDA_POOL_USE_MANAGED"), onOrOff},
 	{
-		"GGML_CUDA_POOL_TRIM", "ubatch-pool-purge/*", []string{word, trimModes, "static ggml_cuda_pool_trim ggml_cuda_pool_trim_mode() {"},
+		"GGML_CUDA_POOL_TRIM", "ubatch-pool-purge/*",
+		[]string{word, trimModes, "static ggml_cuda_pool_trim ggml_cuda_pool_trim_mode() {"},
 		"std::to_string((int) ggml_cuda_pool_trim_mode()).c_str()", trims,
 	},
 	{
-		"GGML_CUDA_GRAPH_CACHE_MAX", "graph-cache-lru/*", []string{"static size_t ggml_cuda_graph_cache_max() {"},
+		"GGML_CUDA_GRAPH_CACHE_MAX", "graph-cache-lru/*",
+		[]string{"static size_t ggml_cuda_graph_cache_max() {"},
 		"std::to_string(ggml_cuda_graph_cache_max()).c_str()", numbers,
 	},
 	// The functions that these need are of the other fix.
 	{
-		"GGML_CUDA_MANAGED_MAX_MIB", "managed-fallback/*", []string{"static const size_t max_mib = []() -> size_t {"},
+		"GGML_CUDA_MANAGED_MAX_MIB", "managed-fallback/*",
+		[]string{"static const size_t max_mib = []() -> size_t {"},
 		"std::to_string(max_mib).c_str()", numbers,
 	},
 	{
-		"GGML_CUDA_ENABLE_UNIFIED_MEMORY", "managed-fallback/*", []string{"static bool ggml_cuda_unified_memory() {"},
+		"GGML_CUDA_ENABLE_UNIFIED_MEMORY", "managed-fallback/*",
+		[]string{"static bool ggml_cuda_unified_memory() {"},
 		`ggml_cuda_unified_memory() ? "on" : "off"`, unified,
 	},
 	{"LLAMA_PREFILL_RESERVE", "prefill-reserve/*", []string{"static const bool prefill_reserve = [] {"}, `prefill_reserve ? "on" : "off"`, onOrOff},

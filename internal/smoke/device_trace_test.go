@@ -118,9 +118,14 @@ void other() {}
 		b          blocks
 		want, says string
 	}{
-		{blocks{own: 1}, "device", ""}, {blocks{own: 1, managed: 1}, "device", "1 of 2 are managed memory"}, {blocks{}, "device", "nothing was shown"},
-		{blocks{own: 3, managed: 1}, "managed", ""}, {blocks{own: 3}, "managed", "none of 3 is managed"},
-		{blocks{managed: 4}, "all managed", ""}, {blocks{own: 1, managed: 4}, "all managed", "1 of 5 are the device's own"}, {blocks{}, "all managed", "0 of 0"},
+		{blocks{own: 1}, "device", ""},
+		{blocks{own: 1, managed: 1}, "device", "1 of 2 are managed memory"},
+		{blocks{}, "device", "nothing was shown"},
+		{blocks{own: 3, managed: 1}, "managed", ""},
+		{blocks{own: 3}, "managed", "none of 3 is managed"},
+		{blocks{managed: 4}, "all managed", ""},
+		{blocks{own: 1, managed: 4}, "all managed", "1 of 5 are the device's own"},
+		{blocks{}, "all managed", "0 of 0"},
 	} {
 		if got := c.b.not(c.want); (got == "") != (c.says == "") || !strings.Contains(got, c.says) {
 			t.Errorf("%+v, %s: %q", c.b, c.want, got)

@@ -23,7 +23,7 @@ type ProofCheck struct {
 // proofs are what a fix.toml can name as its proof, for a build number of
 // llama.cpp.
 var proofs = map[string]func(build int) []ProofCheck{
-	"prefill-vram": poolProofs,
+	"prefill-vram":     poolProofs,
 	"managed-fallback": managedProofs,
 	"graph-cache": func(int) []ProofCheck {
 		return []ProofCheck{{Check: spec.Check{Name: "graph-cache", Device: spec.Sim}, Fault: FaultGraphCache}}
