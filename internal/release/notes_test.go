@@ -2,6 +2,7 @@ package release
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -28,6 +29,11 @@ func TestMemoryNotes(t *testing.T) {
 		compiled := strings.Contains(strings.Join(append(rec.CUDAFlags, rec.HIPFlags...), " "), "-DGGML_CUDA_POOL_TRIM_DEFAULT=1")
 		if compiled != strings.Contains(trim, "is on") {
 			t.Errorf("%s: %q, and the flags are %q %q", target, trim, rec.CUDAFlags, rec.HIPFlags)
+		}
+		// So is the backend of the proofs on the simulated device.
+		chain := &Chain{Recipe: rec}
+		if hip := chain.defines(Simulation{HIP: "x"}); slices.Contains(append(hip, chain.defines(Simulation{})...), trimOn) != compiled || slices.Contains(hip, trimOn) != (target == "rocm-gfx1201") {
+			t.Errorf("%s: the proofs' backend is compiled with %q", target, hip)
 		}
 		i := BuildInfo{Upstream: spec.LlamaCpp, Tag: "b8833", Target: target}
 		for _, note := range rec.Bundle.Notes {

@@ -63,6 +63,9 @@ type Proofs struct {
 	Without map[string]string `json:"without,omitempty"`
 }
 
+// trimOn is what a recipe defines for whose card the pool's trim is on by default.
+const trimOn = "GGML_CUDA_POOL_TRIM_DEFAULT=1"
+
 // simulated is the part of a tree that the simulated device's backend is made
 // of: only this may differ between the two builds of a proof, since both use
 // the same programs, which are those of the patched tree.
@@ -209,6 +212,12 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 			Work: c.file(path.Join(s.folder(), work)), Device: o.Check.Device, Wine: wine, Log: c.Log, Progress: c.Progress, Hold: c.hold(),
 		}
 		o.Unpatched, o.Patched = sides["stock"], sides["patched"]
+		if o.Same && slices.Contains(c.defines(s), trimOn) {
+			// Without it this target does not do what stock does, and is not to.
+			env := map[string]string{"GGML_CUDA_POOL_TRIM": "off"}
+			maps.Copy(env, o.Check.Env)
+			o.Check.Env = env
+		}
 		proof, err := smoke.Prove(ctx, o)
 		if ctx.Err() != nil {
 			return p, context.Cause(ctx)
@@ -229,6 +238,21 @@ func (c *Chain) notRun(err error) error {
 	return &smoke.NotRun{Report: &smoke.Report{Tag: c.Tree.Tag.String(), Target: c.Recipe.Name}, Err: err}
 }
 
+// defines are the macros that the recipe compiles its backend with.
+func (c *Chain) defines(s Simulation) []string {
+	flags := c.Recipe.CUDAFlags
+	if s.HIP != "" {
+		flags = c.Recipe.HIPFlags
+	}
+	var out []string
+	for _, flag := range flags {
+		if define, ok := strings.CutPrefix(flag, "-D"); ok {
+			out = append(out, define)
+		}
+	}
+	return out
+}
+
 // simulate compiles the simulated device and ggml-cuda of plan.Source in
 // plan.Dir. What the compiler refuses is a *build.Failed, as in any build.
 func (c *Chain) simulate(ctx context.Context, plan build.Plan, s Simulation, log string) (*sim.Library, error) {
@@ -236,18 +260,8 @@ func (c *Chain) simulate(ctx context.Context, plan build.Plan, s Simulation, log
 	if info, err := os.Stat(log); err == nil {
 		before = info.Size()
 	}
-	flags := c.Recipe.CUDAFlags
-	if s.HIP != "" {
-		flags = c.Recipe.HIPFlags
-	}
-	var defines []string
-	for _, flag := range flags {
-		if define, ok := strings.CutPrefix(flag, "-D"); ok {
-			defines = append(defines, define)
-		}
-	}
 	lib, err := sim.Build(ctx, sim.Options{
-		Src: plan.Source, Out: plan.Dir, Headers: s.Headers, HIP: s.HIP, Clang: s.Clang, NoVMM: true, Windows: c.Recipe.Wine != "", Defines: defines,
+		Src: plan.Source, Out: plan.Dir, Headers: s.Headers, HIP: s.HIP, Clang: s.Clang, NoVMM: true, Windows: c.Recipe.Wine != "", Defines: c.defines(s),
 		Jobs: plan.Jobs, Logger: c.Log, Log: log, Progress: c.Progress,
 	})
 	var e *run.Error
