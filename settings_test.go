@@ -197,7 +197,7 @@ func cut(t *testing.T, file string, patch []byte, first string) string {
 		part.WriteString(line)
 		if indent < 0 {
 			indent = len(line) - len(bare)
-		} else if bare != "\n" && len(line)-len(bare) <= indent {
+		} else if bare != "\n" && bare[0] != '#' && len(line)-len(bare) <= indent {
 			return part.String()
 		}
 	}
@@ -215,6 +215,7 @@ func compileSetting(t *testing.T, parts, print string) string {
 #include <string>
 #define GGML_LOG_WARN(...) fprintf(stderr, __VA_ARGS__)
 #define GGML_CUDA_LOG_WARN GGML_LOG_WARN
+#define GGML_CUDA_POOL_LOG(level, ...) GGML_LOG_##level(__VA_ARGS__)
 #define LLAMA_LOG_WARN GGML_LOG_WARN
 #define GGML_CUDA_NAME "CUDA"
 #define GGML_CUDA_POOL_TRIM_DEFAULT 2
