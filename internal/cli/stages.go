@@ -54,15 +54,24 @@ func explain(s explained) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s %s (build %d) for %s\n", s.Upstream, s.Tag, s.Build, s.Target)
 	for _, c := range s.In {
-		fmt.Fprintf(&b, "in   %s: %s\n     because %s\n     from %s%s\n", c.Fix, c.Summary, c.Reason, c.Patch, c.Commit)
+		fmt.Fprintf(&b, "in   %s: %s\n     %s, because %s\n     from %s%s\n", c.Fix, c.Summary, c.Case, c.Reason, c.Patch, c.Commit)
+		curedText(&b, c.Partly)
 		if run, ok := s.Landed[c.Fix]; ok {
 			landedText(&b, run)
 		}
 	}
 	for _, o := range s.Out {
-		fmt.Fprintf(&b, "out  %s: %s\n     because %s\n", o.Fix, o.Summary, o.Reason)
+		fmt.Fprintf(&b, "out  %s: %s\n     %s, because %s\n", o.Fix, o.Summary, o.Case, o.Reason)
+		curedText(&b, o.Partly)
 	}
 	return b.String()
+}
+
+// curedText says which parts of a fix's defect upstream has cured.
+func curedText(b *strings.Builder, parts []spec.Cure) {
+	for _, c := range parts {
+		fmt.Fprintf(b, "     upstream cured a part in %s\n", c)
+	}
 }
 
 func (a *app) fetchCmd() *cobra.Command {

@@ -81,9 +81,27 @@ func (a *app) threeWay() (*compat.ThreeWay, error) {
 	return &compat.ThreeWay{Git: git, Resolutions: kept}, nil
 }
 
+// stackFor marks the fixes of the stack that a target does not take.
+func (a *app) stackFor(s compat.Stack, f historyFlags, target string) (compat.Stack, error) {
+	repo, _, err := a.declarations()
+	if err != nil {
+		return s, err
+	}
+	rec, err := repo.Recipe(target)
+	switch {
+	case err != nil:
+		return s, err
+	case f.patches != "":
+		return s, &usageError{err: errors.New("--target is about llpatch's fixes, and --patches about others")}
+	case rec.Upstream != f.upstream:
+		return s, &usageError{err: fmt.Errorf("--target: %s builds %s; give --upstream %s", target, rec.Upstream, rec.Upstream)}
+	}
+	return s.For(repo, rec), nil
+}
+
 func (a *app) statusCmd() *cobra.Command {
 	var f historyFlags
-	var page string
+	var page, target string
 	var threeWay bool
 	c := &cobra.Command{
 		Use: "status [FROM..TO]", Short: "Say which fix fits which tag, over all tags",
@@ -97,6 +115,11 @@ func (a *app) statusCmd() *cobra.Command {
 			defer func() { err = errors.Join(err, h.Close()) }()
 			if threeWay {
 				if o.ThreeWay, err = a.threeWay(); err != nil {
+					return err
+				}
+			}
+			if target != "" {
+				if stack, err = a.stackFor(stack, f, target); err != nil {
 					return err
 				}
 			}
@@ -126,6 +149,7 @@ func (a *app) statusCmd() *cobra.Command {
 	}
 	f.add(c)
 	c.Flags().BoolVar(&threeWay, "three-way", false, "where a patch does not fit, try to merge it over what it was made for, as apply --three-way does; nothing is written")
+	c.Flags().StringVar(&target, "target", "", "say which fixes this target takes for no tag, too")
 	c.Flags().StringVar(&page, "html", "", "write one HTML page with a map of all tags and fixes to this file, too")
 	return c
 }

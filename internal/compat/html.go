@@ -75,8 +75,8 @@ func (r *Report) WriteHTML(file string) error {
 
 func (r *Report) page() *page {
 	p := &page{Report: r, First: r.Tags[0].Name, Last: r.Tags[len(r.Tags)-1].Name}
-	for _, v := range []Verdict{Exact, Offset, Merged, Landed, Partly, Conflict, MissingFile, NotNeeded, Unknown} {
-		if v == Merged && !r.ThreeWay {
+	for _, v := range verdicts {
+		if v == Merged && !r.ThreeWay || v == NotForTarget && !r.targeted() {
 			continue
 		}
 		p.Kinds = append(p.Kinds, kind{class(v), v})
@@ -92,7 +92,7 @@ func (r *Report) page() *page {
 	number := map[string]int{}
 	for i := range r.Fixes {
 		st := &r.Fixes[i]
-		row := mapRow{Index: i, Fix: st.Fix, Summary: st.Summary}
+		row := mapRow{Index: i, Fix: st.Fix, Summary: st.Summary, Proofs: st.defect()}
 		for _, run := range fold(st.Runs) {
 			text := fmt.Sprintf("%s: %s", Span{From: run.From, To: run.To}, run.Verdict)
 			row.Bars = append(row.Bars, bar{run.first, run.last - run.first + 1, class(run.Verdict), text})
@@ -106,7 +106,7 @@ func (r *Report) page() *page {
 		runs := make([][3]int, 0, len(st.Runs))
 		for k := range st.Runs {
 			run := &st.Runs[k]
-			text := run.reason()
+			text := strings.Join(append([]string{run.reason() + "\n"}, st.defect()...), "\n")
 			n, ok := number[text]
 			if !ok {
 				n = len(p.Data.Reasons)

@@ -122,7 +122,7 @@ func (l *landings) name() string {
 	_, _ = fmt.Fprintf(h, "merging %v\n", l.merging != nil) // a hash takes everything
 	for i := range l.stack.Fixes {
 		f := &l.stack.Fixes[i]
-		_, _ = fmt.Fprintf(h, "fix %q %d\n", f.ID, f.FixedIn)
+		_, _ = fmt.Fprintf(h, "fix %q %d %d %q\n", f.ID, f.Defect.Since, f.Defect.FixedIn, f.Not)
 		for k := range f.Variants {
 			digest := ""
 			if u := l.units[i][k]; u != nil {

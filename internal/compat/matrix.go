@@ -16,7 +16,7 @@ type cell struct {
 	chosen  int        // index of the variant that is declared for the tag, -1: none
 	each    []*outcome // of every variant, in this fix's place of the stack
 	after   string     // an earlier patch of the same files that did not fit either
-	reason  string     // why it is not needed, or not known
+	reason  string     // why no variant is chosen, or it is not known
 	base    string     // what was merged over, where a merge was tried
 }
 
@@ -205,7 +205,7 @@ func (w *walker) walk(ctx context.Context, part []int, base row, build int, at f
 		c := at(i)
 		*c = cell{}
 		c.each = make([]*outcome, len(f.Variants))
-		c.chosen, c.reason = f.chosen(build)
+		c.chosen, c.verdict, c.reason = f.chosen(build)
 		var chosen *unit
 		for k, u := range w.units[i] {
 			if u == nil {
@@ -221,7 +221,6 @@ func (w *walker) walk(ctx context.Context, part []int, base row, build int, at f
 			}
 		}
 		if c.chosen < 0 {
-			c.verdict = NotNeeded
 			continue
 		}
 		got := c.each[c.chosen]

@@ -60,16 +60,16 @@ func TestThreeWay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = "b1 exact, b2 offset, b3 merged, b4 conflict, b5 merged, b6 not needed"
+	const want = "b1 exact, b2 offset, b3 merged, b4 conflict, b5 merged, b6 not covered"
 	if got := runs(r.Fixes[0]); got != want {
 		t.Errorf("runs:\n%s\nwant\n%s", got, want)
 	}
 	text := r.Text()
 	for _, want := range []string{
-		"merged      over b2: src/f.c\n",
-		"not merged over b2: src/f.c:21: hunk 1: both changed",
+		"merged       over b2: src/f.c\n",
+		"; not merged over b2: src/f.c:21: hunk 1: both changed",
 		"declared, and does not fit: b3..b5\n    of these, merges: b3, b5\n",
-		"newest tag where all fits: b6\nnewest tag where all fits or merges: b6\n",
+		"newest tag where all fits: b2\nnewest tag where all fits or merges: b5\n",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the text lacks %q:\n%s", want, text)
@@ -115,7 +115,7 @@ func TestThreeWay(t *testing.T) {
 	if err := json.Unmarshal([]byte(asJSON(t, r)), &back); err != nil {
 		t.Fatal(err)
 	}
-	if m := back.Fixes[0].Runs[2].Merge; !back.ThreeWay || back.Newest != "b6" || m == nil || m.Base != "b2" || m.Files[0] != "src/f.c" || m.Why != "" {
+	if m := back.Fixes[0].Runs[2].Merge; !back.ThreeWay || back.Newest != "b5" || m == nil || m.Base != "b2" || m.Files[0] != "src/f.c" || m.Why != "" {
 		t.Errorf("JSON: %s", asJSON(t, r))
 	}
 

@@ -299,3 +299,46 @@ func TestCheckPins(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+// A fix's word on who brought and who cured its defect is checked on the history.
+func TestCheckDefects(t *testing.T) {
+	made, _ := provable(t) // builds 1 to 9, tagged to b8
+	path := made.write()
+	id := func(build int) string {
+		return strings.TrimSpace(git(t, path, "rev-parse", fmt.Sprintf("master~%d", 9-build)))
+	}
+	aside := strings.TrimSpace(git(t, path, "-c", "user.name=a", "-c", "user.email=a@example.org", "commit-tree", "-m", "aside", "-p", "master~4", "master^{tree}"))
+	for name, c := range map[string]struct {
+		defect  spec.Defect
+		checked int
+		fault   string
+		note    string
+	}{
+		"right":        {spec.Defect{Since: 2, Commit: id(2), FixedIn: 7, FixedBy: id(7), Partly: []spec.Cure{{Build: 4, Commit: id(4)}}}, 3, "", ""},
+		"nothing said": {spec.Defect{}, 0, "", ""},
+		"one off":      {spec.Defect{Since: 2, Commit: id(3)}, 1, "since commit " + id(3) + " is build 3, not 2", ""},
+		"part":         {spec.Defect{Since: 2, Commit: id(2), Partly: []spec.Cure{{Build: 4, Commit: id(5)}}}, 2, "partly[0].build commit " + id(5), ""},
+		"cure":         {spec.Defect{Since: 2, Commit: id(2), FixedIn: 6, FixedBy: id(7)}, 2, "fixed-in commit " + id(7), ""},
+		"not on way":   {spec.Defect{Since: 6, Commit: aside}, 1, "since build 6 is commit " + id(6) + "; " + aside + " is not on the first-parent way to b8", ""},
+		"not there":    {spec.Defect{Since: 6, Commit: strings.Repeat("a", 40)}, 1, "since build 6 is commit " + id(6), ""},
+		"beyond":       {spec.Defect{Since: 99, Commit: id(9)}, 0, "", "fix: since = 99 is not checked: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.defect.Upstream = spec.LlamaCpp
+			got, err := open(t, path).CheckDefects(t.Context(), []spec.Fix{{ID: "fix", Defects: []spec.Defect{c.defect}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var faults []string
+			for _, f := range got.Faults {
+				faults = append(faults, f.Key+" "+f.Msg)
+			}
+			if fault := strings.Join(faults, "\n"); got.Checked != c.checked || !strings.HasPrefix(fault, c.fault) || c.fault == "" && fault != "" {
+				t.Errorf("%d checked, %q", got.Checked, fault)
+			}
+			if note := strings.Join(got.Notes, "\n"); !strings.HasPrefix(note, c.note) || c.note == "" && note != "" {
+				t.Errorf("note %q", note)
+			}
+		})
+	}
+}

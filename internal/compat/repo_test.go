@@ -127,7 +127,10 @@ func writeFiles(tb testing.TB, files map[string]string) string {
 func declared(tb testing.TB, fixedIn int, variants ...[2]string) Stack {
 	tb.Helper()
 	files := map[string]string{}
-	fix := spec.Fix{ID: "fix", Summary: "A fix", Upstream: spec.LlamaCpp, FixedIn: fixedIn}
+	fix := spec.Fix{ID: "fix", Summary: "A fix", Upstream: spec.LlamaCpp}
+	if fixedIn > 0 {
+		fix.Defects = []spec.Defect{{Upstream: spec.LlamaCpp, Since: 1, FixedIn: fixedIn}}
+	}
 	for i, v := range variants {
 		name := fmt.Sprintf("v%d.patch", i+1)
 		files["patches/fix/"+name] = v[1]

@@ -29,7 +29,8 @@ type Stack struct {
 type Fix struct {
 	ID       string
 	Summary  string
-	FixedIn  int // build number, 0: not fixed upstream
+	Defect   spec.Defect
+	Not      string // why it is not for the target that was asked about; "": it is, or none was
 	Variants []Variant
 }
 
@@ -46,16 +47,33 @@ type Variant struct {
 func (v Variant) declared(build int) bool { return v.Range.IsZero() || v.Range.Contains(build) }
 
 // chosen returns the index of the variant that is declared for a build number,
-// or -1 and the reason why there is none.
-func (f Fix) chosen(build int) (int, string) {
-	if f.FixedIn > 0 && build >= f.FixedIn {
-		return -1, fmt.Sprintf("upstream cured the defect in build %d", f.FixedIn)
+// or -1, the case and the reason why there is none.
+func (f *Fix) chosen(build int) (int, Verdict, string) {
+	if f.Not != "" {
+		return -1, NotForTarget, f.Not
+	}
+	if is, why := f.Defect.Absent(build); is != "" {
+		return -1, Verdict(is), why
 	}
 	i := slices.IndexFunc(f.Variants, func(v Variant) bool { return v.declared(build) })
 	if i < 0 {
-		return -1, "no variant is declared for it"
+		return -1, NotCovered, "no variant is declared for it"
 	}
-	return i, ""
+	return i, "", ""
+}
+
+// For marks the fixes that a target does not take, whatever the tag is.
+func (s Stack) For(repo *spec.Repo, target spec.Recipe) Stack {
+	s.Fixes = slices.Clone(s.Fixes)
+	for i := range s.Fixes {
+		f := &s.Fixes[i]
+		for _, declared := range repo.Fixes {
+			if declared.ID == f.ID {
+				f.Not = target.Leaves(declared)
+			}
+		}
+	}
+	return s
 }
 
 // Declared returns the stack of every fix for an upstream, in the order of
@@ -67,7 +85,7 @@ func Declared(repo *spec.Repo, upstream string) (Stack, error) {
 		if f = f.For(upstream); len(f.Variants) == 0 {
 			continue
 		}
-		fix := Fix{ID: f.ID, Summary: f.Summary, FixedIn: f.FixedIn}
+		fix := Fix{ID: f.ID, Summary: f.Summary, Defect: f.Defect(upstream)}
 		for _, v := range f.Variants {
 			out := Variant{Range: v.Range, File: cmp.Or(v.Patch, v.Commit), Commit: v.Commit}
 			if v.Commit == "" {

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/llpatch/llpatch/internal/spec"
 )
 
 // Report says how every fix of a stack stands to every tag.
@@ -16,8 +18,8 @@ type Report struct {
 	Tags   []Tag    `json:"tags"`
 	Left   []string `json:"left,omitempty"` // tags left out: their build number is not known
 	Fixes  []Status `json:"fixes"`
-	// Newest is the newest tag on which every fix fits, has landed or is not
-	// needed; "" where there is none.
+	// Newest is the newest tag on which every fix fits or has landed, or the defect
+	// is not there or the target's; "" where there is none.
 	Newest string `json:"newest_where_all_fits,omitempty"`
 	// Most is the newest of the tags on which the most fixes do, and MostFit how many.
 	Most    string `json:"newest_where_most_fit"`
@@ -33,11 +35,12 @@ type Report struct {
 
 // Status is one fix over all tags.
 type Status struct {
-	Fix      string    `json:"fix"`
-	Summary  string    `json:"summary,omitempty"`
-	Runs     []Run     `json:"runs"` // together they cover all tags, in order
-	Variants []Proof   `json:"variants"`
-	verdicts []Verdict // by tag
+	Fix      string       `json:"fix"`
+	Summary  string       `json:"summary,omitempty"`
+	Defect   *spec.Defect `json:"defect,omitempty"` // nil: nothing is declared of it
+	Runs     []Run        `json:"runs"`             // together they cover all tags, in order
+	Variants []Proof      `json:"variants"`
+	verdicts []Verdict    // by tag
 }
 
 // Run is a row of neighbouring tags on which a fix stands in the same way.
@@ -227,6 +230,9 @@ func (j *judge) rows(ctx context.Context, tags []Tag) ([]row, error) {
 
 func status(f *Fix, tags []Tag, cells []cell) Status {
 	st := Status{Fix: f.ID, Summary: f.Summary, verdicts: make([]Verdict, len(tags))}
+	if f.Defect.Since > 0 {
+		st.Defect = &f.Defect
+	}
 	for i := range cells {
 		c := &cells[i]
 		st.verdicts[i] = c.verdict
@@ -290,6 +296,23 @@ func newRun(f *Fix, tags []Tag, i int, c *cell) Run {
 		r.Merge = &m
 	}
 	return r
+}
+
+// targeted reports whether the report is about one target.
+func (r *Report) targeted() bool {
+	return slices.ContainsFunc(r.Fixes, func(st Status) bool { return slices.Contains(st.verdicts, NotForTarget) })
+}
+
+// defect says from where on the fix's defect is there, and which parts of it upstream cured.
+func (st *Status) defect() []string {
+	if st.Defect == nil {
+		return nil
+	}
+	lines := []string{"the defect came with " + st.Defect.String()}
+	for _, c := range st.Defect.Partly {
+		lines = append(lines, "a part was cured in "+c.String())
+	}
+	return lines
 }
 
 // prove finds where a variant fits, and how that differs from what is declared.

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/llpatch/llpatch/internal/spec"
 )
 
 // drift is a history in which a patch of src/f.c meets everything that can
@@ -91,20 +93,23 @@ func TestDeclaredRanges(t *testing.T) {
 	p := diffOf(t, "The fix", map[string]string{"src/f.c": old}, map[string]string{"src/f.c": now})
 	q := diffOf(t, "The fix", map[string]string{"lib/f.c": now}, map[string]string{"lib/f.c": now + "more\n"})
 	s := declared(t, 9, [2]string{">= 2, < 4", p}, [2]string{">= 6, < 7", p}, [2]string{">= 7, < 9", q})
+	s.Fixes[0].Defect.Since, s.Fixes[0].Defect.Commit, s.Fixes[0].Defect.Why = 2, strings.Repeat("c", 40), "it brings the fault"
+	s.Fixes[0].Defect.FixedBy = strings.Repeat("d", 40)
+	s.Fixes[0].Defect.Partly = []spec.Cure{{Build: 3, Commit: strings.Repeat("e", 40), What: "half of it is gone"}}
 	r, err := h.Status(t.Context(), Options{}, s, h.Tags)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := runs(r.Fixes[0]), "b1 not needed, b2 exact, b3 offset, b4..b5 not needed, b6 offset, b7..b8 missing file, b9 not needed"; got != want {
+	if got, want := runs(r.Fixes[0]), "b1 not there yet, b2 exact, b3 offset, b4..b5 not covered, b6 offset, b7..b8 missing file, b9 cured by upstream"; got != want {
 		t.Errorf("runs:\n%s\nwant\n%s", got, want)
 	}
 	var reasons []string
 	for _, run := range r.Fixes[0].Runs {
-		if run.Verdict == NotNeeded {
+		if run.Reason != "" {
 			reasons = append(reasons, run.Reason)
 		}
 	}
-	if diff := cmp.Diff([]string{"no variant is declared for it", "no variant is declared for it", "upstream cured the defect in build 9"}, reasons); diff != "" {
+	if diff := cmp.Diff([]string{"the defect came with build 2 (commit cccccccccccc)", "no variant is declared for it", "upstream cured the defect in build 9 (commit dddddddddddd)"}, reasons); diff != "" {
 		t.Error(diff)
 	}
 	want := []Proof{
@@ -117,6 +122,52 @@ func TestDeclaredRanges(t *testing.T) {
 	}
 	if r.Newest != "b9" || r.Broken() == nil {
 		t.Errorf("newest %q, broken %v", r.Newest, r.Broken())
+	}
+	const text = `  the defect came with build 2 (commit cccccccccccc): it brings the fault
+  a part was cured in build 3 (commit eeeeeeeeeeee): half of it is gone
+`
+	if !strings.Contains(r.Text(), text) {
+		t.Errorf("the text lacks\n%s:\n%s", text, r.Text())
+	}
+	page := filepath.Join(t.TempDir(), "page.html")
+	if err := r.WriteHTML(page); err != nil {
+		t.Fatal(err)
+	}
+	html, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`class="not-there-yet"><title>b1: not there yet`, `class="not-covered"><title>b4..b5: not covered`, `class="cured-by-upstream"><title>b9: cured by upstream`,
+		`<i class="not-covered"></i>not covered`, `a part was cured in build 3 (commit eeeeeeeeeeee): half of it is gone`,
+	} {
+		if !strings.Contains(string(html), want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+	if strings.Contains(string(html), "</i>not for this target") {
+		t.Error("the page's legend names a case that only a target has")
+	}
+}
+
+// A target leaves fixes out whatever the tag is.
+func TestStatusOfTarget(t *testing.T) {
+	hist, old, now := drift(t)
+	h := open(t, hist.write())
+	p := diffOf(t, "The fix", map[string]string{"src/f.c": old}, map[string]string{"src/f.c": now})
+	s := declared(t, 0, [2]string{">= 2, < 4", p})
+	repo := &spec.Repo{Fixes: []spec.Fix{{ID: "fix", Upstream: spec.LlamaCpp, OS: []string{"win7"}, Variants: []spec.Variant{{Upstream: spec.LlamaCpp}}}}}
+	rec := spec.Recipe{Name: "t", Upstream: spec.LlamaCpp, OS: "linux", Fixes: spec.FixList{All: true}}
+	r, err := h.Status(t.Context(), Options{}, s.For(repo, rec), h.Tags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := runs(r.Fixes[0]); got != "b1..b9 not for this target" || r.Newest != "b9" || r.Fixes[0].Runs[0].Reason != "it is for win7, and the target for linux" {
+		t.Errorf("runs %s, newest %s, because %q", got, r.Newest, r.Fixes[0].Runs[0].Reason)
+	}
+	rec.OS = "win7"
+	if r, err = h.Status(t.Context(), Options{}, s.For(repo, rec), h.Tags); err != nil || strings.Contains(runs(r.Fixes[0]), "target") {
+		t.Errorf("runs %s, %v", runs(r.Fixes[0]), err)
 	}
 }
 

@@ -51,6 +51,9 @@ func (st *Status) text(b *strings.Builder) {
 		}
 		fmt.Fprintln(b, strings.TrimRight(line, " "))
 	}
+	for _, line := range st.defect() {
+		fmt.Fprintln(b, "  "+line)
+	}
 	for _, p := range st.Variants {
 		if p.Declared == "" {
 			continue

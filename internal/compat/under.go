@@ -16,7 +16,7 @@ import (
 func (w *walker) under(u *unit, behind []int, build int, out *outcome) (*outcome, error) {
 	var later []*unit
 	for _, i := range behind {
-		if k, _ := w.stack.Fixes[i].chosen(build); k >= 0 && w.units[i][k] != nil {
+		if k, _, _ := w.stack.Fixes[i].chosen(build); k >= 0 && w.units[i][k] != nil {
 			later = append(later, w.units[i][k])
 		}
 	}

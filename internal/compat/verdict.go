@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/llpatch/llpatch/internal/patch"
+	"github.com/llpatch/llpatch/internal/spec"
 )
 
 // Verdict says how a patch stands to a tag.
@@ -20,9 +21,16 @@ const (
 	Partly      Verdict = "partly landed" // upstream has some of it, the rest has a place and is applied
 	Conflict    Verdict = "conflict"      // some hunk has no place, or more than one
 	MissingFile Verdict = "missing file"  // it changes a file that is not there
-	NotNeeded   Verdict = "not needed"    // no range declares it, or upstream cured the defect
 	Unknown     Verdict = "unknown"       // the repository lacks a file's content, or it is not a patch file
+
+	NotYet       = Verdict(spec.NotYet)
+	NotCovered   = Verdict(spec.NotCovered)
+	Cured        = Verdict(spec.Cured)
+	NotForTarget = Verdict(spec.NotForTarget)
 )
+
+// verdicts are all of them, in the order of legends.
+var verdicts = []Verdict{Exact, Offset, Merged, Landed, Partly, Conflict, MissingFile, NotCovered, NotYet, Cured, NotForTarget, Unknown}
 
 // Fits reports whether the patch can be applied as it is, and changes something.
 func (v Verdict) Fits() bool { return v == Exact || v == Offset || v == Partly }
@@ -31,7 +39,9 @@ func (v Verdict) Fits() bool { return v == Exact || v == Offset || v == Partly }
 func (v Verdict) changes() bool { return v.Fits() || v == Merged }
 
 // good reports whether a stack is complete with the patch in this state.
-func (v Verdict) good() bool { return v.Fits() || v == Landed || v == NotNeeded }
+func (v Verdict) good() bool {
+	return v.Fits() || v == Landed || v == NotYet || v == Cured || v == NotForTarget
+}
 
 // broken reports whether a patch in this state stops a build that needs it. A
 // merge does: it is not made unless somebody asks for it.

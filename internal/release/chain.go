@@ -177,7 +177,7 @@ func (c *Chain) landed() {
 		switch held, all := c.held(f.Fix); {
 		case held == all:
 			c.Series.Landed = append(c.Series.Landed, spec.Left{
-				Fix: f.Fix, Summary: f.Summary, Reason: fmt.Sprintf("%s; upstream has all of %s already", f.Reason, f.Patch+f.Commit),
+				Fix: f.Fix, Summary: f.Summary, Case: spec.Cured, Reason: fmt.Sprintf("%s; upstream has all of %s already", f.Reason, f.Patch+f.Commit),
 			})
 			continue
 		case held > 0:

@@ -69,6 +69,9 @@ func patchesPage(s *spec.Series) []byte {
 	fmt.Fprintf(&b, "# Patches on %s %s\n", s.Upstream, s.Tag)
 	for i, c := range s.In {
 		fmt.Fprintf(&b, "\n## %04d %s\n\n%s.\n\n%s\n\n- chosen because %s\n", i+1, c.Fix, strings.TrimRight(c.Summary, "."), strings.TrimSpace(c.Why), c.Reason)
+		for _, part := range c.Partly {
+			fmt.Fprintf(&b, "- upstream cured a part in %s\n", part)
+		}
 		for _, r := range c.Reports {
 			fmt.Fprintf(&b, "- report: %s\n", r)
 		}
@@ -85,7 +88,7 @@ func patchesPage(s *spec.Series) []byte {
 			if i == 0 {
 				b.WriteString("\n## " + title + "\n\n")
 			}
-			fmt.Fprintf(&b, "- %s: %s\n", o.Fix, o.Reason)
+			fmt.Fprintf(&b, "- %s: %s: %s\n", o.Fix, o.Case, o.Reason)
 		}
 	}
 	list("Landed", s.Landed)

@@ -68,8 +68,8 @@ func (r *LintReport) Text() string {
 		count(r.Patches, "patch file", "patch files"), count(r.Recipes, "recipe", "recipes"),
 		count(r.Tags, "pinned tag", "pinned tags"), count(r.Levels, "level", "levels"))
 	if r.Proof != nil {
-		s += fmt.Sprintf("; ranges proven on %s and %s, %s checked", count(r.Proof.Tags, "tag", "tags"),
-			count(r.Proof.Commits, "commit", "commits"), count(r.Proof.Pins, "pin", "pins"))
+		s += fmt.Sprintf("; ranges proven on %s and %s, %s and %s of defects checked", count(r.Proof.Tags, "tag", "tags"),
+			count(r.Proof.Commits, "commit", "commits"), count(r.Proof.Pins, "pin", "pins"), count(r.Proof.Defects, "commit", "commits"))
 	}
 	return s + ": all as declared\n"
 }
@@ -161,6 +161,11 @@ func (r *LintReport) fix(repo *spec.Repo, f spec.Fix) {
 	for _, report := range f.Reports {
 		if u, err := url.Parse(report); err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 			at("reports", "report %q is not the address of a page", report)
+		}
+	}
+	for _, upstream := range f.Upstreams() {
+		if f.Defect(upstream).Since == 0 {
+			at("", "there is no [[defect]] for %s: say since which build it has the defect, and by which commit", upstream)
 		}
 	}
 	if f.Proof != "build" && !slices.Contains(smoke.Proofs(), f.Proof) {

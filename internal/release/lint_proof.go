@@ -18,6 +18,7 @@ type Proof struct {
 	Tags    int                 `json:"tags"`    // that a variant was judged on, each variant by itself
 	Commits int                 `json:"commits"` // at the ends of ranges, likewise
 	Pins    int                 `json:"pins"`    // that the history confirms or contradicts
+	Defects int                 `json:"defects"` // commits that brought or cured a defect, likewise
 	Ranges  []compat.RangeProof `json:"ranges"`
 }
 
@@ -59,6 +60,15 @@ func (r *LintReport) prove(ctx context.Context, repo *spec.Repo, lock spec.Lock,
 	r.Proof.Pins = pins.Checked
 	r.pinFaults(repo, pins.Faults)
 	r.Notes = append(r.Notes, pins.Notes...)
+	defects, err := h.CheckDefects(ctx, repo.Fixes)
+	if err != nil {
+		return fmt.Errorf("check defects on %s: %w", o.Source, err)
+	}
+	r.Proof.Defects = defects.Checked
+	r.Notes = append(r.Notes, defects.Notes...)
+	for _, f := range defects.Faults {
+		r.add(spec.ErrorAt(repo.FS, path.Join("patches", f.Fix, "fix.toml"), defectKey(repo, f.Fix, o.Upstream)+f.Key, "%s", f.Msg))
+	}
 	for _, upstream := range slices.Sorted(maps.Keys(lock)) {
 		if upstream != o.Upstream && len(lock[upstream]) > 0 {
 			r.Notes = append(r.Notes, fmt.Sprintf("the pins of %s are not checked: the history is %s's", upstream, o.Upstream))
@@ -72,6 +82,18 @@ func (r *LintReport) prove(ctx context.Context, repo *spec.Repo, lock spec.Lock,
 		}
 	}
 	return nil
+}
+
+// defectKey is the table of a fix's defect in an upstream.
+func defectKey(repo *spec.Repo, fix, upstream string) string {
+	for _, f := range repo.Fixes {
+		for i, d := range f.Defects {
+			if f.ID == fix && d.Upstream == upstream {
+				return fmt.Sprintf("defect[%d].", i)
+			}
+		}
+	}
+	return ""
 }
 
 // pinFaults places what the history contradicts at the lines of the pins.

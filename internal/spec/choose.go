@@ -34,15 +34,19 @@ type Chosen struct {
 	SHA256   string   `json:"sha256,omitempty"` // of that file, or of what was made from Commit
 	Commit   string   `json:"commit,omitempty"` // instead of Patch
 	Made     []byte   `json:"-"`                // the patch file made from Commit, once its history was read
+	Case     Case     `json:"case"`
 	Reason   string   `json:"reason"`
-	Compiled bool     `json:"compiled"` // whether a backend of the target compiles it
+	Partly   []Cure   `json:"partly_cured,omitempty"` // what of the defect upstream cured in this build or before
+	Compiled bool     `json:"compiled"`               // whether a backend of the target compiles it
 }
 
 // Left is a fix that the tree does not get.
 type Left struct {
 	Fix     string `json:"fix"`
 	Summary string `json:"summary"`
+	Case    Case   `json:"case"`
 	Reason  string `json:"reason"`
+	Partly  []Cure `json:"partly_cured,omitempty"` // as Chosen.Partly, where it is not covered
 }
 
 // OutOfRange is a tag that a target does not build.
@@ -75,11 +79,12 @@ func (r *Repo) choose(rec Recipe, name string, n int, nearest bool) (*Series, er
 		return nil, &OutOfRange{Recipe: rec, Tag: name, Build: n}
 	}
 	s := &Series{Upstream: rec.Upstream, Tag: name, Build: n, Target: rec.Name, In: []Chosen{}, Out: []Left{}}
-	in := map[string]bool{}
+	cases := map[string]Case{}
 	for _, f := range r.Fixes {
-		c, reason := choose(f, rec, name, n, in, nearest)
-		if reason != "" {
-			s.Out = append(s.Out, Left{Fix: f.ID, Summary: f.Summary, Reason: reason})
+		c := choose(f, rec, n, cases, nearest)
+		cases[f.ID] = c.Case
+		if c.Case != Covered {
+			s.Out = append(s.Out, Left{Fix: f.ID, Summary: f.Summary, Case: c.Case, Reason: c.Reason, Partly: c.Partly})
 			continue
 		}
 		if c.Patch != "" {
@@ -90,54 +95,74 @@ func (r *Repo) choose(rec Recipe, name string, n int, nearest bool) (*Series, er
 			sum := sha256.Sum256(data)
 			c.SHA256 = hex.EncodeToString(sum[:])
 		}
-		in[f.ID] = true
 		s.In = append(s.In, c)
 	}
 	return s, nil
 }
 
-// choose returns f's variant for the tag, or the reason why f is left out.
-func choose(f Fix, rec Recipe, name string, n int, in map[string]bool, nearest bool) (Chosen, string) {
-	shared := slices.ContainsFunc(f.Backends, func(b string) bool { return slices.Contains(rec.Backends, b) })
-	compiled := len(f.Backends) == 0 || shared
-	is := f.Upstreams()
-	f = f.For(rec.Upstream)
-	v, fits := f.VariantFor(rec.Upstream, n)
-	why := fmt.Sprintf("build %d is in %s", n, v.Range)
-	if !fits && nearest && len(f.Variants) > 0 {
-		v, fits = f.nearest(n), true
-		why = fmt.Sprintf("no variant is for build %d, and the one for %s is the nearest", n, v.Range)
+// choose returns f's variant for build n, or the case and the reason why f is left
+// out; cases are those of the fixes before it.
+func choose(f Fix, rec Recipe, n int, cases map[string]Case, nearest bool) Chosen {
+	c := Chosen{Fix: f.ID, Summary: f.Summary, Why: f.Why, Reports: f.Reports, Compiled: rec.compiles(f)}
+	if c.Reason = rec.Leaves(f); c.Reason != "" {
+		c.Case = NotForTarget
+		return c
 	}
+	d := f.Defect(rec.Upstream)
+	f = f.For(rec.Upstream)
+	if c.Case, c.Reason = d.Absent(n); c.Case != "" {
+		return c
+	}
+	c.Partly = d.CuredAt(n)
+	v, fits := f.VariantFor(rec.Upstream, n)
+	c.Case, c.Reason = Covered, fmt.Sprintf("build %d is in %s", n, v.Range)
 	switch {
-	case len(f.Variants) == 0:
-		return Chosen{}, fmt.Sprintf("it is for %s, and the target builds %s", strings.Join(is, ", "), rec.Upstream)
-	case rec.Without[f.ID] != "":
-		return Chosen{}, rec.Without[f.ID]
-	case !rec.Fixes.All && !slices.Contains(rec.Fixes.IDs, f.ID):
-		return Chosen{}, fmt.Sprintf("recipes/%s.toml does not name it", rec.Name)
-	case !rec.Fixes.All && !compiled:
-		return Chosen{}, fmt.Sprintf("it is for %s, and the target has %s", strings.Join(f.Backends, ", "), strings.Join(rec.Backends, ", "))
-	case len(f.OS) > 0 && !slices.Contains(f.OS, rec.OS):
-		return Chosen{}, fmt.Sprintf("it is for %s, and the target for %s", strings.Join(f.OS, ", "), rec.OS)
-	case f.FixedIn > 0 && n >= f.FixedIn:
-		return Chosen{}, fmt.Sprintf("upstream cured the defect in build %d; %s is build %d", f.FixedIn, name, n)
+	case !fits && nearest:
+		v = f.nearest(n)
+		c.Reason = fmt.Sprintf("no variant is for build %d, and the one for %s is the nearest", n, v.Range)
 	case !fits:
-		return Chosen{}, fmt.Sprintf("no variant is for build %d; there are variants for %s", n, f.ranges())
+		c.Case, c.Reason = NotCovered, fmt.Sprintf("no variant is for build %d; there are variants for %s", n, f.ranges())
+		return c
 	}
 	for _, need := range f.Requires {
-		if !in[need] {
-			return Chosen{}, fmt.Sprintf("it requires %s, which is left out", need)
+		if is := cases[need]; is != Covered {
+			c.Case, c.Reason = NotCovered, fmt.Sprintf("it requires %s, which is left out", need)
+			if is == NotForTarget {
+				c.Case = is
+			}
+			return c
 		}
 	}
-	c := Chosen{Fix: f.ID, Summary: f.Summary, Why: f.Why, Reports: f.Reports, Range: v.Range.String(), Commit: v.Commit, Compiled: compiled}
+	c.Range, c.Commit = v.Range.String(), v.Commit
 	if v.Patch != "" {
 		c.Patch = path.Join("patches", f.ID, v.Patch)
 	}
-	c.Reason = why
-	if !compiled {
+	if !c.Compiled {
 		c.Reason += fmt.Sprintf("; it is in the tree, but %s compiles none of its files", rec.Name)
 	}
-	return c, ""
+	return c
+}
+
+// compiles reports whether a backend of the target compiles f.
+func (rec Recipe) compiles(f Fix) bool {
+	return len(f.Backends) == 0 || slices.ContainsFunc(f.Backends, func(b string) bool { return slices.Contains(rec.Backends, b) })
+}
+
+// Leaves returns the reason why the target takes f for no tag, "" where it does.
+func (rec Recipe) Leaves(f Fix) string {
+	switch {
+	case !slices.Contains(f.Upstreams(), rec.Upstream):
+		return fmt.Sprintf("it is for %s, and the target builds %s", strings.Join(f.Upstreams(), ", "), rec.Upstream)
+	case rec.Without[f.ID] != "":
+		return rec.Without[f.ID]
+	case !rec.Fixes.All && !slices.Contains(rec.Fixes.IDs, f.ID):
+		return fmt.Sprintf("recipes/%s.toml does not name it", rec.Name)
+	case !rec.Fixes.All && !rec.compiles(f):
+		return fmt.Sprintf("it is for %s, and the target has %s", strings.Join(f.Backends, ", "), strings.Join(rec.Backends, ", "))
+	case len(f.OS) > 0 && !slices.Contains(f.OS, rec.OS):
+		return fmt.Sprintf("it is for %s, and the target for %s", strings.Join(f.OS, ", "), rec.OS)
+	}
+	return ""
 }
 
 // nearest returns the variant whose range is the fewest builds away from n; of

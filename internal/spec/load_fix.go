@@ -103,7 +103,10 @@ func (l *loader) fix(id, name string) (Fix, bool) {
 	for i := range fix.Variants {
 		v := &fix.Variants[i]
 		v.Upstream = cmp.Or(v.Upstream, fix.Upstream)
-		f.variant(fix, i, *v)
+	}
+	f.defects(&fix)
+	for i, v := range fix.Variants {
+		f.variant(fix, i, v)
 	}
 	return fix, !f.bad
 }
@@ -119,9 +122,9 @@ func (f *file) variant(fix Fix, i int, v Variant) {
 		f.fail(key("patch"), "variant needs patch = \"FILE\" or commit = \"ID\"")
 	case v.Patch != "" && v.Commit != "":
 		f.fail(key("commit"), "variant has both patch and commit; keep one")
-	case v.Commit != "" && !commitRE.MatchString(v.Commit):
-		f.fail(key("commit"), "commit %q is not a full commit id of 40 hex digits", v.Commit)
-	case v.Patch != "":
+	case v.Commit != "":
+		f.commit(key("commit"), v.Commit)
+	default:
 		file := path.Join("patches", fix.ID, v.Patch)
 		if v.Patch != path.Base(v.Patch) {
 			f.fail(key("patch"), "patch %q must be a file beside fix.toml", v.Patch)
@@ -134,18 +137,20 @@ func (f *file) variant(fix Fix, i int, v Variant) {
 			f.fail(key("range"), "range %q overlaps %q of variant %d: at most one variant may fit a tag", v.Range, o.Range, j+1)
 		}
 	}
-	if _, hi := v.Range.Bounds(); fix.FixedIn > 0 && v.Upstream == fix.Upstream && !v.Range.IsZero() && hi >= fix.FixedIn {
-		f.fail(key("range"), "range %q reaches past fixed-in = %d, where upstream has cured the defect; end it with < %d", v.Range, fix.FixedIn, fix.FixedIn)
+	d := fix.Defect(v.Upstream)
+	lo, hi := v.Range.Bounds()
+	switch {
+	case v.Range.IsZero():
+	case d.FixedIn > 0 && hi >= d.FixedIn:
+		f.fail(key("range"), "range %q reaches past fixed-in = %d, where upstream has cured the defect; end it with < %d", v.Range, d.FixedIn, d.FixedIn)
+	case lo < d.Since:
+		f.fail(key("range"), "range %q begins before since = %d, which brought the defect; begin it with >= %d", v.Range, d.Since, d.Since)
 	}
 }
 
-// For returns f as it is for an upstream: with the variants of that one only,
-// and with FixedIn only where that counts in its builds. Without a variant for
-// the upstream, f is no fix of it.
+// For returns f as it is for an upstream: with the variants of that one only.
+// Without a variant for the upstream, f is no fix of it.
 func (f Fix) For(upstream string) Fix {
-	if f.Upstream != upstream {
-		f.FixedIn = 0
-	}
 	f.Variants = slices.DeleteFunc(slices.Clone(f.Variants), func(v Variant) bool { return v.Upstream != upstream })
 	return f
 }

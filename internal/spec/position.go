@@ -32,8 +32,7 @@ func positions(data []byte) map[string]position {
 			parts = append(parts, string(n.Data))
 		}
 		key := strings.Join(parts, ".")
-		switch e.Kind {
-		case unstable.Table:
+		if e.Kind != unstable.KeyValue {
 			// A table below one of a list belongs to the last of it.
 			for n := len(parts) - 1; n > 0; n-- {
 				if list := strings.Join(parts[:n], "."); counts[list] > 0 {
@@ -41,6 +40,9 @@ func positions(data []byte) map[string]position {
 					break
 				}
 			}
+		}
+		switch e.Kind {
+		case unstable.Table:
 			prefix = key + "."
 			at[key] = pos
 		case unstable.ArrayTable:

@@ -72,7 +72,7 @@ func TestChoose(t *testing.T) {
 	r := good(t)
 	var b strings.Builder
 	for _, target := range []string{"everything", "named", "other"} {
-		for _, n := range []int{60, 150, 250, 350} {
+		for _, n := range []int{52, 60, 150, 250, 350} {
 			rec, err := r.Recipe(target)
 			if err != nil {
 				t.Fatal(err)
@@ -83,10 +83,10 @@ func TestChoose(t *testing.T) {
 			}
 			fmt.Fprintf(&b, "%s b%d\n", target, n)
 			for _, c := range s.In {
-				fmt.Fprintf(&b, "  in  %s %s%s sha256=%.8s compiled=%v: %s\n", c.Fix, c.Patch, c.Commit, c.SHA256, c.Compiled, c.Reason)
+				fmt.Fprintf(&b, "  in  %s %s%s sha256=%.8s compiled=%v %v: %s\n", c.Fix, c.Patch, c.Commit, c.SHA256, c.Compiled, c.Partly, c.Reason)
 			}
 			for _, o := range s.Out {
-				fmt.Fprintf(&b, "  out %s: %s\n", o.Fix, o.Reason)
+				fmt.Fprintf(&b, "  out %s, %s: %s\n", o.Fix, o.Case, o.Reason)
 			}
 		}
 	}
@@ -104,7 +104,7 @@ func TestChoose(t *testing.T) {
 func TestChooseNearest(t *testing.T) {
 	r := good(t)
 	var b strings.Builder
-	for _, n := range []int{60, 150, 250, 350} {
+	for _, n := range []int{52, 60, 150, 250, 350} {
 		name := fmt.Sprintf("b%d", n)
 		s, err := r.ChooseNearest(r.Recipes["everything"], name, n)
 		if err != nil {
@@ -115,7 +115,7 @@ func TestChooseNearest(t *testing.T) {
 			fmt.Fprintf(&b, "  in  %s %s%s for %s: %s\n", c.Fix, c.Patch, c.Commit, c.Range, c.Reason)
 		}
 		for _, o := range s.Out {
-			fmt.Fprintf(&b, "  out %s: %s\n", o.Fix, o.Reason)
+			fmt.Fprintf(&b, "  out %s, %s: %s\n", o.Fix, o.Case, o.Reason)
 		}
 	}
 	golden.Check(t, "testdata/choose-nearest.golden", b.String())

@@ -26,7 +26,7 @@ type Fix struct {
 	OS       []string  `toml:"os" json:"os,omitempty"`             // as in a recipe's os: chosen for no other; empty: any
 	Proof    string    `toml:"proof" json:"proof"`                 // a smoke check, or "build"
 	Upstream string    `toml:"upstream" json:"upstream"`           // of its variants that name none; empty in the file: llama.cpp
-	FixedIn  int       `toml:"fixed-in" json:"fixed_in,omitempty"` // build number of Upstream, 0: not fixed there
+	Defects  []Defect  `toml:"defect" json:"defects,omitempty"`    // at most one for each upstream
 	Variants []Variant `toml:"variant" json:"variants"`
 }
 

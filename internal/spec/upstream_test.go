@@ -35,7 +35,19 @@ why      = "Both have it."
 reports  = ["https://example.com/1"]
 status   = "ours"
 proof    = "build"
+
+[[defect]]
+since    = 1
+commit   = "1a87dcdc452de056a66796b679e4ba7071488cf7"
+why      = "it brings the fault"
 fixed-in = 8900
+fixed-by = "7b95ea5d110241cf8b0fb6936927387f63f18a32"
+
+[[defect]]
+upstream = "ik_llama.cpp"
+since    = 8700
+commit   = "101fe54797e8029b727af5f522aba49848c3a7d8"
+why      = "it takes the fault over"
 
 [[variant]]
 range = ">= 1, < 8900"
@@ -43,7 +55,7 @@ patch = "main.patch"
 
 [[variant]]
 upstream = "ik_llama.cpp"
-range    = ">= 1"
+range    = ">= 8800"
 patch    = "ik.patch"
 `
 
@@ -64,6 +76,8 @@ func TestBuildNumbersDoNotCross(t *testing.T) {
 		{"everything", 8900, "", "upstream cured the defect in build 8900"},
 		{"ik", 8833, "patches/both/ik.patch", ""},
 		{"ik", 8900, "patches/both/ik.patch", ""}, // fixed-in counts llama.cpp's builds
+		{"ik", 8699, "", "the defect came with build 8700"},
+		{"ik", 8700, "", "no variant is for build 8700"},
 	} {
 		rec, err := r.Recipe(c.target)
 		if err != nil {
@@ -88,7 +102,7 @@ func TestBuildNumbersDoNotCross(t *testing.T) {
 			if out.Fix == "both" && !strings.Contains(out.Reason, c.reason) {
 				t.Errorf("%s, build %d: out because %q, want %q", c.target, c.build, out.Reason, c.reason)
 			}
-			if c.target == "ik" && out.Reason != "it is for llama.cpp, and the target builds ik_llama.cpp" {
+			if c.target == "ik" && out.Fix != "both" && out.Reason != "it is for llama.cpp, and the target builds ik_llama.cpp" {
 				t.Errorf("%s is out because %q", out.Fix, out.Reason)
 			}
 		}
@@ -96,12 +110,13 @@ func TestBuildNumbersDoNotCross(t *testing.T) {
 }
 
 func TestVariantsOfOneUpstreamOverlap(t *testing.T) {
-	for old, wrong := range map[string][2]string{
-		`upstream = "ik_llama.cpp"`:             {`upstream = "llama.cpp"`, `overlaps ">= 1, < 8900" of variant 1`},
-		`upstream = "ik_llama.cpp"` + "\nrange": {`upstream = "ik"` + "\nrange", `upstream is "ik"; it must be one of llama.cpp, ik_llama.cpp`},
+	const old = `upstream = "ik_llama.cpp"` + "\nrange"
+	for name, want := range map[string]string{
+		"llama.cpp": `overlaps ">= 1, < 8900" of variant 1`,
+		"ik":        `upstream is "ik"; it must be one of llama.cpp, ik_llama.cpp`,
 	} {
-		if _, err := twoUpstreams(t, strings.Replace(both, old, wrong[0], 1)); err == nil || !strings.Contains(err.Error(), wrong[1]) {
-			t.Errorf("with %s: %v, want %q", wrong[0], err, wrong[1])
+		if _, err := twoUpstreams(t, strings.Replace(both, old, `upstream = "`+name+`"`+"\nrange", 1)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("with %s: %v, want %q", name, err, want)
 		}
 	}
 }
