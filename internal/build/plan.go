@@ -20,6 +20,7 @@ import (
 type Input struct {
 	Tag       string              // as upstream writes it
 	Build     int                 // build number
+	BuildMax  int                 // not 0: it is known to be from Build to BuildMax only, and nothing is built
 	Commit    string              // full upstream commit; empty where only the tree is known
 	Time      time.Time           // of the tag's commit: SOURCE_DATE_EPOCH
 	Tree      string              // git tree id of the patched tree
@@ -152,6 +153,10 @@ func (in Input) check() error {
 	}
 	if in.Time.IsZero() {
 		fail("the time of the tag's commit is not known")
+	}
+	if in.BuildMax > 0 {
+		fail("%s is known to be build %s only, and --version of what is built would have to print one; write its number into recipes/tags.lock (the release's nightly-tag.txt names it)",
+			in.Tag, spec.Number(in.Build, in.BuildMax))
 	}
 	if !in.Recipe.Range.IsZero() && !in.Recipe.Range.Contains(in.Build) {
 		fail("recipe %s builds %s, and this is build %d", in.Recipe.Name, in.Recipe.Range, in.Build)

@@ -208,6 +208,7 @@ func TestPlanRefuses(t *testing.T) {
 		"a value of no type":      {func(in *Input) { in.Recipe.CMake["GGML_X"] = 1.5 }, "GGML_X"},
 		"no time":                 {func(in *Input) { in.Time = time.Time{} }, "time of the tag's commit"},
 		"no page and no option":   {func(in *Input) { in.Build, in.Missing = 8390, []string{"tools/server/public/index.html.gz"} }, "take another source"},
+		"a number within bounds":  {func(in *Input) { in.BuildMax = in.Build + 9 }, " only, and --version of what is built would have to print one"},
 		"a short tree":            {func(in *Input) { in.Tree = "abc" }, "too short"},
 		"a toolchain with a file": {func(in *Input) { in.Toolchain.File = "x.cmake" }, "x.cmake"},
 	} {

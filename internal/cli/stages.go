@@ -52,7 +52,10 @@ func (a *app) explainCmd() *cobra.Command {
 
 func explain(s explained) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s (build %d) for %s\n", s.Upstream, s.Tag, s.Build, s.Target)
+	fmt.Fprintf(&b, "%s %s (build %s) for %s\n", s.Upstream, s.Tag, spec.Number(s.Build, s.BuildMax), s.Target)
+	if s.Unpinned != "" {
+		fmt.Fprintf(&b, "its tree is not pinned: %s\n", s.Unpinned)
+	}
 	for _, c := range s.In {
 		fmt.Fprintf(&b, "in   %s: %s\n     %s, because %s\n     from %s%s\n", c.Fix, c.Summary, c.Case, c.Reason, c.Patch, c.Commit)
 		curedText(&b, c.Partly)

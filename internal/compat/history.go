@@ -63,7 +63,7 @@ type History struct {
 	Path     string
 	Upstream string
 	Tags     []Tag    // by build number
-	Left     []string // tags that are no releases of a known build number
+	Left     []string // tags of which no build number is known, or only bounds of it
 
 	repo *source.Repository
 	lock map[string]spec.Pin
@@ -174,7 +174,7 @@ func (h *History) build(t tag.Tag) (int, bool) {
 		return n, true
 	}
 	for name, p := range h.lock {
-		if p.Build > 0 && (name == t.String() || p.Commit == t.String()) {
+		if p.Build > 0 && p.Max == 0 && (name == t.String() || p.Commit == t.String()) {
 			return p.Build, true
 		}
 	}
@@ -206,7 +206,7 @@ func (h *History) Range(s string) ([]Tag, error) {
 		}
 		n, ok := h.build(t)
 		if !ok {
-			return nil, fmt.Errorf("tag %s has no build number: it is not in recipes/tags.lock", t)
+			return nil, fmt.Errorf("tag %s has no build number: recipes/tags.lock does not have it, or within bounds only", t)
 		}
 		*end.n = n
 	}

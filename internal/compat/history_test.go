@@ -34,6 +34,7 @@ func TestTagsAndRanges(t *testing.T) {
 	for _, args := range [][]string{
 		{"tag", "-a", "-m", "annotated", "v0.1.0", "refs/tags/b3"},
 		{"tag", "v0.2.0", "refs/tags/b4"},
+		{"tag", "v0.3.0", "refs/tags/b5"},
 		{"tag", "gguf-v0.1", "refs/tags/b4"},
 		{"tag", "b007", "refs/tags/b7"},
 		{"pack-refs", "--all"},
@@ -43,17 +44,17 @@ func TestTagsAndRanges(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	lock := map[string]spec.Pin{"v0.1.0": {Build: 5}}
+	lock := map[string]spec.Pin{"v0.1.0": {Build: 5}, "v0.3.0": {Build: 4, Max: 6}}
 	h := open(t, dir, lock)
 	if got := names(h.Tags); got != "b1 b2 b3 b4 b5 v0.1.0 b7 b8 b9 b10 b11 b12" {
 		t.Errorf("tags: %s", got)
 	}
-	if !slices.Equal(h.Left, []string{"v0.2.0"}) {
+	if !slices.Equal(h.Left, []string{"v0.2.0", "v0.3.0"}) {
 		t.Errorf("left: %v", h.Left)
 	}
 	for in, want := range map[string]string{
 		"b9..": "b9 b10 b11 b12", "..b2": "b1 b2", "b6..b8": "b7 b8", "b5": "b5 v0.1.0", "v0.1.0..b7": "b5 v0.1.0 b7", "b100": "", "b9..b8": "",
-		"x..y": "", "b1..v0.2.0": "", "": names(h.Tags),
+		"x..y": "", "b1..v0.2.0": "", "b1..v0.3.0": "", "": names(h.Tags),
 	} {
 		got, err := h.Range(in)
 		if (err != nil) != (want == "") || names(got) != want {

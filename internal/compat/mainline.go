@@ -157,8 +157,8 @@ type PinFault struct {
 }
 
 // CheckPins compares every pin of the lock that the history was opened with to
-// the history: commit, tree, commit time and build number. Where a tag is lacking, a build tag's commit is found
-// by its number.
+// the history: commit, tree, commit time and build number, as far as the pin has
+// them. Where a tag is lacking, a build tag's commit is found by its number.
 func (h *History) CheckPins(ctx context.Context) (*PinCheck, error) {
 	objects, err := h.repo.Objects()
 	if err != nil {
@@ -207,10 +207,10 @@ func (h *History) CheckPins(ctx context.Context) (*PinCheck, error) {
 		if pin.Commit != "" && pin.Commit != id.String() {
 			fault("commit is %s, and in the history it is %s", pin.Commit, id)
 		}
-		if pin.Tree != c.tree.String() {
+		if pin.Tree != "" && pin.Tree != c.tree.String() {
 			fault("tree is %s, and that of commit %s is %s", pin.Tree, id, c.tree)
 		}
-		if !pin.Time.Equal(c.when) {
+		if pin.Tree != "" && !pin.Time.Equal(c.when) {
 			fault("time is %s, and commit %s is of %s", pin.Time.UTC().Format(time.RFC3339), id, c.when.Format(time.RFC3339))
 		}
 		n, on := line.at[id]
@@ -221,12 +221,12 @@ func (h *History) CheckPins(ctx context.Context) (*PinCheck, error) {
 			}
 		}
 		switch {
-		case on && n != pin.Build:
-			fault("build number is %d, and commit %s is build %d", pin.Build, id, n)
+		case on && (n < pin.Build || n > max(pin.Build, pin.Max)):
+			fault("build number is %s, and commit %s is build %d", pin.Number(), id, n)
 		case !on && tagged && pin.Build >= line.first && pin.Build <= line.last:
-			fault("commit %s is not on the first-parent way to %s, so it is not build %d", id, line.newest.Name, pin.Build)
+			fault("commit %s is not on the first-parent way to %s, so it is not build %s", id, line.newest.Name, pin.Number())
 		case !on:
-			out.Notes = append(out.Notes, fmt.Sprintf("%s: build number %d is not checked: %s counts builds %d to %d", name, pin.Build, h.Path, line.first, line.last))
+			out.Notes = append(out.Notes, fmt.Sprintf("%s: build number %s is not checked: %s counts builds %d to %d", name, pin.Number(), h.Path, line.first, line.last))
 		}
 	}
 	return out, nil

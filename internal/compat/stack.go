@@ -57,7 +57,11 @@ func (f *Fix) chosen(build int) (int, Verdict, string) {
 	}
 	i := slices.IndexFunc(f.Variants, func(v Variant) bool { return v.declared(build) })
 	if i < 0 {
-		return -1, NotCovered, "no variant is declared for it"
+		var ranges []tag.Range
+		for _, v := range f.Variants {
+			ranges = append(ranges, v.Range)
+		}
+		return -1, NotCovered, "no variant is declared for it" + spec.Beyond(build, ranges)
 	}
 	return i, "", ""
 }

@@ -25,7 +25,7 @@ func (r *Report) Text() string {
 		fmt.Fprintf(&b, "newest tag where all fits or merges: %s\n", cmp.Or(r.NewestMerged, "none"))
 	}
 	if len(r.Left) > 0 {
-		fmt.Fprintf(&b, "left out, because recipes/tags.lock has no build number of them: %s\n", strings.Join(r.Left, " "))
+		fmt.Fprintf(&b, "left out, because recipes/tags.lock has no build number of them, or only bounds: %s\n", strings.Join(r.Left, " "))
 	}
 	return b.String()
 }

@@ -107,8 +107,8 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (_ *Chain, e
 	if err := o.CheckTag(rec.Upstream, t); err != nil {
 		return nil, err
 	}
-	if n, known := o.build(rec, t); known && !o.Nearest && !rec.Range.Contains(n) {
-		return nil, &spec.OutOfRange{Recipe: rec, Tag: t.String(), Build: n}
+	if pin, known := o.numbered(rec, t); known && !o.Nearest && !rec.Range.Contains(pin.Build) {
+		return nil, &spec.OutOfRange{Recipe: rec, Tag: t.String(), Build: pin.Build}
 	}
 	c := &Chain{Options: o, Recipe: rec, drop: drop}
 	defer func() {
@@ -135,6 +135,7 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (_ *Chain, e
 	if c.Series, err = choose(rec, c.Tree.Tag.String(), c.Tree.Pin.Build); err != nil {
 		return nil, errors.Join(err, c.Tree.Close())
 	}
+	c.Series.BuildMax = c.Tree.Pin.Max
 	patches, err := o.patches(ctx, c.Series)
 	switch {
 	case err != nil:

@@ -217,7 +217,7 @@ func (o Options) Explain(ctx context.Context, t tag.Tag, target string) (*spec.S
 	if err := o.CheckTag(rec.Upstream, t); err != nil {
 		return nil, err
 	}
-	n, known := o.build(rec, t)
+	pin, known := o.numbered(rec, t)
 	var pins pending
 	if !known {
 		tree, err := o.fetch(ctx, rec.Upstream, t, &pins)
@@ -225,21 +225,24 @@ func (o Options) Explain(ctx context.Context, t tag.Tag, target string) (*spec.S
 			return nil, err
 		}
 		defer func() { _ = tree.Close() }()
-		n = tree.Pin.Build
+		pin = tree.Pin
 	} else if err := source.CheckGiven(o.Source, rec.Upstream, t); err != nil {
 		return nil, err
 	}
-	s, err := o.Repo.Choose(rec, t.String(), n)
+	s, err := o.Repo.Choose(rec, t.String(), pin.Build)
 	if err != nil {
 		return nil, err
 	}
+	s.BuildMax, s.Unpinned = pin.Max, pin.Unpinned()
 	return s, pins.record(ctx, o)
 }
 
-// build is a tag's build number, where its name or the lock tells it.
-func (o Options) build(rec spec.Recipe, t tag.Tag) (n int, known bool) {
+// numbered is what the lock or its name tells of a tag; known is whether that is
+// its build number.
+func (o Options) numbered(rec spec.Recipe, t tag.Tag) (pin spec.Pin, known bool) {
 	if pin, ok := o.Repo.Lock[rec.Upstream][t.String()]; ok {
-		return pin.Build, true
+		return pin, true
 	}
-	return t.Build()
+	pin.Build, known = t.Build()
+	return pin, known
 }

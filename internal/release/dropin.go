@@ -177,7 +177,7 @@ func (c *Chain) buildHost(ctx context.Context, rec spec.Recipe) (build.Plan, bui
 		return build.Plan{}, build.Artifacts{}, err
 	}
 	in := build.Input{
-		Tag: c.Tree.Tag.String(), Build: c.Tree.Pin.Build, Commit: c.Tree.Pin.Commit, Time: c.Tree.Pin.Time,
+		Tag: c.Tree.Tag.String(), Build: c.Tree.Pin.Build, BuildMax: c.Tree.Pin.Max, Commit: c.Tree.Pin.Commit, Time: c.Tree.Pin.Time,
 		Tree: tree.ID(), Recipe: rec, Toolchain: tc, Facts: facts, Missing: c.lacks,
 		Source: filepath.Join(dir, "src"), Dir: filepath.Join(dir, "build"),
 	}

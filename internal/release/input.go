@@ -31,7 +31,7 @@ func (c *Chain) input(ctx context.Context, dir string) (build.Input, error) {
 		return build.Input{}, err
 	}
 	return build.Input{
-		NoVersion: noVersion, Tag: c.Tree.Tag.String(), Build: c.Tree.Pin.Build, Commit: c.Tree.Pin.Commit, Time: c.Tree.Pin.Time,
+		NoVersion: noVersion, Tag: c.Tree.Tag.String(), Build: c.Tree.Pin.Build, BuildMax: c.Tree.Pin.Max, Commit: c.Tree.Pin.Commit, Time: c.Tree.Pin.Time,
 		Tree: c.Patched.Tree.ID(), Recipe: c.Recipe, Toolchain: c.Toolchain, Facts: facts,
 		Source: filepath.Join(dir, "src"), Dir: filepath.Join(dir, "build"), Touched: c.touched(), Missing: c.lacks, Series: c.fixes(),
 		Only: c.only(), Peaks: build.LoadPeaks(build.PeaksFile(c.Cache, c.Recipe.Name, facts)),

@@ -274,7 +274,11 @@ func (r *LintReport) tagsLock(repo *spec.Repo) spec.Lock {
 		return nil
 	}
 	for _, pins := range lock {
-		r.Tags += len(pins)
+		for _, pin := range pins {
+			if pin.Tree != "" {
+				r.Tags++
+			}
+		}
 	}
 	want, err := lock.Encode()
 	r.canonical(spec.LockFile, data, want, err)

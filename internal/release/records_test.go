@@ -50,6 +50,36 @@ func TestPinKeepsTheLockReadable(t *testing.T) {
 	}
 }
 
+// What this machine learned of a tag counts where the declarations do not know its
+// tree, and bounds that somebody wrote here are checked as theirs are.
+func TestOverlay(t *testing.T) {
+	r, _ := records(t)
+	full := spec.Pin{Tree: strings.Repeat("a", 40), Build: 100, Time: time.Unix(1, 0).UTC()}
+	for _, name := range []string{"v1.0.0", "v2.0.0"} {
+		if err := r.Pin(t.Context(), &spec.Repo{Lock: spec.Lock{}}, spec.LlamaCpp, tag.MustParse(name), full); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := full
+	other.Tree = strings.Repeat("b", 40)
+	repo := &spec.Repo{Lock: spec.Lock{spec.LlamaCpp: {"v1.0.0": {Build: 100}, "v2.0.0": other}}, Levels: spec.Levels{}}
+	if err := r.Overlay(repo); err != nil {
+		t.Fatal(err)
+	}
+	if pins := repo.Lock[spec.LlamaCpp]; pins["v1.0.0"] != full || pins["v2.0.0"] != other {
+		t.Errorf("pins %+v", pins)
+	}
+	data := `{"llama.cpp": {"v3.0.0": {"build": 90, "build_max": 110}}}`
+	if err := os.WriteFile(filepath.Join(r.Dir, spec.LockFile), []byte(data), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	repo.FS = os.DirFS(r.Dir)
+	repo.Recipes = map[string]spec.Recipe{"small": {Name: "small", Upstream: spec.LlamaCpp, Range: tag.MustParseRange(">= 100")}}
+	if err := r.Overlay(repo); err == nil || !strings.Contains(err.Error(), "falls between the bounds of v3.0.0 (build 90 to 110") {
+		t.Errorf("overlay of bounds: %v", err)
+	}
+}
+
 // A level that another llpatch recorded meanwhile is not said to be new.
 func TestLevelRecordedMeanwhile(t *testing.T) {
 	r, log := records(t)

@@ -97,10 +97,13 @@ func (r Records) Overlay(repo *spec.Repo) error {
 	}
 	for upstream, pins := range lock {
 		for name, pin := range pins {
-			if _, ok := repo.Lock[upstream][name]; !ok {
+			if declared, ok := repo.Lock[upstream][name]; !ok || declared.Tree == "" {
 				setPin(repo.Lock, upstream, name, pin)
 			}
 		}
+	}
+	if err := repo.CheckBounds(); err != nil {
+		return err
 	}
 	levels, err := r.levels()
 	if err != nil {

@@ -102,7 +102,7 @@ func (b *bases) find(ctx context.Context, p *patch.Patch) (*source.Tree, error) 
 	pins := b.Repo.Lock[b.Recipe.Upstream]
 	var names []string
 	for name, pin := range pins {
-		if r.Contains(pin.Build) && pin.Tree != b.Tree.ID() {
+		if r.Contains(pin.Build) && pin.Tree != "" && pin.Tree != b.Tree.ID() {
 			names = append(names, name)
 		}
 	}

@@ -166,7 +166,7 @@ func (t *tarGz) finish() error {
 
 // fromArchive takes the tree from a source tarball.
 func (f *fetcher) fromArchive(ctx context.Context, name string, t tag.Tag, w want) (*Tree, error) {
-	if !w.known && t.Kind() != tag.Build {
+	if !w.numbered(t) {
 		return nil, errNoBuild(t, "an archive")
 	}
 	return f.intoCache(ctx, t, w, func(ctx context.Context, s *scratch) (got found, err error) {
@@ -175,7 +175,6 @@ func (f *fetcher) fromArchive(ctx context.Context, name string, t tag.Tag, w wan
 			return found{}, err
 		}
 		got, err = s.addArchive(ctx, r)
-		got.pin.Build, _ = t.Build()
 		if err := errors.Join(err, r.finish()); err != nil {
 			return found{}, fmt.Errorf("%s: %w", name, err)
 		}

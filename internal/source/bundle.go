@@ -139,13 +139,12 @@ func (s *scratch) addBundle(ctx context.Context, in io.Reader, t tag.Tag) (found
 	}
 	pin := pinOf(c)
 	pin.Commit = ""
-	pin.Build, _ = t.Build()
 	return found{pin: pin, tells: ref.tag()}, nil
 }
 
 // fromBundle takes the tree from a bundle file.
 func (f *fetcher) fromBundle(ctx context.Context, path string, t tag.Tag, w want) (*Tree, error) {
-	if !w.known && t.Kind() != tag.Build {
+	if !w.numbered(t) {
 		return nil, errNoBuild(t, "a bundle")
 	}
 	return f.intoCache(ctx, t, w, func(ctx context.Context, s *scratch) (found, error) {

@@ -76,7 +76,7 @@ type NotLocked struct {
 
 // Error names the tag and how to pin it.
 func (e *NotLocked) Error() string {
-	return fmt.Sprintf("%s %s is not in recipes/tags.lock; fetch it once without --locked to record it", e.Upstream, e.Tag)
+	return fmt.Sprintf("%s %s is not pinned in recipes/tags.lock; fetch it once without --locked to record it", e.Upstream, e.Tag)
 }
 
 // maxForeign is how many files a Foreign lists.

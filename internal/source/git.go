@@ -48,13 +48,8 @@ func (f *fetcher) fromStore(ctx context.Context, st *store, t tag.Tag, want want
 	}
 	if want.known {
 		pin = want.pin
-	} else if pin.Build, err = r.build(ctx, t, commit); err != nil {
+	} else if pin, err = r.counted(ctx, t, want, commit); err != nil {
 		return nil, err
-	}
-	if !want.known {
-		if err := checkPin(t, pin); err != nil {
-			return nil, err
-		}
 	}
 	entries, err := loadTree(ctx, st, pin.Tree)
 	if err != nil {
@@ -124,6 +119,24 @@ func (r *reader) peel(id string) (*object.Commit, error) {
 		}
 	}
 	return nil, fmt.Errorf("object %s: too many tags of tags", id)
+}
+
+// counted returns the pin of a commit that none is known of. A number that the lock
+// has must be what the repository counts, where it can be counted.
+func (r *reader) counted(ctx context.Context, t tag.Tag, want want, c *object.Commit) (spec.Pin, error) {
+	pin := pinOf(c)
+	n, err := r.build(ctx, t, c)
+	switch known := want.pin; {
+	case err != nil && known.Build == 0:
+		return pin, err
+	case err != nil: // the history is not there
+		want.number(t, &pin)
+	case known.Build > 0 && (n < known.Build || n > max(known.Build, known.Max)):
+		return pin, fmt.Errorf("%s is build %d here, and recipes/tags.lock says %s; correct the line there", t, n, known.Number())
+	default:
+		pin.Build = n
+	}
+	return pin, checkPin(t, pin)
 }
 
 // build returns the build number: a build tag names it, else it is the number of

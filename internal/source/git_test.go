@@ -153,7 +153,7 @@ func TestNotLocked(t *testing.T) {
 	if got != want || got.Time.Format("2006-01-02T15:04:05Z07:00") != "2026-03-17T02:01:52Z" {
 		t.Errorf("recorded %+v, want %+v", got, want)
 	}
-	if !strings.Contains(log.String(), "not in recipes/tags.lock") {
+	if !strings.Contains(log.String(), "not pinned in recipes/tags.lock") {
 		t.Errorf("the log does not tell: %s", log)
 	}
 	o.Record = func(string, tag.Tag, spec.Pin) error { return os.ErrPermission }

@@ -44,7 +44,7 @@ func (f *fetcher) fromNPM(ctx context.Context, src spec.Source, t tag.Tag, w wan
 	if f.Offline {
 		return nil, errOffline
 	}
-	if !w.known && t.Kind() != tag.Build {
+	if !w.numbered(t) {
 		return nil, errNoBuild(t, "an npm package")
 	}
 	rc, err := loadNpmConfig(f.Dir)

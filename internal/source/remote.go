@@ -28,7 +28,7 @@ func (f *fetcher) fromRemote(ctx context.Context, url string, t tag.Tag, want wa
 	if f.Offline {
 		return nil, errOffline
 	}
-	if !want.known && t.Kind() != tag.Build {
+	if !want.numbered(t) {
 		return nil, errNoBuild(t, "a fetch of one commit")
 	}
 	return f.intoCache(ctx, t, want, func(ctx context.Context, s *scratch) (found, error) {
@@ -66,7 +66,6 @@ func (f *fetcher) fromRemote(ctx context.Context, url string, t tag.Tag, want wa
 			return found{}, err
 		}
 		pin := pinOf(c)
-		pin.Build, _ = t.Build() // of another kind it is in the lock already
 		return found{pin: pin, tells: t}, nil
 	})
 }

@@ -119,6 +119,7 @@ func (f *fetcher) intoCache(ctx context.Context, t tag.Tag, want want, fill func
 	if err != nil {
 		return nil, err
 	}
+	want.number(t, &got.pin)
 	if err := f.identify(t, want, got); err != nil {
 		return nil, err
 	}

@@ -81,7 +81,7 @@ func (f *fetcher) origin() string {
 // want is what is known of a tag before it is fetched.
 type want struct {
 	pin    spec.Pin
-	known  bool // pin holds the identity that must come out
+	known  bool // pin holds the identity that must come out; else its number and commit count, where it has them
 	locked bool // it is the lock's, so there is nothing to record
 }
 
@@ -143,7 +143,7 @@ func (f *fetcher) fetch(ctx context.Context, t tag.Tag) (*Tree, error) {
 			return nil, errors.Join(fmt.Errorf("record %s in recipes/tags.lock: %w", t, err), tree.Close())
 		}
 	}
-	f.Log.Warn("tag is not in recipes/tags.lock", "tag", t, "tree", tree.Pin.Tree, "commit", tree.Pin.Commit, "source", tree.Source)
+	f.Log.Warn("tag is not pinned in recipes/tags.lock", "tag", t, "tree", tree.Pin.Tree, "commit", tree.Pin.Commit, "source", tree.Source)
 	return tree, nil
 }
 
@@ -163,26 +163,36 @@ func CheckGiven(override, upstream string, t tag.Tag) error {
 
 // want looks a tag up in the lock. Offline, what the cache remembers of an earlier fetch will do.
 func (f *fetcher) want(t tag.Tag) want {
-	if p, ok := f.Lock[f.upstream][t.String()]; ok {
-		return want{pin: p, known: true, locked: true}
+	pin := f.Lock[f.upstream][t.String()]
+	if pin.Tree != "" {
+		return want{pin: pin, known: true, locked: true}
 	}
 	if f.Offline {
 		if p, ok := f.cache.pins()[t.String()]; ok && checkPin(t, p) == nil {
 			return want{pin: p, known: true}
 		}
 	}
-	return want{}
+	return want{pin: pin}
+}
+
+// numbered reports whether the tag's build number is known before it is fetched.
+func (w want) numbered(t tag.Tag) bool { return w.pin.Build > 0 || t.Kind() == tag.Build }
+
+// number gives a pin that was just found the number that is known.
+func (w want) number(t tag.Tag, pin *spec.Pin) {
+	if pin.Build, pin.Max = w.pin.Build, w.pin.Max; pin.Build == 0 {
+		pin.Build, _ = t.Build()
+	}
 }
 
 // judge compares what a source has with what is pinned. The tree decides: the
 // same files are the same tag, whatever commit they hang on.
 func (f *fetcher) judge(t tag.Tag, source string, w want, got spec.Pin) error {
-	if !w.known {
-		return nil
-	}
 	m := &Mismatch{Upstream: f.upstream, Tag: t, Source: source, What: "tree", Want: w.pin.Tree, Got: got.Tree}
 	other := w.pin.Commit != "" && got.Commit != "" && w.pin.Commit != got.Commit
 	switch {
+	case !w.known && !other:
+		return nil
 	case w.pin.Tree == got.Tree && other:
 		f.Log.Info("the source has the same tree under another commit, which is as good", "tag", t, "source", source, "pinned", w.pin.Commit, "commit", got.Commit)
 		return nil

@@ -92,7 +92,7 @@ func (f *fetcher) fromFile(ctx context.Context, path, kind string, t tag.Tag, w 
 	case is == "bundle" && kind != "archive":
 		return f.fromBundle(ctx, path, t, w)
 	case is == "npm" && kind != "archive":
-		if !w.known && t.Kind() != tag.Build {
+		if !w.numbered(t) {
 			return nil, errNoBuild(t, "an npm package")
 		}
 		return f.intoCache(ctx, t, w, func(ctx context.Context, s *scratch) (found, error) {

@@ -17,6 +17,8 @@ type Series struct {
 	Upstream string   `json:"upstream"`
 	Tag      string   `json:"tag"`
 	Build    int      `json:"build"`
+	BuildMax int      `json:"build_max,omitempty"` // as Pin.Max
+	Unpinned string   `json:"unpinned,omitempty"`  // as Pin.Unpinned
 	Target   string   `json:"target"`
 	In       []Chosen `json:"in"`
 	Landed   []Left   `json:"landed,omitempty"` // chosen, and upstream has all of it; known once the patches were placed
@@ -121,7 +123,8 @@ func choose(f Fix, rec Recipe, n int, cases map[string]Case, nearest bool) Chose
 		v = f.nearest(n)
 		c.Reason = fmt.Sprintf("no variant is for build %d, and the one for %s is the nearest", n, v.Range)
 	case !fits:
-		c.Case, c.Reason = NotCovered, fmt.Sprintf("no variant is for build %d; there are variants for %s", n, f.ranges())
+		ranges, list := f.ranges()
+		c.Case, c.Reason = NotCovered, fmt.Sprintf("no variant is for build %d; there are variants for %s%s", n, list, Beyond(n, ranges))
 		return c
 	}
 	for _, need := range f.Requires {

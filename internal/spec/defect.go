@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+
+	"github.com/llpatch/llpatch/internal/tag"
 )
 
 // Defect says from which build on an upstream has what a fix mends, and what
@@ -63,6 +65,20 @@ func (d Defect) Absent(n int) (Case, string) {
 		return Cured, "upstream cured the defect in " + at(d.FixedIn, d.FixedBy)
 	}
 	return "", ""
+}
+
+// Beyond says of a build above all the ranges of a fix's variants that nobody has
+// looked whether it still has the defect; "" of every other. It goes behind a reason.
+func Beyond(n int, ranges []tag.Range) string {
+	last := 0
+	for _, r := range ranges {
+		_, hi := r.Bounds()
+		last = max(last, hi)
+	}
+	if n <= last {
+		return ""
+	}
+	return fmt.Sprintf("; whether a build after %d still has the defect was not looked at", last)
 }
 
 // CuredAt returns the parts of the defect that build n no longer has.

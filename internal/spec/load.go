@@ -74,6 +74,9 @@ func Load(fsys fs.FS) (*Repo, error) {
 	}
 	r.Lock = l.lock()
 	r.Levels = l.levels()
+	if err := r.CheckBounds(); err != nil {
+		l.fail(err)
+	}
 	if err := errors.Join(l.errs...); err != nil {
 		return nil, err
 	}

@@ -176,11 +176,12 @@ func (f Fix) VariantFor(upstream string, n int) (Variant, bool) {
 	return Variant{}, false
 }
 
-// ranges lists the ranges of f's variants for a message.
-func (f Fix) ranges() string {
+// ranges returns the ranges of f's variants, and as a list for a message.
+func (f Fix) ranges() (ranges []tag.Range, list string) {
 	var s []string
 	for _, v := range f.Variants {
-		s = append(s, tag.Range.String(v.Range))
+		ranges = append(ranges, v.Range)
+		s = append(s, v.Range.String())
 	}
-	return strings.Join(s, "; ")
+	return ranges, strings.Join(s, "; ")
 }

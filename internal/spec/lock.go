@@ -57,13 +57,21 @@ func (p Pin) Check(name string) error {
 	switch {
 	case err != nil:
 		return err
-	case !commitRE.MatchString(p.Tree):
+	case p.Tree == "" && t.Kind() != tag.Version:
+		return errors.New("tree is missing: only of a version tag may it be unknown")
+	case p.Tree != "" && !commitRE.MatchString(p.Tree):
 		return fmt.Errorf("tree %q is not a full tree id of 40 hex digits", p.Tree)
 	case p.Commit != "" && !commitRE.MatchString(p.Commit):
 		return fmt.Errorf("commit %q is not a full commit id of 40 hex digits", p.Commit)
 	case p.Build < 1:
 		return fmt.Errorf("build number %d is not positive", p.Build)
-	case p.Time.Unix() <= 0:
+	case p.Max != 0 && p.Max <= p.Build:
+		return fmt.Errorf("build_max %d is not above build %d", p.Max, p.Build)
+	case p.Max != 0 && t.Kind() != tag.Version:
+		return errors.New("build_max is for version tags: of others the number can be known")
+	case p.Tree == "" && !p.Time.IsZero():
+		return errors.New("time is that of a commit whose tree is not given")
+	case p.Tree != "" && p.Time.Unix() <= 0:
 		return errors.New("time is missing: the commit time, which builds take as SOURCE_DATE_EPOCH")
 	}
 	if n, ok := t.Build(); ok && n != p.Build {

@@ -239,12 +239,15 @@ type Source struct {
 	Tags     map[string]string `toml:"tags" json:"tags,omitempty"` // bundle: tag -> version of the package
 }
 
-// Pin is what recipes/tags.lock holds of a tag: its identity.
+// Pin is what recipes/tags.lock holds of a tag: its identity. Without Tree it only
+// says the tag's number, and what else is known: the tree is pinned when it is
+// first fetched.
 type Pin struct {
-	Commit string    `json:"commit,omitempty"` // upstream's commit; empty where only the tree is known
-	Tree   string    `json:"tree"`             // git tree id: what every transport must yield
-	Build  int       `json:"build"`            // build number: the commit count on master
-	Time   time.Time `json:"time"`             // commit time: SOURCE_DATE_EPOCH of the build
+	Commit string    `json:"commit,omitempty"`    // upstream's commit; empty where it is not known
+	Tree   string    `json:"tree,omitempty"`      // git tree id: what every transport must yield
+	Build  int       `json:"build"`               // build number: the commit count on master; with Max the lowest that it can be
+	Max    int       `json:"build_max,omitempty"` // the highest that it can be; 0: Build is the number
+	Time   time.Time `json:"time,omitzero"`       // commit time: SOURCE_DATE_EPOCH of the build
 	Note   string    `json:"note,omitempty"`
 }
 
