@@ -66,8 +66,8 @@ leaks: ## the memory verdicts' figures: 20 real programs that leak, 200 that do 
 	go test ./internal/memory -count 1 -run TestReal -v -timeout 40m -args -leaks 20 -flats 200
 
 .PHONY: proof
-proof: ## the fixes' proofs on the simulated device, on the npm trees of PROOF_TAGS
-	sh scripts/setup build syntax
+proof: ## the fixes' proofs, on the simulated device and without one, on the npm trees of PROOF_TAGS
+	sh scripts/setup build syntax win7
 	$(MAKE) --no-print-directory build
 	sh scripts/proof $(PROOF_TAGS)
 

@@ -12,6 +12,9 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"github.com/llpatch/llpatch"
+	"github.com/llpatch/llpatch/internal/spec"
 )
 
 // skipped tells the folders that are not the project's: what stages leave in dist/, bin/,
@@ -270,6 +273,30 @@ func TestLinksNotice(t *testing.T) {
 		bad := brokenLinks(fsys, docs)
 		if c.bad == "" && len(bad) > 0 || c.bad != "" && (len(bad) != 1 || !strings.HasSuffix(bad[0], c.bad)) {
 			t.Errorf("%q: %q, want %q", c.text, bad, c.bad)
+		}
+	}
+}
+
+// A fix's page names the proof that its fix.toml names, or repeats why there is none.
+func TestFixPages(t *testing.T) {
+	repo, err := spec.Load(llpatch.Declarations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range repo.Fixes {
+		name := filepath.Join("docs", "fixes", f.ID+".md")
+		data, err := os.ReadFile(name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		want := "`" + f.Proof + "`"
+		if f.Proof == "build" {
+			want = f.Unproven
+		}
+		words := func(s string) string { return strings.Join(strings.Fields(s), " ") }
+		if !strings.Contains(words(string(data)), words(want)) {
+			t.Errorf("%s does not say of its proof: %s", name, words(want))
 		}
 	}
 }

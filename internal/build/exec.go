@@ -36,23 +36,32 @@ const stopGrace = 10 * time.Second
 // *Failed where the build itself is at fault, and wraps the context's where ctx
 // ended.
 func Run(ctx context.Context, p Plan, o RunOptions) (Artifacts, error) {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	b := &builder{plan: p, o: o}
+	b := newBuilder(p, o)
 	start := b.run
 	if p.Host != nil {
 		start = b.runOn
 	}
 	art, err := start(ctx)
+	return art, b.fault(err)
+}
+
+func newBuilder(p Plan, o RunOptions) *builder {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return &builder{plan: p, o: o}
+}
+
+// fault says of an error which build it belongs to; a full disk is a *Failed.
+func (b *builder) fault(err error) error {
 	var f *Failed
 	switch {
 	case err == nil || errors.As(err, &f):
-		return art, err
+		return err
 	case errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT):
-		return art, &Failed{Tag: p.Tag, Target: p.Target, Kind: KindDisk, Cause: err.Error(), Err: err}
+		return &Failed{Tag: b.plan.Tag, Target: b.plan.Target, Kind: KindDisk, Cause: err.Error(), Err: err}
 	}
-	return art, fmt.Errorf("build %s %s: %w", p.Tag, p.Target, err)
+	return fmt.Errorf("build %s %s: %w", b.plan.Tag, b.plan.Target, err)
 }
 
 type builder struct {
@@ -69,28 +78,15 @@ func (b *builder) run(ctx context.Context) (Artifacts, error) {
 	for role, t := range p.Tools {
 		art.Tools[role] = t.Banner
 	}
-	want, have, err := p.openDir()
-	if err != nil {
-		return art, err
-	}
-	configured := have.Configured && have.Key == want.Key
-	if configured {
-		if configured, err = b.upToDate(ctx, have); err != nil {
-			return art, err
-		}
-	}
-	var targets []string
-	if configured {
-		targets, err = b.targets(ctx)
-	} else {
-		start := time.Now()
-		targets, err = b.configure(ctx, want, have)
+	start := time.Now()
+	targets, fresh, err := b.configured(ctx)
+	if fresh {
 		art.ConfigureSeconds = time.Since(start).Seconds()
 	}
 	if err != nil {
 		return art, err
 	}
-	start := time.Now()
+	start = time.Now()
 	w, err := b.compile(ctx, targets)
 	if err != nil {
 		return art, err
@@ -98,6 +94,27 @@ func (b *builder) run(ctx context.Context) (Artifacts, error) {
 	art.BuildSeconds, art.Compiled, art.Steps = time.Since(start).Seconds(), w.objects, w.steps
 	art.Files, err = outputs(ctx, p.Dir, targets, p.Programs)
 	return art, err
+}
+
+// configured brings the build folder to where Ninja can start, and returns what it
+// can make, and whether CMake ran for that.
+func (b *builder) configured(ctx context.Context) (targets []string, fresh bool, err error) {
+	want, have, err := b.plan.openDir()
+	if err != nil {
+		return nil, false, err
+	}
+	done := have.Configured && have.Key == want.Key
+	if done {
+		if done, err = b.upToDate(ctx, have); err != nil {
+			return nil, false, err
+		}
+	}
+	if done {
+		targets, err = b.targets(ctx)
+		return targets, false, err
+	}
+	targets, err = b.configure(ctx, want, have)
+	return targets, true, err
 }
 
 // compile is the step that runs the compilers; what they took is kept, also where

@@ -18,10 +18,15 @@ import (
 func (a *app) smokeCmd() *cobra.Command {
 	device, card := spec.Host, ""
 	var headers, hip, clang string
-	more := false
+	more, proofs := false, false
 	tune := func(o *release.Options) { o.Place.Pick = card }
 	c := a.tunedChainCmd("smoke", "Build a target and run its checks, or its fixes' proofs on the simulated device", tune, func(ctx context.Context, c *release.Chain) error {
 		switch device {
+		case spec.Host:
+			if proofs {
+				p, err := c.ProveBuilt(ctx)
+				return a.proven(p, err)
+			}
 		case spec.Card:
 			c.Place.Device = device
 			if err := c.FindCard(ctx); err != nil { // before what takes long
@@ -53,6 +58,10 @@ func (a *app) smokeCmd() *cobra.Command {
 			switch {
 			case !slices.Contains([]string{spec.Host, spec.Sim, simHIP, spec.Card}, device):
 				return fmt.Errorf("--device %s is not known; there are %s, %s, %s and %s", device, spec.Host, spec.Sim, simHIP, spec.Card)
+			case proofs && device != spec.Host:
+				return fmt.Errorf("--prove is for the proofs that need no device, and --device %s is for the others; run the one, then the other", device)
+			case proofs && card != "":
+				return errors.New("--card is for the checks on a card, and --prove needs none")
 			case more && !simulated:
 				return errors.New("--more is for the proofs: give --device sim too")
 			case simulated && card != "":
@@ -77,6 +86,11 @@ With --device card they run on this machine's graphics card, whose memory is
 watched by nvidia-smi or by what amdgpu says. It is the card that --card names, or
 CUDA_VISIBLE_DEVICES (HIP_VISIBLE_DEVICES for AMD), or the first.
 
+With --prove each fix of the series whose proof needs no device has to show it: the
+tree without that fix has the fault that it is for, and the patched one has not. Both
+are built in one folder, as far as the proof wants, so that little is compiled twice:
+what a compiler or CMake refuses, what would be built, or a program that does not end.
+
 With --device sim the host code of ggml-cuda is compiled twice, from the stock
 tree and from the patched one, for a simulated CUDA device, and each fix of the
 series has to show its proof: the stock build has the fault that the fix is for,
@@ -86,12 +100,13 @@ values or speed. --more shows the growth of the pool under other settings as wel
 
 With --device sim-hip it is a simulated HIP device, a gfx1201 with 16 GiB, and the
 same host code as ggml-hip compiles it; AMD's headers are wanted beside NVIDIA's.`
-	c.Example = "  llpatch smoke b8833 linux-cpu\n  llpatch smoke b8390 linux-cpu --device sim --cuda-headers DIR"
+	c.Example = "  llpatch smoke b8833 linux-cpu\n  llpatch smoke b9842 win7-cpu --prove\n  llpatch smoke b8390 linux-cpu --device sim --cuda-headers DIR"
 	c.Flags().StringVar(&device, "device", device, "where the checks run: host, card, or sim and sim-hip for the proofs on the simulated device")
 	c.Flags().StringVar(&card, "card", "", "the cards for checks on one: numbers as nvidia-smi (for AMD: HIP) counts them, or ids, with commas between them")
 	c.Flags().StringVar(&headers, "cuda-headers", "", "NVIDIA's headers for --device sim, as scripts/cuda-headers makes them (default $CUDA_HEADERS)")
 	c.Flags().StringVar(&hip, "hip-headers", "", "AMD's headers for --device sim-hip, as scripts/hip-headers makes them (default $HIP_HEADERS)")
 	c.Flags().BoolVar(&more, "more", false, "with --device sim: the proofs also under other settings")
+	c.Flags().BoolVar(&proofs, "prove", false, "run the proofs of the fixes that need no device: each fix's tree without it has to show its fault")
 	c.Flags().StringVar(&clang, "clang", "", "clang++ for --device sim (default: the newest on the PATH)")
 	return c
 }
@@ -99,7 +114,7 @@ same host code as ggml-hip compiles it; AMD's headers are wanted beside NVIDIA's
 // simHIP is the simulated device under HIP, as --device has it.
 const simHIP = "sim-hip"
 
-// prove runs the proofs and prints one line for each.
+// prove runs the proofs on the simulated device.
 func (a *app) prove(ctx context.Context, c *release.Chain, s release.Simulation) error {
 	s.Headers = cmp.Or(s.Headers, os.Getenv("CUDA_HEADERS"))
 	var err error
@@ -122,6 +137,11 @@ func (a *app) prove(ctx context.Context, c *release.Chain, s release.Simulation)
 		return err
 	}
 	p, err := c.Prove(ctx, b, s)
+	return a.proven(p, err)
+}
+
+// proven prints one line for each proof.
+func (a *app) proven(p *release.Proofs, err error) error {
 	if p != nil {
 		err = errors.Join(a.print(p, p.Text), err)
 	}

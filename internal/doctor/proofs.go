@@ -11,6 +11,7 @@ import (
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/memory"
 	"github.com/llpatch/llpatch/internal/sim"
+	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -84,7 +85,7 @@ func (o Options) simulated(rec spec.Recipe) []string {
 	var ids []string
 	for _, f := range o.Repo.Fixes {
 		mine := rec.Fixes.All || slices.Contains(rec.Fixes.IDs, f.ID)
-		if mine && rec.Upstream == spec.LlamaCpp && f.Proof != "build" {
+		if mine && rec.Upstream == spec.LlamaCpp && smoke.OnDevice(f.Proof) {
 			ids = append(ids, f.ID)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net/url"
 	"path"
 	"slices"
@@ -38,6 +39,8 @@ type LintReport struct {
 	Findings []Finding `json:"findings"`
 	Proof    *Proof    `json:"proof,omitempty"` // with a source only
 	Notes    []string  `json:"notes,omitempty"` // what could not be proven
+	// Unproven are the fixes that no check shows to be of use, and why there is none.
+	Unproven map[string]string `json:"unproven,omitempty"`
 
 	errs []*spec.Error
 }
@@ -59,7 +62,8 @@ func (r *LintReport) Err() error {
 	return errors.Join(all...)
 }
 
-// Text is one line that says what was checked, empty where there are findings.
+// Text is one line that says what was checked, and one for each fix that has no proof;
+// empty where there are findings.
 func (r *LintReport) Text() string {
 	if len(r.errs) > 0 {
 		return ""
@@ -71,7 +75,11 @@ func (r *LintReport) Text() string {
 		s += fmt.Sprintf("; ranges proven on %s and %s, %s and %s of defects checked", count(r.Proof.Tags, "tag", "tags"),
 			count(r.Proof.Commits, "commit", "commits"), count(r.Proof.Pins, "pin", "pins"), count(r.Proof.Defects, "commit", "commits"))
 	}
-	return s + ": all as declared\n"
+	s += ": all as declared\n"
+	for _, id := range slices.Sorted(maps.Keys(r.Unproven)) {
+		s += fmt.Sprintf("%s has no proof: %s\n", id, r.Unproven[id])
+	}
+	return s
 }
 
 func count(n int, one, many string) string {
@@ -94,7 +102,7 @@ func LoadFindings(err error) (*LintReport, bool) {
 // be checked at all.
 func Lint(ctx context.Context, repo *spec.Repo, o LintOptions) (*LintReport, error) {
 	o.Upstream = cmp.Or(o.Upstream, spec.LlamaCpp)
-	r := &LintReport{Fixes: len(repo.Fixes), Recipes: len(repo.Recipes)}
+	r := &LintReport{Fixes: len(repo.Fixes), Recipes: len(repo.Recipes), Unproven: map[string]string{}}
 	for _, f := range repo.Fixes {
 		r.Variants += len(f.Variants)
 		r.fix(repo, f)
@@ -170,6 +178,14 @@ func (r *LintReport) fix(repo *spec.Repo, f spec.Fix) {
 	}
 	if f.Proof != "build" && !slices.Contains(smoke.Proofs(), f.Proof) {
 		at("proof", "proof is %q, which is no check that shows a fault; it must be \"build\" or one of %s", f.Proof, strings.Join(smoke.Proofs(), ", "))
+	}
+	switch reason := strings.TrimSpace(f.Unproven); {
+	case f.Proof == "build" && (reason == "" || !strings.HasSuffix(reason, ".")):
+		at("proof", "proof is \"build\", so that nothing shows that the fix works: name a check that fails without it, or say in unproven = \"...\", a sentence, why there is none")
+	case f.Proof == "build":
+		r.Unproven[f.ID] = reason
+	case f.Unproven != "":
+		at("unproven", "unproven is for a fix whose proof is \"build\"; this one has the proof %q", f.Proof)
 	}
 }
 

@@ -84,7 +84,8 @@ func TestLintGood(t *testing.T) {
 	if err := r.Err(); err != nil {
 		t.Fatal(err)
 	}
-	const want = "2 fixes, 3 variants, 3 patch files, 1 recipe, 2 pinned tags, 1 level: all as declared\n"
+	const want = "2 fixes, 3 variants, 3 patch files, 1 recipe, 2 pinned tags, 1 level: all as declared\n" +
+		"alpha has no proof: Nothing runs it.\nbeta has no proof: Nothing runs it.\n"
 	if r.Text() != want || len(r.Findings) != 0 {
 		t.Errorf("%q, %d findings", r.Text(), len(r.Findings))
 	}

@@ -1,6 +1,7 @@
 package release
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,9 +59,10 @@ type Proofs struct {
 	Target string         `json:"target"`
 	Place  string         `json:"place"`
 	Proofs []*smoke.Proof `json:"proofs"`
-	// Without are the fixes of the series that have no proof on the device, by
-	// what they name as their proof.
+	// Without are the fixes of the series that have no proof at this place, by what they
+	// name as their proof.
 	Without map[string]string `json:"without,omitempty"`
+	Why     map[string]string `json:"why,omitempty"` // of some of Without, why
 }
 
 // trimOn is what a recipe defines for whose card the pool's trim is on by default.
@@ -117,29 +119,49 @@ func (c *Chain) CanProve(ctx context.Context, s Simulation) error {
 	return nil
 }
 
-// toProve returns what will be proven, and the report as it begins.
-func (c *Chain) toProve(s Simulation) (*Proofs, []smoke.ProofOptions, error) {
-	p := &Proofs{Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Place: s.place(), Without: map[string]string{}}
+// listed returns the report as it begins, and what will be proven: of each proof of the
+// series the checks that pick gives, or why there is none.
+func (c *Chain) listed(place string, pick func(spec.Fix) ([]smoke.ProofCheck, string)) (*Proofs, []smoke.ProofOptions, error) {
+	p := &Proofs{Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Place: place, Without: map[string]string{}, Why: map[string]string{}}
 	var todo []smoke.ProofOptions
 	for _, in := range c.Series.In {
 		i := slices.IndexFunc(c.Repo.Fixes, func(f spec.Fix) bool { return f.ID == in.Fix })
 		if i < 0 {
 			return nil, nil, fmt.Errorf("proof of %s: its fix.toml is gone", in.Fix)
 		}
-		proof := c.Repo.Fixes[i].Proof
-		checks := smoke.ProofChecks(proof, c.Tree.Pin.Build)
-		if s.HIP != "" {
-			checks = append(checks, smoke.HIPProofChecks(proof, c.Tree.Pin.Build)...)
-		}
-		if s.More {
-			checks = append(checks, smoke.MoreProofChecks(proof, c.Tree.Pin.Build)...)
-		}
+		fix := c.Repo.Fixes[i]
+		checks, why := pick(fix)
 		for _, one := range checks {
 			todo = append(todo, smoke.ProofOptions{Fix: in.Fix, Check: one.Check, Fault: one.Fault, Case: one.Case, Control: one.Control, Same: one.Same})
 		}
 		if len(checks) == 0 {
-			p.Without[in.Fix] = proof
+			p.Without[in.Fix] = fix.Proof
+			if why = cmp.Or(fix.Unproven, why); why != "" {
+				p.Why[in.Fix] = why
+			}
 		}
+	}
+	return p, todo, nil
+}
+
+// toProve is listed for the simulated device.
+func (c *Chain) toProve(s Simulation) (*Proofs, []smoke.ProofOptions, error) {
+	n := c.Tree.Pin.Build
+	p, todo, err := c.listed(s.place(), func(f spec.Fix) ([]smoke.ProofCheck, string) {
+		if !smoke.OnDevice(f.Proof) {
+			return nil, ""
+		}
+		checks := smoke.ProofChecks(f.Proof, n)
+		if s.HIP != "" {
+			checks = append(checks, smoke.HIPProofChecks(f.Proof, n)...)
+		}
+		if s.More {
+			checks = append(checks, smoke.MoreProofChecks(f.Proof, n)...)
+		}
+		return checks, ""
+	})
+	if err != nil {
+		return nil, nil, err
 	}
 	// What other fixes change is in both halves: the programs are those of the patched tree.
 	for _, t := range c.Patched.Touched {
@@ -201,23 +223,30 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 		c.Log.Info("built ggml-cuda for the simulated device", "tree", name, "objects", lib.Objects, "compiled", lib.Compiled)
 		sides[name] = smoke.Programs{Bin: bin, Env: lib.Env()}
 	}
+	for i := range todo {
+		todo[i].Options = smoke.Options{Device: todo[i].Check.Device, Wine: wine}
+		todo[i].Unpatched, todo[i].Patched = sides["stock"], sides["patched"]
+		if todo[i].Same && slices.Contains(c.defines(s), trimOn) {
+			// Without it this target does not do what stock does, and is not to.
+			env := map[string]string{"GGML_CUDA_POOL_TRIM": "off"}
+			maps.Copy(env, todo[i].Check.Env)
+			todo[i].Check.Env = env
+		}
+	}
+	return c.proveAll(ctx, p, todo, s.folder(), s.record())
+}
+
+// proveAll runs the proofs, each in a folder of its own below folder, and keeps what came
+// of them in the files record.json and record.md.
+func (c *Chain) proveAll(ctx context.Context, p *Proofs, todo []smoke.ProofOptions, folder, record string) (*Proofs, error) {
 	var errs []error
 	for i, o := range todo {
 		work := o.Fix + "-" + o.Check.Name
 		if o.Case != "" {
 			work += "-" + strconv.Itoa(i+1)
 		}
-		o.Options = smoke.Options{
-			Tag: p.Tag, Target: p.Target, Commit: c.Tree.Pin.Commit, Tree: c.Patched.Tree.ID(),
-			Work: c.file(path.Join(s.folder(), work)), Device: o.Check.Device, Wine: wine, Log: c.Log, Progress: c.Progress, Hold: c.hold(),
-		}
-		o.Unpatched, o.Patched = sides["stock"], sides["patched"]
-		if o.Same && slices.Contains(c.defines(s), trimOn) {
-			// Without it this target does not do what stock does, and is not to.
-			env := map[string]string{"GGML_CUDA_POOL_TRIM": "off"}
-			maps.Copy(env, o.Check.Env)
-			o.Check.Env = env
-		}
+		o.Tag, o.Target, o.Commit, o.Tree = p.Tag, p.Target, c.Tree.Pin.Commit, c.Patched.Tree.ID()
+		o.Work, o.Log, o.Progress, o.Hold = c.file(path.Join(folder, work)), c.Log, c.Progress, c.hold()
 		proof, err := smoke.Prove(ctx, o)
 		if ctx.Err() != nil {
 			return p, context.Cause(ctx)
@@ -227,10 +256,10 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 		}
 		errs = append(errs, err)
 	}
-	if err := writeJSON(c.file(s.record()+".json"), p); err != nil {
+	if err := writeJSON(c.file(record+".json"), p); err != nil {
 		return p, err
 	}
-	return p, errors.Join(append(errs, atomicfile.WriteFile(c.file(s.record()+".md"), []byte(p.Text()), 0o644))...)
+	return p, errors.Join(append(errs, atomicfile.WriteFile(c.file(record+".md"), []byte(p.Text()), 0o644))...)
 }
 
 // notRun says that no proof or check could run, and why.
@@ -289,7 +318,11 @@ func (p *Proofs) Text() string {
 		fmt.Fprintf(&b, "%s: %s %s on the %s: unpatched %s; patched %s\n", one.Verdict, one.Name(), p.Tag, p.Place, un, pa)
 	}
 	for _, id := range slices.Sorted(maps.Keys(p.Without)) {
-		fmt.Fprintf(&b, "no proof on the %s: %s %s, its proof is %q\n", p.Place, id, p.Tag, p.Without[id])
+		fmt.Fprintf(&b, "no proof on the %s: %s %s, its proof is %q", p.Place, id, p.Tag, p.Without[id])
+		if why := p.Why[id]; why != "" {
+			b.WriteString(": " + why)
+		}
+		b.WriteByte('\n')
 	}
 	return b.String()
 }

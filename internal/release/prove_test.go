@@ -22,6 +22,7 @@ func TestProofsText(t *testing.T) {
 			{Fix: "nothing-ran", Verdict: smoke.NotJudged},
 		},
 		Without: map[string]string{"z-fix": "build", "a-fix": "parallel"},
+		Why:     map[string]string{"z-fix": "Nothing runs it."},
 	}
 	golden.Check(t, "testdata/proofs.md", p.Text())
 	if got := new(release.Proofs).Text(); got != "" {

@@ -103,15 +103,20 @@ func (c *Chain) unpatched(ctx context.Context) (*source.Tree, error) {
 	if len(needs) == 0 {
 		return c.Tree, nil
 	}
+	return c.treeOf(ctx, "stock tree", func(id string) bool { return slices.Contains(needs, id) })
+}
+
+// treeOf is the tree with some of the series' fixes; name is for an error.
+func (c *Chain) treeOf(ctx context.Context, name string, keep func(id string) bool) (*source.Tree, error) {
 	only := *c.Series
-	only.In = slices.DeleteFunc(slices.Clone(only.In), func(in spec.Chosen) bool { return !slices.Contains(needs, in.Fix) })
+	only.In = slices.DeleteFunc(slices.Clone(only.In), func(in spec.Chosen) bool { return !keep(in.Fix) })
 	patches, err := c.patches(ctx, &only)
 	if err != nil {
-		return nil, fmt.Errorf("stock tree: %w", err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	res, err := patch.Apply(c.Tree, patches)
 	if err != nil {
-		return nil, fmt.Errorf("stock tree: %w", err)
+		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return res.Tree, nil
 }

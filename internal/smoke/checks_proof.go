@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -26,7 +27,7 @@ type Programs struct {
 
 // ProofOptions say what a fix has to show.
 type ProofOptions struct {
-	Options          // what both builds share; Bin, Stock, Same, Checks and Want are not read
+	Options          // what both builds share; Bin, Stock, Same and Checks are not read
 	Fix       string // the fix's id
 	Check     spec.Check
 	Case      string // what is other than in the proof's first check; may be empty
@@ -35,6 +36,10 @@ type ProofOptions struct {
 	Same      bool   // both builds must show it, and ask the same of the device, call by call: nothing was asked of the fix
 	Unpatched Programs
 	Patched   Programs
+	// Make makes one of the builds, "unpatched" or "patched", just before it is looked at.
+	// What it returns is what came of Check, where that is a check of the build itself;
+	// nil: the programs are there. An error says why they are not. May be nil.
+	Make func(ctx context.Context, name string) (*Result, error)
 }
 
 // Proof is what a proof saw.
@@ -183,7 +188,7 @@ func named(fault string) string {
 // that does not exist, is an error here.
 func (o ProofOptions) half(ctx context.Context, name string, build Programs) (*Report, error) {
 	one := o.Options
-	one.Bin, one.Stock, one.Same, one.Want = build.Bin, "", "", Version{}
+	one.Bin, one.Stock, one.Same = build.Bin, "", ""
 	one.Env = slices.Concat(o.Env, build.Env)
 	one.Checks = []spec.Check{o.Check}
 	one.Work = filepath.Join(o.Work, name)
@@ -191,7 +196,7 @@ func (o ProofOptions) half(ctx context.Context, name string, build Programs) (*R
 		// It is to fail: an error in the log would be taken for one.
 		one.Log = nil
 	}
-	r, err := Run(ctx, one)
+	r, err := o.look(ctx, name, one)
 	var failed *Failed
 	var not *NotRun
 	if ctx.Err() == nil && (errors.As(err, &failed) || errors.As(err, &not)) {
@@ -201,4 +206,24 @@ func (o ProofOptions) half(ctx context.Context, name string, build Programs) (*R
 		return r, fmt.Errorf("proof of %s: %s: %w", o.Fix, name, err)
 	}
 	return r, nil
+}
+
+// look makes a build where it is not there yet, and runs the check on it.
+func (o ProofOptions) look(ctx context.Context, name string, one Options) (*Report, error) {
+	if o.Make == nil {
+		return Run(ctx, one)
+	}
+	res, err := o.Make(ctx, name)
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		first, rest, _ := strings.Cut(err.Error(), "\n")
+		res = &Result{Verdict: NotJudged, Detail: first, Tail: lastLines(rest, 20)}
+	case res == nil:
+		return Run(ctx, one)
+	}
+	res.Name, res.Place = o.Check.Name, PlaceBuild
+	r := &Report{Tag: o.Tag, Target: o.Target, Commit: o.Commit, Tree: o.Tree, Place: PlaceBuild, Machine: thisMachine(), Checks: []Result{*res}}
+	return r, r.judge(nil)
 }

@@ -79,6 +79,46 @@ func TestProveControl(t *testing.T) {
 	}
 }
 
+// A proof whose check the build itself answers, and one whose programs cannot be built.
+func TestProveMade(t *testing.T) {
+	t.Parallel()
+	fails := &Result{Verdict: Wrong, Fault: FaultCompile, Detail: "server.c:3: for another Windows"}
+	passes := &Result{Verdict: Passed, Detail: "compiled server.c"}
+	for name, tc := range map[string]struct {
+		unpatched, patched *Result
+		err                string // of making the patched one
+		verdict            Verdict
+		want               string
+	}{
+		"proven":        {fails, passes, "", Passed, "unpatched: server.c:3: for another Windows; patched: compiled server.c"},
+		"not shown":     {passes, passes, "", NotJudged, "the unpatched build does not show compile: compiled server.c"},
+		"no cure":       {fails, fails, "", Wrong, "the patched build shows compile too: server.c:3"},
+		"another fault": {fails, nil, "common.c:1: a wrong line", NotJudged, "the patched build: could not run: common.c:1: a wrong line"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, err := Prove(t.Context(), ProofOptions{
+				Options: options(t, ""), Fix: "a-fix", Check: spec.Check{Name: Compiles}, Fault: FaultCompile,
+				Make: func(_ context.Context, half string) (*Result, error) {
+					if half == "unpatched" {
+						return tc.unpatched, nil
+					}
+					if tc.err != "" {
+						return nil, errors.New(tc.err)
+					}
+					return tc.patched, nil
+				},
+			})
+			if p == nil || p.Verdict != tc.verdict || !strings.Contains(p.Detail, tc.want) || (err == nil) != (tc.verdict == Passed) {
+				t.Fatalf("%+v, %v", p, err)
+			}
+			if got := p.Unpatched.Checks[0]; got.Place != PlaceBuild || got.Name != Compiles {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
 func TestProveRefuses(t *testing.T) {
 	t.Parallel()
 	o := ProofOptions{Options: options(t, "never ready"), Fix: "a-fix", Check: loop}

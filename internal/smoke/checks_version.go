@@ -2,6 +2,7 @@ package smoke
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"regexp"
@@ -18,6 +19,9 @@ var (
 	oldVersion = regexp.MustCompile(`(?m)^version: (\d+) \(([^()\s]+)\)\r?$`)
 	newVersion = regexp.MustCompile(`(?m)^version: \S+ \(build (\d+), commit ([^()\s]+)\)\r?$`)
 )
+
+// FaultVersion: a program does not say which build it is of.
+const FaultVersion = "version"
 
 // parseVersion finds the build number and commit in what --version prints,
 // between whatever backends say as they load.
@@ -51,8 +55,10 @@ func versionCheck(a *args) step {
 				return outcome{}, out.fault("%s --version prints no version that llpatch knows", name)
 			}
 			if got != s.o.Want {
-				return outcome{}, out.fault("%s --version says build %d, commit %s; it was built as build %d, commit %s",
+				f := out.fault("%s --version says build %d, commit %s; it was built as build %d, commit %s",
 					name, got.Build, got.Commit, s.o.Want.Build, s.o.Want.Commit)
+				f.name = FaultVersion
+				return outcome{}, f
 			}
 		}
 		return outcome{detail: fmt.Sprintf("build %d, commit %s", s.o.Want.Build, s.o.Want.Commit)}, nil
@@ -92,7 +98,9 @@ func (s *session) outputWithin(ctx context.Context, within time.Duration, name s
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		return o, o.fault("%s", firstLine(err.Error()))
+		f := o.fault("%s", firstLine(err.Error()))
+		f.late = errors.Is(err, context.DeadlineExceeded)
+		return o, f
 	}
 	return o, nil
 }

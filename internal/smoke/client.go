@@ -20,6 +20,7 @@ type fault struct {
 	name string // the defect, where a proof can expect it by name
 	log  string
 	tail []string
+	late bool // the program was stopped, for its time was up
 }
 
 func (f *fault) Error() string { return f.msg }

@@ -154,6 +154,9 @@ func fakeServer(mode string) {
 	for _, known := range []string{"ngl", "m", "b", "c", "np", "t", "tb", "cache-ram", "draft-max", "draft-p-min", "spec-ngram-size-n", "spec-ngram-size-m"} {
 		fs.String(known, "", "")
 	}
+	if mode == "hangs in silence" {
+		time.Sleep(time.Hour)
+	}
 	if err := fs.Parse(os.Args[1:]); err != nil {
 		os.Exit(1)
 	}
@@ -169,6 +172,9 @@ func fakeServer(mode string) {
 			text = "llama"
 		}
 		fmt.Fprintf(os.Stderr, "load_backend: loaded CPU backend\n%s\nbuilt with GNU\n", text)
+		if mode == "hangs at its end" || mode == "hangs now and then" && countStart() == 3 {
+			time.Sleep(time.Hour)
+		}
 		return
 	case *devices:
 		fmt.Println("Available devices:\n  BLAS: OpenBLAS (0 MiB, 0 MiB free)")

@@ -20,6 +20,9 @@ const (
 	placeCard = "card"
 )
 
+// PlaceBuild is where a check looks that runs no program: the build itself.
+const PlaceBuild = "build"
+
 // deviceOf returns where a check is to run: what it says itself, or what the
 // caller says.
 func (o *Options) deviceOf(c spec.Check) string {

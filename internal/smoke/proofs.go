@@ -28,6 +28,36 @@ var proofs = map[string]func(build int) []ProofCheck{
 	"graph-cache": func(int) []ProofCheck {
 		return []ProofCheck{{Check: spec.Check{Name: "graph-cache", Device: spec.Sim}, Fault: FaultGraphCache}}
 	},
+	// These need no device. Of the last three the build itself is what is looked at.
+	"exit":    noDevice("exit", FaultExitHang),
+	"version": noDevice("version", FaultVersion),
+	Compiles:  noDevice(Compiles, FaultCompile),
+	CUDAClang: noDevice(CUDAClang, FaultCompile),
+	NoAVX512:  noDevice(NoAVX512, FaultAVX512),
+}
+
+// The checks of a proof that the build itself answers: ProofOptions.Make does them, and
+// no recipe names them.
+const (
+	Compiles  = "compiles"   // every source that the fix changes is compiled
+	CUDAClang = "cuda-clang" // CMake takes clang for CUDA beside MinGW, and a file of ggml-cuda is compiled
+	NoAVX512  = "no-avx512"  // no variant of the processor's library is compiled for AVX-512
+)
+
+// The faults that they find.
+const (
+	FaultCompile = "compile" // a file that the fix changes is refused, by CMake or by the compiler
+	FaultAVX512  = "avx512"  // a library for AVX-512 is to be built
+)
+
+func noDevice(name, fault string) func(int) []ProofCheck {
+	return func(int) []ProofCheck { return []ProofCheck{{Check: spec.Check{Name: name}, Fault: fault}} }
+}
+
+// OnDevice reports whether a proof's checks run on the simulated device.
+func OnDevice(proof string) bool {
+	list := ProofChecks(proof, 0)
+	return len(list) > 0 && list[0].Check.Device == spec.Sim
 }
 
 const (

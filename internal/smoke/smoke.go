@@ -118,6 +118,7 @@ var checks = map[string]func(*args) step{
 	"variants":         variantsCheck,
 	"webui":            webuiCheck,
 	"stop":             stopCheck,
+	"exit":             exitCheck,
 	"restart":          restartCheck,
 	"hostile":          hostileCheck,
 	"same-tokens":      sameTokensCheck,

@@ -24,7 +24,8 @@ type Fix struct {
 	Requires []string  `toml:"requires" json:"requires,omitempty"`
 	Backends []string  `toml:"backends" json:"backends,omitempty"` // empty: any backend
 	OS       []string  `toml:"os" json:"os,omitempty"`             // as in a recipe's os: chosen for no other; empty: any
-	Proof    string    `toml:"proof" json:"proof"`                 // a smoke check, or "build"
+	Proof    string    `toml:"proof" json:"proof"`                 // a check that fails without the fix, or "build"
+	Unproven string    `toml:"unproven" json:"unproven,omitempty"` // why there is no check, where Proof is "build": a sentence
 	Upstream string    `toml:"upstream" json:"upstream"`           // of its variants that name none; empty in the file: llama.cpp
 	Defects  []Defect  `toml:"defect" json:"defects,omitempty"`    // at most one for each upstream
 	Variants []Variant `toml:"variant" json:"variants"`
