@@ -83,12 +83,22 @@ reached; 6: one was missed; 7: something could not be run or told.`,
 }
 
 func (a *app) evidenceShowCmd() *cobra.Command {
-	var chart, name string
+	var chart, name, figure string
 	c := &cobra.Command{
-		Use: "show FILE.json", Short: "Print the table of a record, or draw a run's memory", Args: args("FILE.json"),
+		Use: "show FILE.json", Short: "Print the table of a record or one figure of it, or draw a run's memory", Args: args("FILE.json"),
 		RunE: func(c *cobra.Command, argv []string) error {
 			if name != "" && chart == "" {
 				return &usageError{err: errors.New("--run names what --chart FILE.svg draws, and there is no --chart"), help: c.CommandPath() + " --help"}
+			}
+			if figure != "" {
+				if chart != "" {
+					return &usageError{err: errors.New("--figure prints one figure, and --chart draws: give one of them"), help: c.CommandPath() + " --help"}
+				}
+				f, err := evidence.ReadFigure(argv[0], figure)
+				if err != nil {
+					return &usageError{err: fmt.Errorf("%s: %w", argv[0], err)}
+				}
+				return a.print(f, func() string { return f.String() + "\n" })
 			}
 			res, err := evidence.ReadRecord(argv[0])
 			if err != nil {
@@ -110,6 +120,7 @@ func (a *app) evidenceShowCmd() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&chart, "chart", "", "draw one run's memory, all builds on one chart, into this `FILE.svg`")
+	c.Flags().StringVar(&figure, "figure", "", "print one figure as a page may write it: `KEY` is RUN/BUILD/MEASURE, such as speed/ours/pp-ratio")
 	c.Flags().StringVar(&name, "run", "", "`NAME` of the run to draw (default: the record's first)")
 	return c
 }

@@ -23,7 +23,8 @@ type Result struct {
 	Commit   string            `json:"commit,omitempty"`
 	Tree     string            `json:"tree,omitempty"`
 	Command  []string          `json:"command"`
-	LLPatch  string            `json:"llpatch"` // version
+	LLPatch  string            `json:"llpatch"`                  // version
+	Program  string            `json:"llpatch_sha256,omitempty"` // of llpatch's own file
 	Began    time.Time         `json:"began"`
 	Ended    *time.Time        `json:"ended,omitempty"` // absent: the record stopped before its end
 	Host     Host              `json:"host"`
@@ -45,7 +46,32 @@ type Host struct {
 	CPU    string            `json:"cpu,omitempty"`
 	Cores  int               `json:"cores"`
 	Memory int64             `json:"memory_mib,omitempty"`
-	Env    map[string]string `json:"env,omitempty"` // the caller's variables that change what the programs do
+	Boot   string            `json:"boot,omitempty"` // tells this start of the machine from any other
+	Env    map[string]string `json:"env,omitempty"`  // the caller's variables that change what the programs do
+}
+
+// Same says whether two records may be of one machine: of one start of it where both know
+// theirs, else where processor, kernel and memory are the same. The cores that a program may
+// use tell nothing: a trial can be kept on some of them.
+func (h Host) Same(o Host) bool {
+	if h.Boot != "" && o.Boot != "" {
+		return h.Boot == o.Boot
+	}
+	return h.CPU == o.CPU && h.Kernel == o.Kernel && h.Memory == o.Memory
+}
+
+// Over is when the record ended, or the last run of one that was cut short.
+func (r *Result) Over() time.Time {
+	if r.Ended != nil {
+		return *r.Ended
+	}
+	over := r.Began
+	for i := range r.Runs {
+		if end := r.Runs[i].Began.Add(time.Duration(r.Runs[i].Seconds * float64(time.Second))); end.After(over) {
+			over = end
+		}
+	}
+	return over
 }
 
 // Built is what a build's folder holds.
@@ -190,7 +216,10 @@ func (r *Result) JSON() ([]byte, error) {
 	}), nil
 }
 
-// Parse reads a record that JSON has written.
+var errOlder = errors.New("a record of an older form, which llpatch evidence did not make: it has no plan; it can only be read as it is")
+
+// Parse reads a record that JSON has written. One whose figures do not follow from its
+// runs and their samples is an error.
 func Parse(data []byte) (*Result, error) {
 	var head map[string]json.RawMessage
 	if err := json.Unmarshal(data, &head); err != nil {
@@ -198,7 +227,7 @@ func Parse(data []byte) (*Result, error) {
 	}
 	// Records were kept by hand, in forms of their own, before llpatch wrote them.
 	if head["plan"] == nil && (head["card"] != nil || head["what"] != nil) {
-		return nil, errors.New("a record of an older form, which llpatch evidence did not make: it has no plan; it can only be read as it is")
+		return nil, errOlder
 	}
 	var r Result
 	if err := json.Unmarshal(data, &r); err != nil {
@@ -213,6 +242,9 @@ func Parse(data []byte) (*Result, error) {
 				return nil, fmt.Errorf("no whole record of evidence: a ratio of run %s, build %s, has one end of its interval only", s.Run, s.Build)
 			}
 		}
+	}
+	if err := r.recount(); err != nil {
+		return nil, fmt.Errorf("the record contradicts itself: %w", err)
 	}
 	return &r, nil
 }

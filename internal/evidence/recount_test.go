@@ -1,0 +1,81 @@
+package evidence
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+)
+
+const keptRecord = "../../docs/evidence/2026-11-28-h200-b8833-right.json"
+
+// A record whose figures do not follow from its runs is refused, whichever was edited.
+func TestRecount(t *testing.T) {
+	data, err := os.ReadFile(keptRecord)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := func(v float64) *float64 { return &v }
+	n := func(v int64) *int64 { return &v }
+	for name, c := range map[string]struct {
+		edit func(r *Result)
+		want string
+	}{
+		"nothing":          {func(*Result) {}, ""},
+		"a median":         {func(r *Result) { r.Summary[2].PPRatio.Median = 9 }, "its summary of run ub64, build ours is not"},
+		"a peak above all": {func(r *Result) { r.Summary[0].PeakVRAM = n(1) }, "its summary of run ub64, build stock is not"},
+		"a verdict":        {func(r *Result) { r.Summary[0].Aims[0].State = Missed }, "its summary of run ub64, build stock is not"},
+		"a line left out":  {func(r *Result) { r.Summary = r.Summary[1:] }, "its summary has 24 lines, and its runs give 25"},
+		"a run left out":   {func(r *Result) { r.Runs = r.Runs[1:] }, "its summary has 25 lines, and its runs give 24"},
+		"a run's speed":    {func(r *Result) { r.Runs[0].PP = f(1) }, "pair 1: pp_tps is not what its tests give"},
+		"a test's speed":   {func(r *Result) { r.Runs[0].Bench[0].TPS *= 1.01 }, "the mean of its samples is"},
+		"a run's peak":     {func(r *Result) { r.Runs[0].PeakVRAM = n(1) }, "peak_vram_mib is 1, and the highest of its samples 2811"},
+		"a look at memory": {func(r *Result) { r.Runs[0].Sample.RSS[3] = 1 << 30 }, "rss_mib is 625, and the highest of its samples 1048576"},
+		"the plan's aim": {func(r *Result) {
+			r.Plan = strings.Replace(r.Plan, `rss = "flat"`, `rss = "flat"`+"\npp-ratio-min = 2", 1)
+		}, "its summary of run cap8, build ours is not"},
+		"a plan that isn't": {func(r *Result) { r.Plan = "x" }, "its plan"},
+	} {
+		var r Result
+		if err := json.Unmarshal(data, &r); err != nil {
+			t.Fatal(err)
+		}
+		c.edit(&r)
+		edited, err := r.JSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Parse(edited)
+		if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), "the record contradicts itself: ") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+// Every measure of a figure, as a page may write it.
+func TestFigure(t *testing.T) {
+	for key, want := range map[string]string{
+		"ub64/ours/pp":                       "71565 t/s",
+		"ub64/ours/tg":                       "2474 t/s",
+		"ub64/ours/vram":                     "1359 MiB",
+		"ub64/ours/rss":                      "625 MiB",
+		"ub64/ours/seconds":                  "",
+		"ub64/published/exit":                "aborted",
+		"ub64/ours/exit":                     "exit code 0",
+		"np3/ours/requests":                  "138 of 138 requests",
+		"np3/ours/tokens":                    "tokens equal",
+		"np3/ours/pp-ratio":                  "1.122, 1 pair",
+		"np3/ours/tg-ratios":                 "1.10 to 1.10, 1 pair",
+		"np3/ours/host":                      "anonymous memory grows by ",
+		"np3/ours/device":                    "VRAM grew from ",
+		"cap64/ours/host":                    "; unclear: memory on the host flat",
+		"cap8/ours/line/evictions=":          "58953",
+		"sanitizer-ub64/ours/line/SUMMARY:+": "0 errors",
+		"np3-ub64/published/requests":        "0 of 69 requests",
+	} {
+		f, err := ReadFigure(keptRecord, key)
+		if err != nil || !strings.Contains(f.String(), want) {
+			t.Errorf("%s: %v %v, want %q", key, f, err, want)
+		}
+	}
+}
