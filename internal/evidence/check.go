@@ -63,6 +63,11 @@ func (c *checker) check() {
 	}
 	for i := range p.Builds {
 		c.expandMap(fmt.Sprintf("build[%d].env", i), p.Builds[i].Env)
+		if list := p.Builds[i].Patches; list != nil {
+			for j := range *list {
+				(*list)[j] = c.expand(fmt.Sprintf("build[%d].patches", i), (*list)[j])
+			}
+		}
 	}
 	p.Baseline = cmp.Or(p.Baseline, "stock")
 	if !c.known(p.Baseline) {

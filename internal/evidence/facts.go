@@ -24,7 +24,7 @@ import (
 
 // host reads what the machine is; what it does not tell stays empty.
 func host(env []string, h *hider) Host {
-	out := Host{OS: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU()}
+	out := Host{OS: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(), Boot: boot()}
 	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		out.Kernel = strings.TrimSpace(string(b))
 	}
@@ -74,13 +74,7 @@ func (r *recorder) card(ctx context.Context) {
 		}
 		return
 	}
-	ask := func(args ...string) (string, error) {
-		out, err := run.Output(ctx, run.Cmd{Argv: append([]string{"nvidia-smi"}, args...), Env: r.o.Env, Timeout: factLimit})
-		if errors.Is(err, run.ErrNotFound) {
-			err = errors.New("it is not on the PATH") // which is nobody's business
-		}
-		return strings.TrimSpace(string(out)), err
-	}
+	ask := func(args ...string) (string, error) { return r.nvidiaSMI(ctx, args...) }
 	names, err := ask("--query-gpu=name", "--format=csv,noheader")
 	if err != nil {
 		r.note("nvidia-smi does not name the card: " + firstLine(err.Error()))
@@ -105,6 +99,14 @@ func (r *recorder) card(ctx context.Context) {
 	default:
 		r.note("nvidia-smi does not tell the CUDA version")
 	}
+}
+
+func (r *recorder) nvidiaSMI(ctx context.Context, args ...string) (string, error) {
+	out, err := run.Output(ctx, run.Cmd{Argv: append([]string{"nvidia-smi"}, args...), Env: r.o.Env, Timeout: factLimit})
+	if errors.Is(err, run.ErrNotFound) {
+		err = errors.New("it is not on the PATH") // which is nobody's business
+	}
+	return strings.TrimSpace(string(out)), err
 }
 
 // maxCards is how many cards a record names: more of one machine are hardly made,
@@ -183,7 +185,8 @@ func (r *recorder) built(ctx context.Context, b Build) (Built, error) {
 		}
 	}
 	out.Version = r.version(ctx, b)
-	return out, nil
+	out.Patches, err = r.patches(ctx, b, out.Info)
+	return out, err
 }
 
 // hashBinary returns the SHA-256 of a program or library, and "" for other files.

@@ -31,6 +31,8 @@ type Build struct {
 	Dir  string            `toml:"dir"`
 	Env  map[string]string `toml:"env"` // for every run of it
 	Note string            `toml:"note"`
+	// Patches are files, for a build without a BUILD_INFO.json; nil: not said, empty: it has none.
+	Patches *[]string `toml:"patches"`
 }
 
 // PlanRun is one program that every build runs, so many times.

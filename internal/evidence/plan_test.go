@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -146,8 +147,21 @@ func TestKeptPlans(t *testing.T) {
 		t.Fatal(plans, err)
 	}
 	for _, name := range plans {
-		if _, err := ReadPlan(name, map[string]string{"BUILDS": "b", "MODELS": "m", "SHIM": "s", "CPUS": "0-3", "SCRIPTS": "s", "WORK": "w"}); err != nil {
+		p, err := ReadPlan(name, map[string]string{"BUILDS": "b", "MODELS": "m", "SHIM": "s", "CPUS": "0-3", "SCRIPTS": "s", "WORK": "w", "REPO": "../.."})
+		if err != nil {
 			t.Error(err)
+			continue
+		}
+		for _, b := range p.Builds {
+			if b.Patches == nil {
+				t.Errorf("%s does not say which patches the build %s has", name, b.Name)
+				continue
+			}
+			for _, patch := range *b.Patches {
+				if _, err := os.Stat(patch); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
 		}
 	}
 }

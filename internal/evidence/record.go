@@ -90,6 +90,7 @@ func Record(ctx context.Context, o Options) (*Result, error) {
 	if err := r.write(); err != nil {
 		return nil, err // before an hour's work, not after it
 	}
+	r.res.Program = r.own(ctx)
 	r.card(ctx)
 	for _, b := range p.Builds {
 		o.Progress("hash build "+b.Name, 0, 0)
@@ -221,6 +222,7 @@ func (r *recorder) one(ctx context.Context, pr *PlanRun, build string, pair int)
 		}
 		probe = memory.Simulated(r.o.State)
 	}
+	from := r.look(ctx)
 	s, err := memory.Start(ctx, memory.Options{Name: build, Every: r.o.Every, Probe: probe, Source: r.o.Source, Progress: w.Progress, Log: r.o.Log})
 	if err != nil {
 		rec.NotRun = err.Error()
@@ -235,6 +237,9 @@ func (r *recorder) one(ctx context.Context, pr *PlanRun, build string, pair int)
 		series = w.program(ctx, pr, cmd, s)
 	}
 	rec.Seconds = time.Since(began).Round(time.Millisecond).Seconds()
+	if ctx.Err() == nil {
+		rec.Beside = r.beside(from, r.look(ctx))
+	}
 	rec.remember(series)
 	if r.o.Named && len(series.Points) > 2 && !series.Has(memory.VRAM) {
 		rec.noVRAM = r.hide.text(series.Device.Unknown)

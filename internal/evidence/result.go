@@ -80,7 +80,8 @@ type Built struct {
 	Version string            `json:"version,omitempty"` // the line of --version
 	Env     map[string]string `json:"env,omitempty"`
 	Note    string            `json:"note,omitempty"`
-	SHA256  map[string]string `json:"sha256"` // of every program and library in it; a link's is "-> TARGET"
+	SHA256  map[string]string `json:"sha256"`  // of every program and library in it; a link's is "-> TARGET"
+	Patches map[string]string `json:"patches"` // SHA-256; empty: none, null: not known
 	Info    json.RawMessage   `json:"build_info,omitempty"`
 }
 
@@ -110,6 +111,7 @@ type Run struct {
 	Tail   []string         `json:"tail,omitempty"` // last lines, where it did not end with 0 or missed an aim
 	Notes  []string         `json:"notes,omitempty"`
 	Memory []memory.Verdict `json:"memory,omitempty"` // of a llama-server's load
+	Beside *Beside          `json:"beside,omitempty"` // absent: it did not start
 	Checks []Check          `json:"checks,omitempty"`
 	Sample Samples          `json:"samples"`
 
