@@ -164,10 +164,24 @@ func isRecord(file string) bool {
 	return path.Dir(file) == "docs/evidence" && slices.Contains([]string{".json", ".txt"}, path.Ext(file))
 }
 
+// sources are read once: a record has hundreds of kilobytes.
+var sources = map[string]*evidence.Source{}
+
+func source(file string) (*evidence.Source, error) {
+	if s := sources[file]; s != nil {
+		return s, nil
+	}
+	s, err := evidence.ReadSource(filepath.FromSlash(file))
+	if err == nil {
+		sources[file] = s
+	}
+	return s, err
+}
+
 // badFigures says what is wrong with the figures of a page: one that its record does not
 // bear, one whose aim was missed and is not called so, and, where all must have a source,
-// one that names no record and is not marked. The records lie below root.
-func badFigures(root, name, doc string, all bool) []string {
+// one that names no record and is not marked.
+func badFigures(name, doc string, all bool) []string {
 	var bad []string
 	for _, s := range spots(doc) {
 		fail := func(format string, args ...any) {
@@ -184,7 +198,12 @@ func badFigures(root, name, doc string, all bool) []string {
 				fail("%s: %v", m[3], err)
 				return ""
 			}
-			f, err := evidence.ReadFigure(filepath.Join(root, filepath.FromSlash(file)), key)
+			src, err := source(file)
+			if err != nil {
+				fail("%v", err)
+				return ""
+			}
+			f, err := src.Figure(key)
 			if err != nil {
 				fail("%s: %v", path.Base(file), err)
 				return ""
@@ -222,7 +241,7 @@ func TestFigures(t *testing.T) {
 	links := 0
 	for _, name := range slices.Sorted(maps.Keys(docs)) {
 		all := slices.ContainsFunc(judgedPages, func(p string) bool { ok, _ := path.Match(p, name); return ok })
-		for _, b := range badFigures(".", name, docs[name], all) {
+		for _, b := range badFigures(name, docs[name], all) {
 			t.Error(b)
 		}
 		for _, m := range figureLink.FindAllStringSubmatch(docs[name], -1) {
@@ -302,7 +321,7 @@ func TestFiguresNotice(t *testing.T) {
 		{"## A\n\n*No record: by hand.*\n\n## B\n\n12.7 MiB", "names no record"},
 		{"*No record: by hand.* It is so.\n\nIt takes 12.7 MiB.", "names no record"},
 	} {
-		bad := badFigures(".", "README.md", c.text, true)
+		bad := badFigures("README.md", c.text, true)
 		if c.bad == "" && len(bad) > 0 || c.bad != "" && (len(bad) != 1 || !strings.Contains(bad[0], c.bad)) {
 			t.Errorf("%s: %q, want %q", c.text, bad, c.bad)
 		}

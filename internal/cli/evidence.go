@@ -94,7 +94,11 @@ func (a *app) evidenceShowCmd() *cobra.Command {
 				if chart != "" {
 					return &usageError{err: errors.New("--figure prints one figure, and --chart draws: give one of them"), help: c.CommandPath() + " --help"}
 				}
-				f, err := evidence.ReadFigure(argv[0], figure)
+				s, err := evidence.ReadSource(argv[0])
+				if err != nil {
+					return &usageError{err: fmt.Errorf("%s: %w", argv[0], err)}
+				}
+				f, err := s.Figure(figure)
 				if err != nil {
 					return &usageError{err: fmt.Errorf("%s: %w", argv[0], err)}
 				}

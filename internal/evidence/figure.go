@@ -29,25 +29,40 @@ type Number struct {
 	Must  bool    `json:"must"`           // a page may not leave it out
 }
 
-// ReadFigure makes one figure of a record anew. The key of what llpatch evidence wrote is
-// RUN/BUILD/MEASURE (docs/evidence/README.md), of an older record NAME/FIELD, of a text
-// the words that lead to a line. An error says what the record has instead.
-func ReadFigure(file, key string) (*Figure, error) {
+// Source is a file of which figures are taken: a record, one of the older form, or a text.
+type Source struct {
+	res  *Result
+	data []byte // of the other two
+	text bool
+}
+
+// ReadSource reads a file of docs/evidence. A record that contradicts itself is an error.
+func ReadSource(file string) (*Source, error) {
 	data, err := readFile(file, maxRecord)
 	if err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
 	if filepath.Ext(file) != ".json" {
-		return textFigure(string(data), key)
+		return &Source{data: data, text: true}, nil
 	}
 	res, err := Parse(data)
-	switch {
-	case errors.Is(err, errOlder):
-		return olderFigure(data, key)
-	case err != nil:
-		return nil, err
+	if errors.Is(err, errOlder) {
+		return &Source{data: data}, nil
 	}
-	return res.figure(key)
+	return &Source{res: res}, err
+}
+
+// Figure makes one figure anew. The key of what llpatch evidence wrote is RUN/BUILD/MEASURE
+// (docs/evidence/README.md), of an older record NAME/FIELD, of a text the words that lead to
+// a line. An error says what there is instead.
+func (s *Source) Figure(key string) (*Figure, error) {
+	switch {
+	case s.text:
+		return textFigure(string(s.data), key)
+	case s.res == nil:
+		return olderFigure(s.data, key)
+	}
+	return s.res.figure(key)
 }
 
 // State is what the record says of the aims on the figure: the worst of them, and Passed
@@ -257,6 +272,9 @@ func growth(runs []*Run, k memory.Kind) *Figure {
 	v := runs[0].Memory[i]
 	state := map[memory.State]string{memory.Flat: "flat", memory.Bounded: "settled", memory.Grows: "grows", memory.Unclear: "unclear"}
 	f := &Figure{Numbers: numbers(v.String()), Says: []string{state[v.State]}, text: v.String()}
+	if v.State == memory.Unclear {
+		f.text = "unclear: " + v.Reason
+	}
 	for s, word := range state {
 		if s != v.State {
 			f.Not = append(f.Not, word)

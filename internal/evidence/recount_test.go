@@ -3,6 +3,7 @@ package evidence
 import (
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -54,6 +55,10 @@ func TestRecount(t *testing.T) {
 
 // Every measure of a figure, as a page may write it.
 func TestFigure(t *testing.T) {
+	s, err := ReadSource(keptRecord)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for key, want := range map[string]string{
 		"ub64/ours/pp":                       "71565 t/s",
 		"ub64/ours/tg":                       "2474 t/s",
@@ -73,9 +78,64 @@ func TestFigure(t *testing.T) {
 		"sanitizer-ub64/ours/line/SUMMARY:+": "0 errors",
 		"np3-ub64/published/requests":        "0 of 69 requests",
 	} {
-		f, err := ReadFigure(keptRecord, key)
+		f, err := s.Figure(key)
 		if err != nil || !strings.Contains(f.String(), want) {
 			t.Errorf("%s: %v %v, want %q", key, f, err, want)
 		}
 	}
+}
+
+// What llpatch prints of a figure is what a page may write: every figure of every record.
+func TestFigureBearsItself(t *testing.T) {
+	files, err := filepath.Glob("../../docs/evidence/*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	figures := 0
+	for _, file := range files {
+		s, err := ReadSource(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.res == nil {
+			continue
+		}
+		for _, sum := range s.res.Summary {
+			for m := range measures {
+				f, err := s.Figure(sum.Run + "/" + sum.Build + "/" + m)
+				if err != nil {
+					continue // not every run has every measure
+				}
+				figures++
+				if err := f.Bears(f.text); err != nil {
+					t.Errorf("%s, %s: %v", filepath.Base(file), m, err)
+				}
+			}
+		}
+	}
+	if figures < 500 {
+		t.Errorf("%d figures", figures)
+	}
+}
+
+// No text and no key stops the reader, and what it takes for numbers is in the text.
+func FuzzFigure(f *testing.F) {
+	f.Add("== a\nMean KLD: 0.5 ± 1,000 MiB\n", "==+a/Mean+KLD:", "0.5 ± 1,000 MiB")
+	f.Add("x 1 of 2", "x", "1 of 3")
+	f.Add(`{"runs":[{"name":"a","n":1}]}`, "a:a/n-ratio", "1, 1 pair")
+	f.Fuzz(func(t *testing.T, text, key, said string) {
+		for _, read := range []func() (*Figure, error){
+			func() (*Figure, error) { return textFigure(text, key) },
+			func() (*Figure, error) { return olderFigure([]byte(text), key) },
+		} {
+			fig, err := read()
+			if err != nil {
+				continue
+			}
+			_ = fig.Bears(said)
+			if len(fig.Numbers) == 0 && len(fig.Says) == 0 {
+				t.Errorf("%q, %q: a figure of nothing", text, key)
+			}
+		}
+	})
 }
