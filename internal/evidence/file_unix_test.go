@@ -40,12 +40,9 @@ func TestParseHalfInterval(t *testing.T) {
 		`"low":1`: false, `"high":1`: false, `"low":1,"high":2`: true, `"level":1`: true,
 	} {
 		for _, which := range []string{"pp", "tg"} {
-			res, err := Parse([]byte(`{"plan":"x","builds":{"stock":{}},"summary":[{"` + which + `_ratio":{"median":1,` + text + `}}]}`))
-			if (err == nil) != ok {
-				t.Errorf("%s: %v", text, err)
-			}
-			if err == nil {
-				res.Markdown()
+			_, err := Parse([]byte(`{"plan":"x","builds":{"stock":{}},"summary":[{"` + which + `_ratio":{"median":1,` + text + `}}]}`))
+			if err == nil || strings.Contains(err.Error(), "one end of its interval only") == ok {
+				t.Errorf("%s: %v", text, err) // a whole one is refused because its runs do not give it
 			}
 		}
 	}
