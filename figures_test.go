@@ -34,7 +34,7 @@ var (
 	// so many of so many, or a ratio. What a program is set to is written as code or in words.
 	measured = regexp.MustCompile(`\d ?(?:[KMGk]i?B|bytes|t/s|ms|s|min|minutes|h|%)(?:[^\pL\pN]|$)|\d of \d|(?:^|[^\pL\d.])[01]\.\d{2,3}(?:[^\d.]|$)|\d\.\d+ to \d`)
 	// unitIn is a unit in the head of a table's column.
-	unitIn = regexp.MustCompile(`\b(?:[KMGk]i?B|t/s|ms|s|ratio|CPU s)\b|%`)
+	unitIn = regexp.MustCompile(`(?:^|[\s(])(?:[KMGk]i?B|t/s|ms|s|ratio|%)(?:$|[\s),])`)
 	// noFigure is the level of an interval, a name, a version, an aim.
 	noFigure = regexp.MustCompile(`H100 80GB HBM3|95 %|(?:CMake|Ninja|Go|git|GCC|CUDA|ROCm|nvcc|glibc|clang|wine|HIP|OpenSSH|aim of|aim) \d+(?:\.\d+)*`)
 )
