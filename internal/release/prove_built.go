@@ -168,9 +168,9 @@ func sources(paths []string, tree *source.Tree) []string {
 }
 
 // compiles compiles some files. What is wrong with one of them or with one that the fix
-// changes is the fault, and so is what CMake refuses where that is asked; anything else
-// is an error.
-func compiles(ctx context.Context, plan build.Plan, o build.RunOptions, touched, files []string, cmake bool) (*smoke.Result, error) {
+// changes is the fault; with all, so is whatever else CMake and the compiler refuse.
+// Anything else is an error.
+func compiles(ctx context.Context, plan build.Plan, o build.RunOptions, touched, files []string, all bool) (*smoke.Result, error) {
 	if len(files) == 0 {
 		return nil, errors.New("the fix changes no file that is compiled by itself")
 	}
@@ -181,7 +181,7 @@ func compiles(ctx context.Context, plan build.Plan, o build.RunOptions, touched,
 	var f *build.Failed
 	switch {
 	case !errors.As(err, &f):
-	case cmake && f.Kind == build.KindCMake, f.Kind == build.KindCompiler && slices.Contains(slices.Concat(touched, files), f.File):
+	case all && f.Kind == build.KindCMake, f.Kind == build.KindCompiler && (all || slices.Contains(slices.Concat(touched, files), f.File)):
 		at := f.File
 		if f.Line > 0 {
 			at += fmt.Sprintf(":%d", f.Line)

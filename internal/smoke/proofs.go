@@ -46,7 +46,7 @@ const (
 
 // The faults that they find.
 const (
-	FaultCompile = "compile" // a file that the fix changes is refused, by CMake or by the compiler
+	FaultCompile = "compile" // the compiler refuses a file that the fix changes; or, for CUDAClang, CMake or clang anything
 	FaultAVX512  = "avx512"  // a library for AVX-512 is to be built
 )
 
