@@ -44,6 +44,9 @@ type Device struct {
 	// Reuse hands out freed addresses again, as a real allocator does. Then a
 	// pointer to memory freed since can be told only in graphs.
 	Reuse bool `json:"reuse,omitempty"`
+	// Late counts work as under way until the program has waited for it, and takes
+	// the release of memory that such work uses for a fault.
+	Late bool `json:"late,omitempty"`
 	// Occupancy is what every occupancy query answers, in blocks a multiprocessor [2].
 	Occupancy int `json:"occupancy,omitempty"`
 	// OnFault is "report", "error" (the context is lost, as on a card) or "abort" [report].
@@ -82,6 +85,7 @@ func (d Device) Env(trace, state string) []string {
 	flag("STORE", d.Store)
 	number("COUNT", int64(d.Count))
 	flag("REUSE", d.Reuse)
+	flag("LATE", d.Late)
 	number("OCCUPANCY", int64(d.Occupancy))
 	text("ON_FAULT", d.OnFault)
 	text("TRACE", trace)

@@ -17,11 +17,11 @@ func TestEnv(t *testing.T) {
 	}
 	d := Device{
 		VRAMMiB: 1, CC: "9.0", SMs: 2, VMM: true, CUDA: "12.4", DelayFrees: 3, FailAlloc: 4, Managed: ManagedLimited, ManagedMiB: 5,
-		Store: true, Count: 6, Reuse: true, Occupancy: 7, OnFault: "error",
+		Store: true, Count: 6, Reuse: true, Late: true, Occupancy: 7, OnFault: "error",
 	}
 	env := d.Env("t", "s")
-	if len(env) != 16 {
-		t.Errorf("%d variables for 14 fields and 2 files: %v", len(env), env)
+	if len(env) != 17 {
+		t.Errorf("%d variables for 15 fields and 2 files: %v", len(env), env)
 	}
 	// The device takes every one of them.
 	out, err := start(t, append(d.Env("", ""), "LLPATCH_SIM_VRAM=200"))

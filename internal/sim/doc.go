@@ -40,7 +40,9 @@
 // mapped memory. Kinds of fault: replay (a graph over memory freed since it was
 // captured), launch, copy, blas (a call that names freed memory), capture (the
 // same while capturing), bounds (a range that leaves its allocation), free (of
-// what is not allocated), handle (a destroyed stream, event, graph, …).
+// what is not allocated), handle (a destroyed stream, event, graph, …), busy
+// (memory freed, or a HIP graph destroyed, under work that nobody has waited for;
+// use-stack is that work's).
 //
 // # The state page
 //

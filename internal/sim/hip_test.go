@@ -118,6 +118,25 @@ extern "C" void graph() {
     printf(" %d", hipGraphLaunch(x, s)); // over freed memory
     printf(" %d %d %d\n", hipGraphExecDestroy(x), hipGraphDestroy(g), hipStreamDestroy(s));
 }
+extern "C" void late() {
+    hipStream_t s;
+    hipGraph_t g;
+    hipGraphExec_t x, y;
+    view v = {1, nullptr};
+    hipStreamCreateWithFlags(&s, hipStreamNonBlocking);
+    hipMalloc(&v.p, 4096);
+    hipStreamBeginCapture(s, hipStreamCaptureModeRelaxed);
+    k<<<1, 1, 0, s>>>(v);
+    hipStreamEndCapture(s, &g);
+    hipGraphInstantiate(&x, g, nullptr, nullptr, 0);
+    hipGraphInstantiate(&y, g, nullptr, nullptr, 0);
+    hipGraphLaunch(x, s);
+    hipStreamSynchronize(s);
+    printf("%d", hipGraphExecDestroy(x));
+    hipGraphLaunch(y, s);
+    printf(" %d", hipGraphExecDestroy(y)); // under way
+    printf(" %d\n", hipFree(v.p)); // and so is what it uses
+}
 `,
 	"ggml/src/ggml-cuda/two.cu": `#include "common.cuh"
 extern "C" void blas() {
@@ -200,6 +219,13 @@ int main(int n, char **names) {
 	}
 	if got := run(Device{VRAMMiB: 1000, ManagedMiB: 100}, "more"); got != "0 2\n" {
 		t.Errorf("a host of 100 MiB: %s", got)
+	}
+	// A graph and its memory are let go under its launch.
+	for _, d := range []Device{{}, {Late: true}} {
+		out := run(d, "late")
+		if st, err = ReadState(state); err != nil || out != "0 0 0\n" || d.Late != (st.Faults == 2) || d.Late == (st.Faults == 0) {
+			t.Errorf("late: %t: %q, %+v, %v", d.Late, out, st, err)
+		}
 	}
 	if got := run(Device{GFX: "gfx90a", VRAMMiB: 1000, SMs: 104}, "device"); got != "0 0 0 0 1 0 gfx90a 9.0 1000 1000 104 65536\n" {
 		t.Errorf("another card: %s", got)

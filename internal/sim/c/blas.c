@@ -157,8 +157,11 @@ static cublasStatus_t multiply(cublasHandle_t handle, const struct operand *oper
 	now->blas_calls++;
 	if (s->capture)
 		return out(capture_node(s, (struct node){.op = OP_BLAS}, pointers, n));
-	for (uint32_t i = 0; i < n; i++)
+	struct mark work = late_work(s);
+	for (uint32_t i = 0; i < n; i++) {
 		inside(&operands[i]);
+		late_uses(work, pointers[i]);
+	}
 	return out(sticky);
 }
 

@@ -94,6 +94,8 @@ static bool one(const char *name, const char *text)
 		ok = flag(name, text, &config.store);
 	else if (!strcmp(key, "REUSE"))
 		ok = flag(name, text, &config.reuse);
+	else if (!strcmp(key, "LATE"))
+		ok = flag(name, text, &config.late);
 	else if (!strcmp(key, "MANAGED"))
 		ok = choice(name, text, managed, &n), config.managed = n;
 	else if (!strcmp(key, "ON_FAULT"))

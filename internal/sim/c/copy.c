@@ -126,6 +126,17 @@ cudaError_t perform(const struct node *n, bool checked)
 	return checked ? e : cudaSuccess;
 }
 
+// waited_for tells whether a copy has ended when its call returns ("API synchronization
+// behavior" in the Runtime API manual): one to pageable memory, and a synchronous one unless
+// both ends are the device's. That a pageable source was read is not the end of its copy.
+static bool waited_for(const struct node *n, bool synchronous)
+{
+	if (!in_arena(n->copy.dst))
+		return true;
+	struct alloc *to = find(n->copy.dst), *from = find(n->copy.src);
+	return synchronous && (!from || from->kind == PINNED || !to || to->kind == PINNED);
+}
+
 static cudaError_t do_or_capture(cudaStream_t stream, struct node n)
 {
 	struct stream *s;
@@ -137,6 +148,11 @@ static cudaError_t do_or_capture(cudaStream_t stream, struct node n)
 		e = capture_node(s, n, pointers, n.op == OP_COPY ? 2 : 1);
 	} else if (!e) {
 		e = perform(&n, true);
+		struct mark work = late_work(s);
+		late_uses(work, n.copy.dst);
+		late_uses(work, n.copy.src);
+		if (n.op == OP_COPY && waited_for(&n, s->legacy))
+			late_wait(s);
 	}
 	return finish(e);
 }

@@ -8,6 +8,7 @@ struct event {
 	uint64_t capture; // the capture that it was last recorded in; 0: none
 	uint32_t *front;
 	uint32_t n_front;
+	struct clock clock; // of what it was last recorded behind
 };
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
@@ -37,6 +38,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 	if (!v)
 		return finish(cudaErrorInvalidResourceHandle);
 	set_front(&v->front, &v->n_front, NULL, 0);
+	own_free(v->clock.reached, v->clock.n * sizeof *v->clock.reached);
 	own_free(v, sizeof *v);
 	return finish(cudaSuccess);
 }
@@ -56,6 +58,8 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 	v->at = os_time();
 	v->capture = s->capture ? s->capture->id : 0;
 	set_front(&v->front, &v->n_front, s->front, s->n_front);
+	if (!s->capture)
+		late_record(&v->clock, s);
 	return finish(cudaSuccess);
 }
 
@@ -74,7 +78,10 @@ static cudaError_t wait_for_event(cudaEvent_t event)
 	if (e)
 		return finish(e);
 	struct event *v = handle_get(H_EVENT, event);
-	return finish(v ? captured_event(v) : cudaErrorInvalidResourceHandle);
+	e = v ? captured_event(v) : cudaErrorInvalidResourceHandle;
+	if (!e)
+		late_wait_clock(&v->clock);
+	return finish(e);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
@@ -113,8 +120,11 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 	struct event *v = handle_get(H_EVENT, event);
 	if (!v)
 		return finish(cudaErrorInvalidResourceHandle);
-	if (!v->capture) // what ran already is nothing to wait for, but a capture must not depend on it
+	if (!v->capture) { // a capture must not depend on what runs outside it
+		if (!s->capture)
+			late_follow(s, &v->clock);
 		return finish(s->capture && v->recorded ? break_capture(s->capture, cudaErrorStreamCaptureIsolation) : cudaSuccess);
+	}
 	struct capture *c = active(v->capture);
 	if (!c)
 		return finish(cudaErrorCapturedEvent);

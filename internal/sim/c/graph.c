@@ -13,6 +13,8 @@ struct graph {
 struct exec {
 	struct body *body;
 	uint64_t id;
+	struct mark *marks; // its launches
+	uint32_t n_marks;
 };
 static uint64_t n_graphs, n_execs;
 
@@ -111,7 +113,7 @@ static cudaError_t instantiate(cudaGraphExec_t *out, cudaGraph_t graph)
 		return cudaErrorInvalidValue;
 	struct exec *x = own_alloc(NULL, 0, sizeof *x);
 	g->body->owners++;
-	*x = (struct exec){g->body, ++n_execs};
+	*x = (struct exec){.body = g->body, .id = ++n_execs};
 	now->instantiations++;
 	if (++now->instances > now->instances_peak)
 		now->instances_peak = now->instances;
@@ -197,6 +199,12 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec)
 	if (!x)
 		return finish(cudaErrorInvalidValue);
 	trace("exec-destroy", "exec=%llu stack=%u", (unsigned long long)x->id, stack_here());
+	// CUDA's manual: "if the executable graph is in-flight, it will not be terminated, but
+	// rather freed asynchronously on completion". HIP's has no such sentence.
+	const struct mark *busy = config.hip ? late_busy(x->marks, x->n_marks) : NULL;
+	if (busy)
+		fault("busy", "call=hipGraphExecDestroy exec=%llu use-stack=%u here=%u", (unsigned long long)x->id, busy->stack, stack_here());
+	late_forget(&x->marks, &x->n_marks);
 	body_drop(x->body);
 	own_free(x, sizeof *x);
 	now->instances--;
@@ -244,6 +252,10 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 	now->graph_launches++;
 	bool bad = stale(x);
 	struct body *b = x->body;
+	struct mark work = late_work(s);
+	late_note(&x->marks, &x->n_marks, work);
+	for (uint32_t i = 0; i < b->n_uses; i++)
+		late_uses(work, alloc_number(b->uses[i].alloc)->base);
 	b->owners++; // a host function may destroy it
 	for (uint32_t i = 0; i < b->n_nodes && !e; i++)
 		e = perform(&b->nodes[i], !bad);

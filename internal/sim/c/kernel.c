@@ -63,8 +63,10 @@ static cudaError_t launch(const void *func, const struct pending *p)
 	if (s->capture)
 		return capture_node(s, (struct node){.op = OP_KERNEL, .kernel = {func}}, p->pointers, p->n);
 	now->launches++;
+	struct mark work = late_work(s);
 	for (uint32_t i = 0; i < p->n; i++) {
 		struct alloc *a = find(p->pointers[i]);
+		late_uses(work, p->pointers[i]);
 		if (a && !a->live)
 			fault("launch", "alloc=%llu bytes=%zu offset=%llu alloc-stack=%u free-stack=%u here=%u", (unsigned long long)a->id, a->size,
 			      (unsigned long long)(p->pointers[i] - a->base), a->made, a->freed, stack_here());

@@ -165,6 +165,7 @@ void unplace(struct alloc *a)
 {
 	a->live = false;
 	a->freed = stack_here();
+	late_forget(&a->marks, &a->n_marks);
 	if (has_bytes(a->kind))
 		os_release(a->base, (a->size + 4095) / 4096 * 4096);
 }
@@ -269,6 +270,10 @@ cudaError_t device_free(void *p, enum kind want, const char *call)
 		      a ? a->size : 0, a ? a->made : 0, a ? a->freed : 0, stack_here());
 		return cudaErrorInvalidValue;
 	}
+	const struct mark *busy = late_busy(a->marks, a->n_marks);
+	if (busy)
+		fault("busy", "call=%s alloc=%llu bytes=%zu alloc-stack=%u use-stack=%u here=%u", call, (unsigned long long)a->id, a->size, a->made,
+		      busy->stack, stack_here());
 	unplace(a);
 	if (a->kind != PINNED)
 		now->frees++;

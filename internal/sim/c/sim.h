@@ -17,7 +17,7 @@ enum on_fault { FAULT_REPORT, FAULT_ERROR, FAULT_ABORT };
 struct config {
 	size_t vram, managed_more; // bytes; managed_more 0: no limit
 	int cc, sms, runtime, driver, occupancy;
-	bool vmm, store, reuse, hip; // hip: the programs' runtime is HIP
+	bool vmm, store, reuse, late, hip; // hip: the programs' runtime is HIP
 	const char *gfx;             // HIP's name of the card: gfx1201
 	enum managed managed;
 	enum on_fault on_fault;
@@ -83,6 +83,8 @@ struct alloc {
 	stack_id made, freed;
 	uint8_t kind;
 	bool live;
+	struct mark *marks; // late.c's: the last work in each stream that uses it
+	uint32_t n_marks;
 };
 bool memory_open(void);
 bool in_arena(uint64_t p);
@@ -160,6 +162,7 @@ struct stream {
 	struct capture *capture;
 	uint32_t *front; // the nodes that the next one follows
 	uint32_t n_front;
+	uint32_t lane; // late.c's; 0: it had no work
 };
 cudaError_t stream_for(cudaStream_t handle, struct stream **out); // also checks the legacy stream's rules
 cudaError_t unsafe_call(void);  // calls that a capture of this thread or a global one forbids
@@ -170,6 +173,28 @@ struct capture *active(uint64_t id);                           // NULL: it has e
 void join(struct capture *c, struct stream *s);
 void set_front(uint32_t **front, uint32_t *n, const uint32_t *from, uint32_t n_from);
 cudaError_t capture_node(struct stream *s, struct node n, const uint64_t *pointers, uint32_t n_pointers);
+
+// late.c: the work that nobody has waited for yet, with LLPATCH_SIM_LATE. A lane is a
+// stream's work, and outlives it; a clock has one number a lane.
+struct mark { // one piece of work
+	uint32_t lane;
+	uint64_t number;
+	stack_id stack;
+};
+struct clock {
+	uint64_t *reached;
+	uint32_t n;
+};
+struct mark late_work(struct stream *s); // begins a piece of work in s
+void late_uses(struct mark work, uint64_t p);
+void late_note(struct mark **marks, uint32_t *n, struct mark work);
+const struct mark *late_busy(const struct mark *marks, uint32_t n); // NULL: all is done
+void late_forget(struct mark **marks, uint32_t *n);
+void late_wait(struct stream *s);                    // the host waits for a stream, or
+void late_wait_all(void);                            // for the device, or
+void late_wait_clock(const struct clock *c);         // for an event
+void late_record(struct clock *c, struct stream *s); // what an event stands for
+void late_follow(struct stream *s, const struct clock *c);
 
 // copy.c
 cudaError_t perform(const struct node *n, bool checked);

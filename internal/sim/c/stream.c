@@ -1,5 +1,5 @@
-// Streams and stream capture. Work is done at the time of the call, so a
-// stream has nothing to wait for; what is followed is who captures what. The
+// Streams and stream capture. Work is done at the time of the call; what is
+// followed is who captures what, and in late.c who has waited for what. The
 // rules are those of the CUDA Runtime API manual (Stream Management) and of the
 // Programming Guide ("Prohibited and Unhandled Operations").
 #include "sim.h"
@@ -87,7 +87,10 @@ cudaError_t break_all(cudaError_t why)
 // Waiting for the device would wait for what is only being captured.
 cudaError_t device_wide_sync(void)
 {
-	return break_all(cudaErrorStreamCaptureUnsupported);
+	cudaError_t e = break_all(cudaErrorStreamCaptureUnsupported);
+	if (!e)
+		late_wait_all();
+	return e;
 }
 
 void set_front(uint32_t **front, uint32_t *n, const uint32_t *from, uint32_t n_from)
@@ -315,6 +318,8 @@ static cudaError_t wait_for(cudaStream_t stream)
 		e = stream_for(stream, &s);
 	if (!e && s->capture)
 		e = break_capture(s->capture, cudaErrorStreamCaptureUnsupported);
+	if (!e)
+		late_wait(s);
 	return finish(e);
 }
 

@@ -19,10 +19,10 @@ bool trace_open(const char *path)
 	}
 	start = os_time();
 	tracing = true;
-	trace("sim", "version=1 pid=%d cc=%d.%d sms=%d vram=%zu vmm=%d cuda=%d.%d managed=%d managed-more=%zu delay-frees=%llu fail-alloc=%llu store=%d reuse=%d",
+	trace("sim", "version=1 pid=%d cc=%d.%d sms=%d vram=%zu vmm=%d cuda=%d.%d managed=%d managed-more=%zu delay-frees=%llu fail-alloc=%llu store=%d reuse=%d late=%d",
 	      os_id(), config.cc / 10, config.cc % 10, config.sms, config.vram, config.vmm, config.runtime / 1000,
 	      config.runtime % 1000 / 10, config.managed, config.managed_more, (unsigned long long)config.delay_frees,
-	      (unsigned long long)config.fail_alloc, config.store, config.reuse);
+	      (unsigned long long)config.fail_alloc, config.store, config.reuse, config.late);
 	return true;
 }
 
