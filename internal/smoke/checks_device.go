@@ -26,7 +26,7 @@ func deviceArgs(a *args) sim.Device {
 	return sim.Device{
 		VRAMMiB: int64(a.number("vram", 0, 16)), CC: a.text("cc", ""), VMM: a.flag("vmm", false),
 		DelayFrees: a.number("delay-frees", 0, 0), FailAlloc: int64(a.number("fail-alloc", 0, 0)),
-		Count: a.number("count", 0, 0),
+		Count: a.number("count", 0, 0), Late: a.flag("late", true),
 	}
 }
 
@@ -64,6 +64,7 @@ type deviceWork struct {
 
 // run does the work. Whatever it comes to, a fault of the device's is the check's.
 func (w deviceWork) run(ctx context.Context, s *session) (outcome, error) {
+	defer func(env map[string]string) { s.current.Env = env }(s.current.Env)
 	dev, err := s.opened(w.device)
 	if err != nil {
 		return outcome{}, err
@@ -104,10 +105,24 @@ func (w deviceWork) run(ctx context.Context, s *session) (outcome, error) {
 		return out, srv.namedFault(FaultGraphReplay, "%d of %d graph launches use memory that was freed since the graph was captured; trace: %s",
 			st.StaleReplays, st.GraphLaunches, dev.trace)
 	case st.Faults > 0:
-		return out, srv.fault("the device saw %d faults, the first: %s; trace: %s", st.Faults, dev.firstFault(), dev.trace)
+		kind, what := dev.first("fault")
+		make := srv.fault
+		if name := faultNames[kind]; name != "" {
+			make = func(format string, args ...any) error { return srv.namedFault(name, format, args...) }
+		}
+		return out, make("the device saw %d faults, the first: %s; trace: %s", st.Faults, what, dev.trace)
+	}
+	var f *fault
+	if errors.As(err, &f) && f.name == "" {
+		if _, what := dev.first("break"); what != "" {
+			f.name, f.msg = FaultCapture, fmt.Sprintf("a capture was made invalid (%s); trace: %s: %s", what, dev.trace, f.msg)
+		}
 	}
 	return out, err
 }
+
+// faultNames are the names of the device's kinds of fault that a proof can expect.
+var faultNames = map[string]string{"busy": FaultFreedInUse}
 
 // prefillVRAMCheck: the device memory that a prefill takes beyond what was there
 // when the server was ready stays near what attention needs for one layer, whose
@@ -187,6 +202,10 @@ func graphReplayCheck(a *args) step {
 		return base(ctx, s)
 	}
 	return deviceWork{device: deviceArgs(a), config: cfg, drive: func(ctx context.Context, srv *server, dev *device) (outcome, error) {
+		before, err := sim.ReadState(dev.state)
+		if err != nil {
+			return outcome{}, err
+		}
 		began := time.Now()
 		for i := 1; time.Since(began) < length || i < 3; i++ {
 			// Slots fill up from a short text, which takes many answers, and from
@@ -209,60 +228,13 @@ func graphReplayCheck(a *args) step {
 		if err != nil {
 			return outcome{}, err
 		}
-		if st.GraphLaunches == 0 {
-			return outcome{}, errors.New("no graph was launched, so nothing was shown")
-		}
-		return outcome{detail: fmt.Sprintf("%d graph launches, none over freed memory, %d requests", st.GraphLaunches, srv.requests.Load())}, nil
-	}}.run
-}
-
-// graphCacheCheck: with every other layer on the processor each computation takes
-// many graphs, and prompts, read in small ubatches, take others than answers do.
-// A context keeps no more of them than GGML_CUDA_GRAPH_CACHE_MAX says. A dense model that
-// is wholly on the device needs no limit: it has no more anyway.
-func graphCacheCheck(a *args) step {
-	limit, layers, rounds := a.number("max", 24, 1), a.number("layers", 8, 2), a.number("rounds", 8, 1)
-	slots, dense := a.number("slots", 1, 1), a.flag("dense", false)
-	const ubatch = 64
-	tokens := a.number("tokens", 8*ubatch, 4*ubatch)
-	more := []string{"-b", strconv.Itoa(ubatch), "-ub", strconv.Itoa(ubatch)}
-	if !dense {
-		more = append(more, "-ot", `blk\.[0-9]*[13579]\.=CPU`)
-	}
-	base := sized(a.config(), slots, tokens+64, more...)
-	cfg := func(ctx context.Context, s *session) (config, error) {
-		s.o.Model.Layers = layers
-		env := maps.Clone(s.current.Env)
-		env["GGML_CUDA_GRAPH_CACHE_MAX"] = strconv.Itoa(limit)
-		s.current.Env = env
-		return base(ctx, s)
-	}
-	return deviceWork{device: deviceArgs(a), config: cfg, drive: func(ctx context.Context, srv *server, dev *device) (outcome, error) {
-		for range rounds {
-			if _, _, err := srv.prefill(ctx, tokens, time.Minute); err != nil {
-				return outcome{}, err
-			}
-			if _, err := srv.complete(ctx, "An answer.", 16); err != nil {
-				return outcome{}, err
-			}
-			if slots > 1 {
-				if err := srv.converse(ctx, slots, conversation{answer: 16, room: tokens, until: time.Now().Add(time.Second)}); err != nil {
-					return outcome{}, err
-				}
-			}
-		}
-		st, err := sim.ReadState(dev.state)
-		if err != nil {
-			return outcome{}, err
-		}
-		what := fmt.Sprintf("%d graphs at once with a limit of %d, %d made, %d launches", st.GraphInstancesPeak, limit, st.Instantiations, st.GraphLaunches)
+		what := fmt.Sprintf("%d graph launches, none over freed memory, %d captures, %d frees, %d requests",
+			st.GraphLaunches, st.Captures, st.Frees-before.Frees, srv.requests.Load())
 		switch {
-		case dense && st.GraphLaunches == 0:
+		case st.GraphLaunches == 0:
 			return outcome{}, errors.New("no graph was launched, so nothing was shown")
-		case !dense && st.Instantiations <= uint64(limit):
-			return outcome{}, fmt.Errorf("only %d graphs were made, so a limit of %d showed nothing", st.Instantiations, limit)
-		case st.GraphInstancesPeak > uint64(limit):
-			return outcome{}, srv.namedFault(FaultGraphCache, "%s", what)
+		case 2*st.Captures > st.GraphLaunches:
+			return outcome{}, srv.namedFault(FaultRecapture, "graphs are captured again and again: %s", what)
 		}
 		return outcome{detail: what}, nil
 	}}.run

@@ -17,6 +17,11 @@ import (
 const (
 	FaultGraphReplay = "graph-replay" // a captured graph is launched over memory that was freed since
 	FaultGraphCache  = "graph-cache"  // captured graphs are kept without a limit
+	FaultGraphsLost  = "graphs-lost"  // graphs are dropped that should have been kept
+	FaultRecapture   = "recapture"    // graphs are captured again where nothing has changed
+	FaultCapture     = "capture"      // a call made a capture invalid, and the program ended
+	FaultFreedInUse  = "freed-in-use" // memory is freed under work that nobody has waited for
+	FaultUnasked     = "unasked"      // a fix does what its variable did not ask for
 )
 
 // Programs are one of the two builds of a proof, and what they run in.

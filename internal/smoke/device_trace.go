@@ -28,17 +28,22 @@ func (d *device) events() iter.Seq2[sim.Event, error] {
 	}
 }
 
-// firstFault returns the first fault of the trace in words.
-func (d *device) firstFault() string {
+// first returns the kind of the first event of a name, and the event in words: "" where
+// there is none.
+func (d *device) first(name string) (kind, what string) {
 	for e, err := range d.events() {
 		if err != nil {
-			return err.Error()
+			return "", err.Error()
 		}
-		if e.Name == "fault" {
-			return fmt.Sprintf("%s of %d bytes (allocation %d)", e.Kind, e.Bytes, e.ID)
+		switch {
+		case e.Name != name:
+		case name == "fault":
+			return e.Kind, fmt.Sprintf("%s of %d bytes (allocation %d) %s", e.Kind, e.Bytes, e.ID, e.Call)
+		default:
+			return e.Kind, fmt.Sprintf("%s, code %d", e.Name, e.Code)
 		}
 	}
-	return "it is not in the trace"
+	return "", ""
 }
 
 // The functions of ggml-cuda that take memory, as they stand in a stack.

@@ -70,19 +70,28 @@ const (
 )
 
 // poolProofs: the pool keeps what it has outgrown, and where it flushes, graphs
-// that were captured over that are launched all the same.
+// that were captured over that are launched all the same. What the trim releases,
+// which upstream does not, no graph may be launched over either.
 func poolProofs(build int) []ProofCheck {
-	grows := spec.Check{Name: "prefill-vram", Device: spec.Sim, Env: map[string]string{"GGML_CUDA_POOL_TRIM": "grow"}}
+	trim := map[string]string{"GGML_CUDA_POOL_TRIM": "grow"}
+	grows := spec.Check{Name: "prefill-vram", Device: spec.Sim, Env: trim}
+	replay := map[string]any{"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0"}
 	if build >= scratchLeftPool {
 		grows.Args = map[string]any{"flash": false}
+		replay["kv"], replay["args"] = "f16", []string{"-fa", "off"}
 	}
-	list := []ProofCheck{{Check: grows, Fault: FaultVRAMGrowth}}
+	unasked := grows
+	unasked.Env = nil
+	list := []ProofCheck{{Check: grows, Fault: FaultVRAMGrowth}, {Case: "not asked", Check: unasked, Fault: FaultVRAMGrowth, Same: true}}
 	if build >= poolFlushes {
 		list = append(list, ProofCheck{Check: spec.Check{Name: "graph-replay", Device: spec.Sim, Args: map[string]any{
 			"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0", "kv": "f16", "args": []string{"-fa", "off"}, "fail-alloc": 12,
 		}}, Fault: FaultGraphReplay})
 	}
-	return list
+	return append(list, ProofCheck{
+		Case: "graphs and the trim", Check: spec.Check{Name: "graph-replay", Device: spec.Sim, Env: trim, Args: replay},
+		Fault: FaultGraphReplay, Control: true,
+	})
 }
 
 // managedVariables are the two of upstream's pull request 22158.

@@ -14,23 +14,31 @@ func TestProofChecks(t *testing.T) {
 	t.Parallel()
 	trim := map[string]string{"GGML_CUDA_POOL_TRIM": "grow"}
 	grows := ProofCheck{Check: spec.Check{Name: "prefill-vram", Device: spec.Sim, Env: trim}, Fault: FaultVRAMGrowth}
+	unasked := ProofCheck{Case: "not asked", Check: spec.Check{Name: "prefill-vram", Device: spec.Sim}, Fault: FaultVRAMGrowth, Same: true}
+	noFlashUnasked := unasked
+	noFlashUnasked.Check.Args = map[string]any{"flash": false}
 	noFlash := grows
 	noFlash.Check.Args = map[string]any{"flash": false}
 	flush := ProofCheck{Check: spec.Check{Name: "graph-replay", Device: spec.Sim, Args: map[string]any{
 		"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0", "kv": "f16", "args": []string{"-fa", "off"}, "fail-alloc": 12,
 	}}, Fault: FaultGraphReplay}
+	trimmed := ProofCheck{Case: "graphs and the trim", Check: spec.Check{Name: "graph-replay", Device: spec.Sim, Env: trim, Args: map[string]any{
+		"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0",
+	}}, Fault: FaultGraphReplay, Control: true}
+	noFlashTrimmed := trimmed
+	noFlashTrimmed.Check.Args = map[string]any{"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0", "kv": "f16", "args": []string{"-fa", "off"}}
 	capped := ProofCheck{Check: spec.Check{Name: "graph-cache", Device: spec.Sim}, Fault: FaultGraphCache}
 	for _, tc := range []struct {
 		proof string
 		build int
 		want  []ProofCheck
 	}{
-		{"prefill-vram", 8390, []ProofCheck{grows}},
-		{"prefill-vram", poolFlushes - 1, []ProofCheck{grows}},
-		{"prefill-vram", poolFlushes, []ProofCheck{grows, flush}},
-		{"prefill-vram", scratchLeftPool - 1, []ProofCheck{grows, flush}},
-		{"prefill-vram", scratchLeftPool, []ProofCheck{noFlash, flush}},
-		{"prefill-vram", 9842, []ProofCheck{noFlash, flush}},
+		{"prefill-vram", 8390, []ProofCheck{grows, unasked, trimmed}},
+		{"prefill-vram", poolFlushes - 1, []ProofCheck{grows, unasked, trimmed}},
+		{"prefill-vram", poolFlushes, []ProofCheck{grows, unasked, flush, trimmed}},
+		{"prefill-vram", scratchLeftPool - 1, []ProofCheck{grows, unasked, flush, trimmed}},
+		{"prefill-vram", scratchLeftPool, []ProofCheck{noFlash, noFlashUnasked, flush, noFlashTrimmed}},
+		{"prefill-vram", 9842, []ProofCheck{noFlash, noFlashUnasked, flush, noFlashTrimmed}},
 		{"graph-cache", 8390, []ProofCheck{capped}},
 		{"graph-cache", 9842, []ProofCheck{capped}},
 		{"build", 8390, nil},

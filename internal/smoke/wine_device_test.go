@@ -77,7 +77,7 @@ func TestWineDevice(t *testing.T) {
 	if err != nil || st.VRAMTotal != 250<<20 || st.VRAMUsed != 3<<20 || st.Faults != 1 {
 		t.Errorf("%+v, %v", st, err)
 	}
-	if got := dev.firstFault(); got != "free of 3145728 bytes (allocation 1)" {
-		t.Errorf("first fault: %s", got)
+	if kind, got := dev.first("fault"); kind != "free" || got != "free of 3145728 bytes (allocation 1) cudaFree" {
+		t.Errorf("first fault: %s: %s", kind, got)
 	}
 }
