@@ -2,6 +2,7 @@
 SHELL := /bin/sh
 TAG   ?= b8833
 PROOF_TAGS ?= b8390 b9842
+BROKEN_TAGS ?= b8390 b9842 v0.5.0
 FUZZTIME ?= 30s
 FUZZLONG ?= $(FUZZTIME)
 
@@ -69,7 +70,19 @@ leaks: ## the memory verdicts' figures: 20 real programs that leak, 200 that do 
 proof: ## the fixes' proofs, on the simulated device and without one, on the npm trees of PROOF_TAGS
 	sh scripts/setup build syntax win7
 	$(MAKE) --no-print-directory build
-	sh scripts/proof $(PROOF_TAGS)
+	sh scripts/with-headers sh scripts/proof $(PROOF_TAGS)
+
+.PHONY: broken-fixes
+broken-fixes: ## break each memory fix in every way of internal/broken, on the npm trees of BROKEN_TAGS: its proof must notice (ARGS=-broken-record=FILE)
+	sh scripts/setup build syntax
+	sh scripts/with-headers go test -tags real -timeout 180m -count 1 -run TestBrokenFixes -v ./internal/cli -args -broken-tags "$(BROKEN_TAGS)" $(ARGS)
+
+.PHONY: nightly
+nightly: ## what CI has no time for: all proofs, all broken fixes, Windows 7 for real, fuzzing for 5 minutes a target
+	$(MAKE) --no-print-directory proof
+	$(MAKE) --no-print-directory broken-fixes
+	$(MAKE) --no-print-directory real-win7
+	$(MAKE) --no-print-directory fuzz FUZZTIME=5m
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (30s), the four main ones for FUZZLONG (FUZZTIME)

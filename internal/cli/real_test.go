@@ -110,6 +110,11 @@ func TestReal(t *testing.T) {
 			t.Errorf("no proof of %s", in.Fix)
 		}
 	}
+	breakable := subject{
+		tag: "b8390", src: filepath.Join(filepath.Dir(archive), "src"), bin: filepath.Join(filepath.Dir(archive), "stage", "llama-b8390"),
+		dir: filepath.Dir(archive), build: 8390, fixes: repository(t),
+	}
+	brokenFixes(t, breakable, "sim", "", oneEach(), false)
 	publishedPurge(t, filepath.Dir(archive))
 	if os.Getenv("HIP_HEADERS") == "" {
 		t.Log("NOT RUN: the proofs on the simulated HIP device, for want of HIP_HEADERS (scripts/hip-headers makes that folder)")
@@ -126,6 +131,7 @@ func TestReal(t *testing.T) {
 			t.Errorf("no proof of %s", proof)
 		}
 	}
+	brokenFixes(t, breakable, "sim-hip", os.Getenv("HIP_HEADERS"), oneEach(), false)
 }
 
 func readJSON(t *testing.T, name string, v any) []byte {

@@ -1,0 +1,328 @@
+//go:build real
+
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llpatch/llpatch/internal/broken"
+	"github.com/llpatch/llpatch/internal/release"
+	"github.com/llpatch/llpatch/internal/sim"
+	"github.com/llpatch/llpatch/internal/smoke"
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+var (
+	brokenTags   = flag.String("broken-tags", "", "tags on which every broken fix must be noticed, with blanks between them")
+	brokenDist   = flag.String("broken-dist", "", "folder that keeps the builds of TestBrokenFixes for the next run")
+	brokenSource = flag.String("broken-source", "", "where the tags are taken from, as --source has it")
+	brokenRecord = flag.String("broken-record", "", "file that gets what came of it, as JSON")
+	brokenOnly   = flag.String("broken-only", "", "only variants with this in FIX/NAME; the unbroken fixes are not tried then")
+)
+
+// simulations are the devices on which proofs run, by name, with the headers that each
+// takes besides NVIDIA's.
+var simulations = []struct{ name, headers string }{{"sim", ""}, {"sim-hip", "HIP_HEADERS"}}
+
+// kill is what became of one broken fix.
+type kill struct {
+	Tag     string  `json:"tag"`
+	Device  string  `json:"device"`
+	Variant string  `json:"variant"`
+	Check   string  `json:"check"` // and the case, where the proof has several of its name
+	Want    string  `json:"want"`
+	Fault   string  `json:"fault,omitempty"` // that was found; the same where the variant was killed
+	Detail  string  `json:"detail"`
+	Seconds float64 `json:"seconds"` // of the check
+	Killed  bool    `json:"killed"`
+}
+
+// subject is a built tag whose fixes can be broken.
+type subject struct {
+	tag, src, bin, dir string // dir keeps the device's objects
+	build              int
+	fixes              []spec.Fix
+}
+
+// library makes the device and the tree's ggml-cuda as they are now.
+func (b subject) library(t *testing.T, device, hip string) (*sim.Library, error) {
+	t.Helper()
+	return sim.Build(t.Context(), sim.Options{
+		Src: b.src, Out: filepath.Join(b.dir, device, "patched"), Headers: os.Getenv("CUDA_HEADERS"), HIP: hip, NoVMM: true,
+	})
+}
+
+// checks are those of a fix's proof on a device.
+func (b subject) checks(fix, device string) []smoke.ProofCheck {
+	for _, f := range b.fixes {
+		if f.ID == fix {
+			list := smoke.ProofChecks(f.Proof, b.build)
+			if device == "sim-hip" {
+				list = append(list, smoke.HIPProofChecks(f.Proof, b.build)...)
+			}
+			return list
+		}
+	}
+	return nil
+}
+
+// check runs one check on what library made.
+func (b subject) check(t *testing.T, lib *sim.Library, one smoke.ProofCheck) smoke.Result {
+	t.Helper()
+	r, err := smoke.Run(t.Context(), smoke.Options{
+		Bin: b.bin, Work: t.TempDir(), Device: spec.Sim, SimEnv: lib.Env(), Checks: []spec.Check{one.Check},
+	})
+	var failed *smoke.Failed
+	var not *smoke.NotRun
+	if err != nil && !errors.As(err, &failed) && !errors.As(err, &not) {
+		t.Fatal(err)
+	}
+	return r.Checks[0]
+}
+
+// healthy tells whether an unbroken fix would come to this: a case in which it is asked
+// for nothing has stock's fault.
+func healthy(one smoke.ProofCheck, c smoke.Result) bool {
+	return c.Verdict == smoke.Passed || one.Same && c.Verdict == smoke.Wrong && c.Fault == one.Fault
+}
+
+// whole has every check that must notice one of the variants find nothing in the unbroken tree.
+func (b subject) whole(t *testing.T, device, hip string, variants []broken.Variant) {
+	t.Helper()
+	lib, err := b.library(t, device, hip)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := map[string]bool{}
+	for _, v := range variants {
+		for _, one := range b.checks(v.Fix, device) {
+			name := v.Fix + " " + one.Check.Name + " " + one.Case
+			if done[name] || !v.Noticed(one.Check.Name, one.Case) {
+				continue
+			}
+			done[name] = true
+			c := b.check(t, lib, one)
+			t.Logf("%s on %s, unbroken: %s: %s: %s %s", b.tag, device, name, c.Verdict, c.Fault, c.Detail)
+			if !healthy(one, c) {
+				t.Errorf("%s on %s, unbroken: %s: %s: %s %s", b.tag, device, name, c.Verdict, c.Fault, c.Detail)
+			}
+		}
+	}
+}
+
+// kills breaks the tree in one way and says what its fix's proof finds.
+func (b subject) kills(t *testing.T, v broken.Variant, device, hip string) kill {
+	t.Helper()
+	k := kill{Tag: b.tag, Device: device, Variant: v.ID(), Want: v.Fault}
+	mend, err := v.In(b.src)
+	if err != nil {
+		t.Fatalf("%s: %v", b.tag, err)
+	}
+	defer func() {
+		if err := mend(); err != nil {
+			t.Fatal(err)
+		}
+	}()
+	lib, err := b.library(t, device, hip)
+	if err != nil {
+		t.Fatalf("%s: %s: %v", b.tag, v.ID(), err)
+	}
+	ran := 0
+	for _, one := range b.checks(v.Fix, device) {
+		if !v.Noticed(one.Check.Name, one.Case) {
+			continue
+		}
+		ran++
+		began := time.Now()
+		c := b.check(t, lib, one)
+		k.Check, k.Fault, k.Detail, k.Seconds = one.Check.Name, c.Fault, c.Detail, time.Since(began).Round(100*time.Millisecond).Seconds()
+		if one.Case != "" {
+			k.Check += " (" + one.Case + ")"
+		}
+		if one.Same && c.Verdict == smoke.Passed { // stock has the fault, and so must this
+			k.Fault = smoke.FaultUnasked
+		}
+		if k.Killed = k.Fault == v.Fault && (!one.Same || k.Fault != one.Fault); k.Killed || !healthy(one, c) {
+			break
+		}
+	}
+	if ran == 0 {
+		t.Fatalf("%s: the proof of %s has no check %s on %s", v.ID(), v.Fix, v.Check, device)
+	}
+	word := "survives"
+	if k.Killed {
+		word = "killed"
+	}
+	t.Logf("%s on %s: %s: %s by %s: %q: %s (%d compiled, %v s)", b.tag, device, v.ID(), word, k.Check, k.Fault, k.Detail, lib.Compiled, k.Seconds)
+	return k
+}
+
+// brokenFixes breaks a built tag in every way that pick takes, on one device. Each must
+// be noticed; whole: and the unbroken fixes must pass.
+func brokenFixes(t *testing.T, b subject, device, hip string, pick func(broken.Variant) bool, whole bool) (list []kill) {
+	t.Helper()
+	all, err := broken.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var variants []broken.Variant
+	for _, v := range all {
+		if v.Check != broken.Model && v.Fits(b.build) && (v.Device == "" || v.Device == device) && pick(v) {
+			variants = append(variants, v)
+		}
+	}
+	if whole {
+		b.whole(t, device, hip, variants)
+	}
+	for _, v := range variants {
+		k := b.kills(t, v, device, hip)
+		if list = append(list, k); !k.Killed {
+			t.Errorf("%s on %s: %s is not noticed: %q, want %s: %s", k.Tag, k.Device, k.Variant, k.Fault, k.Want, k.Detail)
+		}
+	}
+	return list
+}
+
+// oneEach takes the first variant of each fix.
+func oneEach() func(broken.Variant) bool {
+	took := map[string]string{}
+	return func(v broken.Variant) bool {
+		if took[v.Fix] == "" {
+			took[v.Fix] = v.Name
+		}
+		return took[v.Fix] == v.Name
+	}
+}
+
+// repository reads the fixes of this clone.
+func repository(t *testing.T) []spec.Fix {
+	t.Helper()
+	repo, err := spec.Load(os.DirFS("../.."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return repo.Fixes
+}
+
+// TestBrokenFixes: every broken variant of a fix turns the fix's proof red, with the
+// fault that its header names, and the fix itself does not.
+func TestBrokenFixes(t *testing.T) {
+	if *brokenTags == "" {
+		t.Skip("no -broken-tags: make broken-fixes names them; TestReal breaks one fix each")
+	}
+	dist := *brokenDist
+	if dist == "" {
+		dist = t.TempDir()
+	}
+	dist, err := filepath.Abs(dist)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := struct {
+		Command  string `json:"command"`
+		Date     string `json:"date"`
+		Commit   string `json:"commit"`
+		Compiler string `json:"compiler"`
+		Killed   int    `json:"killed"`
+		All      int    `json:"all"`
+		Kills    []kill `json:"kills"`
+	}{
+		Command: "make broken-fixes", Date: time.Now().UTC().Format(time.DateOnly),
+		Commit:   strings.TrimSpace(sh(t, "../..", "git describe --always --dirty")),
+		Compiler: firstLine(sh(t, ".", "$(ls /usr/bin/clang++-[0-9]* | sort -V | tail -1) --version")),
+	}
+	for _, tag := range strings.Fields(*brokenTags) {
+		b := smallBuild(t, dist, tag)
+		pick := func(v broken.Variant) bool { return strings.Contains(v.ID(), *brokenOnly) }
+		for _, s := range simulations {
+			hip := os.Getenv(s.headers)
+			if s.headers != "" && hip == "" {
+				t.Logf("NOT RUN: the broken fixes of %s on %s, for want of %s", tag, s.name, s.headers)
+				continue
+			}
+			record.Kills = append(record.Kills, brokenFixes(t, b, s.name, hip, pick, *brokenOnly == "")...)
+		}
+	}
+	record.All = len(record.Kills)
+	for _, k := range record.Kills {
+		if k.Killed {
+			record.Killed++
+		}
+	}
+	t.Logf("killed %d of %d", record.Killed, record.All)
+	if record.All == 0 {
+		t.Error("no variant was tried")
+	}
+	if *brokenRecord != "" {
+		text, err := json.MarshalIndent(record, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(*brokenRecord, append(text, '\n'), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(s, "\n")
+	return line
+}
+
+// smallBuild compiles llama-server alone, for one kind of processor and hardly optimized:
+// what is judged is in the device's library.
+func smallBuild(t *testing.T, dist, tag string) subject {
+	t.Helper()
+	self, err := exec.LookPath("llpatch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	declarations := filepath.Join(dist, "declarations")
+	sh(t, "../..", fmt.Sprintf("rm -rf %[1]s && mkdir -p %[1]s && cp -r buildenv patches recipes toolchains %[1]s", quoted(declarations)))
+	recipe := filepath.Join(declarations, "recipes", "linux-cpu.toml")
+	text, err := os.ReadFile(recipe)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for old, small := range map[string]string{
+		`programs  = ["llama-server", "llama-cli", "llama-bench", "llama-quantize"]`: `programs  = ["llama-server"]`,
+		"GGML_CPU_ALL_VARIANTS = true": "GGML_CPU_ALL_VARIANTS = false\n" + `CMAKE_CXX_FLAGS_RELEASE = "-O0 -DNDEBUG"` + "\n" + `CMAKE_C_FLAGS_RELEASE = "-O2 -DNDEBUG"`,
+	} {
+		if strings.Count(string(text), old) != 1 {
+			t.Fatalf("%s has no line %s", recipe, old)
+		}
+		text = []byte(strings.Replace(string(text), old, small, 1))
+	}
+	if err := os.WriteFile(recipe, text, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"-C", declarations, "--out", dist, "build", tag, "linux-cpu", "--locked"}
+	if *brokenSource != "" {
+		args = append(args, "--source", *brokenSource)
+	}
+	c := exec.CommandContext(context.WithoutCancel(t.Context()), self, args...)
+	c.Env = append(os.Environ(), "LLPATCH_CACHE="+filepath.Join(dist, "cache"))
+	c.Stderr = os.Stderr
+	if err := c.Run(); err != nil {
+		t.Fatalf("llpatch %v: %v", args, err)
+	}
+	dir := filepath.Join(dist, tag, "linux-cpu")
+	var built release.Built
+	readJSON(t, filepath.Join(dir, "artifacts.json"), &built)
+	var patched struct{ Pin struct{ Build int } }
+	readJSON(t, filepath.Join(dir, "patched.json"), &patched)
+	return subject{
+		tag: tag, src: filepath.Join(dir, "src"), bin: filepath.Join(built.Artifacts.Dir, "bin"), dir: dir,
+		build: patched.Pin.Build, fixes: repository(t),
+	}
+}
