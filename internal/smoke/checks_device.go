@@ -191,11 +191,14 @@ const prefillSlack = 16 << 20
 // ubatches, so that graphs are captured while the pool changes. No graph may be
 // launched over memory that was freed since its capture. With experts, whose
 // weights must be quantised or ggml-cuda takes no graph, a prompt leaves the
-// answers' graph alone, and it is launched again after the pool has changed.
+// answers' graph alone, and it is launched again after the pool has changed. Where
+// prompts are growing, each outgrows what the answer before it used by less than the
+// trim's quarter, so that the trim releases memory of the answers' graph.
 func graphReplayCheck(a *args) step {
 	slots, ubatch := a.number("slots", 3, 1), a.number("ubatch", 64, 1)
 	room, length := a.number("context", 4096, 256), a.duration("for", 10*time.Second)
 	n, kv, experts := a.number("n_predict", 32, 2), a.text("kv", "q8_0"), a.number("experts", 0, 0)
+	growing := a.flag("growing", false)
 	base := sized(a.config(), slots, room, "-ctk", kv, "-ctv", kv, "-fa", "on", "-b", strconv.Itoa(max(ubatch, 64)), "-ub", strconv.Itoa(ubatch))
 	cfg := func(ctx context.Context, s *session) (config, error) {
 		s.withExperts(experts)
@@ -205,6 +208,11 @@ func graphReplayCheck(a *args) step {
 		before, err := sim.ReadState(dev.state)
 		if err != nil {
 			return outcome{}, err
+		}
+		for length := 4; growing && length < 2*ubatch; length *= 3 {
+			if _, err := srv.complete(ctx, strings.Repeat("a", length), n); err != nil {
+				return outcome{}, err
+			}
 		}
 		began := time.Now()
 		for i := 1; time.Since(began) < length || i < 3; i++ {

@@ -24,7 +24,7 @@ const cacheVariable = "GGML_CUDA_GRAPH_CACHE_MAX"
 // nothing is limited. A dense model that is wholly on the device needs no limit: it has
 // no more graphs anyway.
 func graphCacheCheck(a *args) step {
-	limit, layers, rounds := a.number("max", 24, 1), a.number("layers", 8, 2), a.number("rounds", 8, 1)
+	limit, layers, rounds := a.number("max", 24, 1), a.number("layers", 8, 2), a.number("rounds", 4, 1)
 	slots, dense := a.number("slots", 1, 1), a.flag("dense", false)
 	const ubatch, answer = 64, 32
 	tokens := a.number("tokens", 8*ubatch, 4*ubatch)

@@ -75,7 +75,7 @@ const (
 func poolProofs(build int) []ProofCheck {
 	trim := map[string]string{"GGML_CUDA_POOL_TRIM": "grow"}
 	grows := spec.Check{Name: "prefill-vram", Device: spec.Sim, Env: trim}
-	replay := map[string]any{"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0"}
+	replay := map[string]any{"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0", "growing": true}
 	if build >= scratchLeftPool {
 		grows.Args = map[string]any{"flash": false}
 		replay["kv"], replay["args"] = "f16", []string{"-fa", "off"}

@@ -23,10 +23,10 @@ func TestProofChecks(t *testing.T) {
 		"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0", "kv": "f16", "args": []string{"-fa", "off"}, "fail-alloc": 12,
 	}}, Fault: FaultGraphReplay}
 	trimmed := ProofCheck{Case: "graphs and the trim", Check: spec.Check{Name: "graph-replay", Device: spec.Sim, Env: trim, Args: map[string]any{
-		"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0",
+		"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0", "growing": true,
 	}}, Fault: FaultGraphReplay, Control: true}
 	noFlashTrimmed := trimmed
-	noFlashTrimmed.Check.Args = map[string]any{"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0", "kv": "f16", "args": []string{"-fa", "off"}}
+	noFlashTrimmed.Check.Args = map[string]any{"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0", "growing": true, "kv": "f16", "args": []string{"-fa", "off"}}
 	capped := ProofCheck{Check: spec.Check{Name: "graph-cache", Device: spec.Sim}, Fault: FaultGraphCache}
 	for _, tc := range []struct {
 		proof string
