@@ -27,7 +27,7 @@ var (
 	brokenDist   = flag.String("broken-dist", "", "folder that keeps the builds of TestBrokenFixes for the next run")
 	brokenSource = flag.String("broken-source", "", "where the tags are taken from, as --source has it")
 	brokenRecord = flag.String("broken-record", "", "file that gets what came of it, as JSON")
-	brokenOnly   = flag.String("broken-only", "", "only variants with this in FIX/NAME; the unbroken fixes are not tried then")
+	brokenOnly   = flag.String("broken-only", "", "only variants with this in FIX/NAME")
 )
 
 // simulations are the devices on which proofs run, by name, with the headers that each
@@ -237,7 +237,7 @@ func TestBrokenFixes(t *testing.T) {
 		All      int    `json:"all"`
 		Kills    []kill `json:"kills"`
 	}{
-		Command: "make broken-fixes", Date: time.Now().UTC().Format(time.DateOnly),
+		Command: brokenCommand(), Date: time.Now().UTC().Format(time.DateOnly),
 		Commit:   strings.TrimSpace(sh(t, "../..", "git describe --always --dirty")),
 		Compiler: firstLine(sh(t, ".", "$(ls /usr/bin/clang++-[0-9]* | sort -V | tail -1) --version")),
 	}
@@ -250,7 +250,7 @@ func TestBrokenFixes(t *testing.T) {
 				t.Logf("NOT RUN: the broken fixes of %s on %s, for want of %s", tag, s.name, s.headers)
 				continue
 			}
-			record.Kills = append(record.Kills, brokenFixes(t, b, s.name, hip, pick, *brokenOnly == "")...)
+			record.Kills = append(record.Kills, brokenFixes(t, b, s.name, hip, pick, true)...)
 		}
 	}
 	record.All = len(record.Kills)
@@ -272,6 +272,15 @@ func TestBrokenFixes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// brokenCommand is what this run was asked for, without the folders of this machine.
+func brokenCommand() string {
+	command := fmt.Sprintf("go test -tags real -run TestBrokenFixes ./internal/cli -args -broken-tags %q", *brokenTags)
+	if *brokenOnly != "" {
+		command += " -broken-only " + *brokenOnly
+	}
+	return command
 }
 
 func firstLine(s string) string {
