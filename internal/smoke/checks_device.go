@@ -75,6 +75,7 @@ func (w deviceWork) run(ctx context.Context, s *session) (outcome, error) {
 	}
 	srv, err := s.need(ctx, c)
 	if err != nil {
+		dev.nameCapture(err)
 		var f *fault
 		if w.refused != nil && errors.As(err, &f) {
 			// Not by its log: a server that crashes takes its last lines with it.
@@ -112,13 +113,19 @@ func (w deviceWork) run(ctx context.Context, s *session) (outcome, error) {
 		}
 		return out, make("the device saw %d faults, the first: %s; trace: %s", st.Faults, what, dev.trace)
 	}
-	var f *fault
-	if errors.As(err, &f) && f.name == "" {
-		if _, what := dev.first("break"); what != "" {
-			f.name, f.msg = FaultCapture, fmt.Sprintf("a capture was made invalid (%s); trace: %s: %s", what, dev.trace, f.msg)
-		}
-	}
+	dev.nameCapture(err)
 	return out, err
+}
+
+// nameCapture names a fault that comes from a capture that a call made invalid.
+func (d *device) nameCapture(err error) {
+	var f *fault
+	if !errors.As(err, &f) || f.name != "" {
+		return
+	}
+	if _, what := d.first("break"); what != "" {
+		f.name, f.msg = FaultCapture, fmt.Sprintf("a capture was made invalid (%s); trace: %s: %s", what, d.trace, f.msg)
+	}
 }
 
 // faultNames are the names of the device's kinds of fault that a proof can expect.
