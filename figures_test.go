@@ -13,10 +13,7 @@ import (
 	"testing"
 	"time"
 
-	llpatch "github.com/llpatch/llpatch"
 	"github.com/llpatch/llpatch/internal/evidence"
-	"github.com/llpatch/llpatch/internal/smoke"
-	"github.com/llpatch/llpatch/internal/spec"
 )
 
 // judgedPages are those in which every measured figure names its record, or is marked.
@@ -434,34 +431,5 @@ func TestPicture(t *testing.T) {
 	}
 	if got, err := os.ReadFile("docs/pictures/q8-64k.svg"); err != nil || string(got) != want {
 		t.Errorf("docs/pictures/q8-64k.svg is not what `llpatch evidence show --chart` draws: %v", err)
-	}
-}
-
-// README.md names the fixes whose fault make proof shows.
-func TestProofsNamed(t *testing.T) {
-	repo, err := spec.Load(llpatch.Declarations)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want []string
-	for _, f := range repo.Fixes {
-		if len(smoke.ProofChecks(f.Proof, 1<<20)) > 0 {
-			want = append(want, f.ID)
-		}
-	}
-	page, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, item, _ := strings.Cut(string(page), "\n- `make proof` ")
-	item, _, _ = strings.Cut(item, "\n- ")
-	var named []string
-	for _, m := range codeSpan.FindAllString(item, -1) {
-		named = append(named, strings.Trim(m, "`"))
-	}
-	slices.Sort(want)
-	slices.Sort(named)
-	if len(want) == 0 || !slices.Equal(named, want) {
-		t.Errorf("README.md names %q, and `make proof` shows %q", named, want)
 	}
 }
