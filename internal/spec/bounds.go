@@ -9,7 +9,7 @@ import (
 	"github.com/llpatch/llpatch/internal/tag"
 )
 
-// Number is the build number for a message: "10864", or "11063 to 11668" where it
+// Number is the build number for a message: "11146", or "11670 to 12100" where it
 // is known within bounds only.
 func (p Pin) Number() string { return Number(p.Build, p.Max) }
 
