@@ -66,7 +66,7 @@ func TestPeaksAreMeasured(t *testing.T) {
 int main(int argc, char **argv) {
     char *p = malloc(64 << 20);
     memset(p, argc, 64 << 20);
-    sleep(2);
+    sleep(5);
     close(open(argv[2], O_CREAT | O_WRONLY, 0644));
     return p[5] - argc;
 }
