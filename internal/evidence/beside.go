@@ -42,6 +42,8 @@ const (
 	leastShare = 0.05 // of one core: below it a process disturbs nothing
 	maxBesides = 20
 	tick       = 0.01 // seconds, of /proc/PID/stat on every Linux
+
+	kernelThread = 0x200000 // PF_KTHREAD of the flags in /proc/PID/stat
 )
 
 // view is one look at the host.
@@ -106,7 +108,11 @@ func parseStat(b []byte) (process, bool) {
 		}
 		n[i] = v
 	}
-	return process{name: string(b[open+1 : end]), ticks: n[0] + n[1], began: n[2]}, true
+	name := string(b[open+1 : end])
+	if flags, err := strconv.ParseUint(string(f[6]), 10, 64); err == nil && flags&kernelThread != 0 {
+		name, _, _ = strings.Cut(name, "/") // NAME/CPU
+	}
+	return process{name: name, ticks: n[0] + n[1], began: n[2]}, true
 }
 
 // holders asks nvidia-smi which programs hold memory of a card. It tells a process by its

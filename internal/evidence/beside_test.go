@@ -103,13 +103,16 @@ func TestBesideOwn(t *testing.T) {
 func TestParseStat(t *testing.T) {
 	const rest = " S 1 7 7 0 -1 4194304 100 0 0 0 12 34 0 0 20 0 1 0 4242 1000 10 18446744073709551615"
 	for in, want := range map[string]process{
-		"7 (sh)" + rest:                 {"sh", 4242, 46},
-		"7 (a b) c)" + rest:             {"a b) c", 4242, 46},
-		"7 ()" + rest:                   {"", 4242, 46},
-		"7 (sh) S 1":                    {},
-		"7 sh" + rest:                   {},
-		")7(":                           {},
-		"":                              {},
+		"7 (sh)" + rest:     {"sh", 4242, 46},
+		"7 (a b) c)" + rest: {"a b) c", 4242, 46},
+		"7 ()" + rest:       {"", 4242, 46},
+		"7 (sh) S 1":        {},
+		"7 sh" + rest:       {},
+		")7(":               {},
+		"":                  {},
+		// A thread of the kernel is named NAME/CPU, and more of a worker: no path.
+		"7 (kworker/u8:3+btrfs-endio)" + strings.Replace(rest, "4194304", "69238880", 1): {"kworker", 4242, 46},
+		"7 (a/b)" + rest:                {"a/b", 4242, 46},
 		"7 (sh)" + rest[:44] + " x y z": {},
 	} {
 		if got, ok := parseStat([]byte(in)); got != want || ok != (want != process{}) {

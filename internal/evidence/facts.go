@@ -132,17 +132,26 @@ func cardNames(out string) string {
 // and what is too long for a name or a version is cut.
 func short(s string) string {
 	const most = 80
-	s = strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, s)
-	s = strings.Join(strings.Fields(s), " ")
+	s = squeeze(s)
 	if r := []rune(s); len(r) > most {
 		s = string(r[:most]) + " …"
 	}
 	return s
+}
+
+// squeeze puts a text on one line, a blank for all that cannot be printed.
+func squeeze(s string) string {
+	return strings.Join(strings.Fields(strings.ReplaceAll(printable(s), "\n", " ")), " ")
+}
+
+// printable has a blank for whatever cannot be printed, and keeps the lines.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || r != '\n' && !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, s)
 }
 
 func firstLine(s string) string {

@@ -85,7 +85,7 @@ func (f *Figure) String() string {
 			s += fmt.Sprintf("; %s: %s", c.State, c.Aim)
 		}
 	}
-	return s
+	return squeeze(s)
 }
 
 func (r *Result) figure(key string) (*Figure, error) {
@@ -276,12 +276,16 @@ func growth(runs []*Run, k memory.Kind) *Figure {
 		f.text = "unclear: " + v.Reason
 	}
 	for s, word := range state {
-		if s != v.State {
+		if s != v.State && !strings.Contains(f.text, word) { // a reason may say "whether it has settled"
 			f.Not = append(f.Not, word)
 		}
 	}
 	slices.Sort(f.Not)
-	if v.State == memory.Bounded { // from where, to where, after how many
+	switch {
+	case v.State != memory.Bounded:
+	case len(f.Numbers) < 3: // one is below 0
+		return nil
+	default: // from where, to where, after how many
 		f.Numbers[0].Must, f.Numbers[1].Must, f.Numbers[2].Must = true, true, true
 		f.Numbers = slices.Insert(f.Numbers, 3, Number{float64(runs[0].Requests), "requests", false})
 	}

@@ -136,7 +136,7 @@ func olderFigure(data []byte, key string) (*Figure, error) {
 				out = append(out, v)
 			case string:
 				lines := strings.Split(strings.TrimSpace(v), "\n")
-				last = lines[len(lines)-1]
+				last = squeeze(lines[len(lines)-1])
 			}
 		}
 		return out
@@ -149,7 +149,11 @@ func olderFigure(data []byte, key string) (*Figure, error) {
 			return nil, fmt.Errorf("%q: %d and %d runs have %s", key, len(a), len(b), field)
 		}
 		for i := range a {
-			a[i] /= b[i]
+			r := a[i] / b[i]
+			if math.IsNaN(r) || math.IsInf(r, 0) {
+				return nil, fmt.Errorf("%q: %g by %g is no ratio", key, a[i], b[i])
+			}
+			a[i] = r
 		}
 		if spread {
 			return ratioOf(a, len(a)).spread(), nil
@@ -163,15 +167,15 @@ func olderFigure(data []byte, key string) (*Figure, error) {
 		v := slices.Max(all)
 		return &Figure{Numbers: []Number{{v, unit, true}}, text: strings.TrimSpace(fmt.Sprintf("%g %s", v, unit))}, nil
 	case len(numbers(last)) > 0:
-		return &Figure{Numbers: numbers(last), text: last}, nil
+		f := &Figure{Numbers: numbers(last), text: last}
+		f.Numbers[0].Must = true
+		return f, nil
 	}
 	return nil, fmt.Errorf("%q: no run of that name has such a field", key)
 }
 
 // words are those of a key, in which a blank is written +.
 func words(s string) string { return squeeze(strings.ReplaceAll(s, "+", " ")) }
-
-func squeeze(s string) string { return strings.Join(strings.Fields(s), " ") }
 
 var numberRE = regexp.MustCompile(`(?:^|[^\pL\pN_.,-])(\d[\d,]*(?:\.\d+)?)(?:[\s\x{a0}]*(KiB|MiB|GiB|B|t/s|ms|s|pairs?|runs?|requests?)\b)?`)
 

@@ -40,7 +40,7 @@ func (res *Result) Markdown() string {
 	if !strings.HasSuffix(b.String(), "\n") {
 		b.WriteString("\n")
 	}
-	return b.String()
+	return printable(b.String())
 }
 
 func whole(v *int64) string {

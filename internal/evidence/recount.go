@@ -14,7 +14,7 @@ import (
 func (r *Result) recount() error {
 	for i := range r.Runs {
 		if err := r.Runs[i].recount(); err != nil {
-			return fmt.Errorf("run %s of build %s, pair %d: %w", r.Runs[i].Name, r.Runs[i].Build, r.Runs[i].Pair, err)
+			return fmt.Errorf("run %q of build %q, pair %d: %w", r.Runs[i].Name, r.Runs[i].Build, r.Runs[i].Pair, err)
 		}
 	}
 	if len(r.Summary) == 0 {

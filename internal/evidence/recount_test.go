@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -82,6 +83,54 @@ func TestFigure(t *testing.T) {
 		if err != nil || !strings.Contains(f.String(), want) {
 			t.Errorf("%s: %v %v, want %q", key, f, err, want)
 		}
+	}
+}
+
+// A record may be anybody's: no value in one stops the reader, gives a figure that is no
+// number, or writes to the terminal what is more than text.
+func TestFigureHostile(t *testing.T) {
+	data, err := os.ReadFile(keptRecord)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r Result
+	if err := json.Unmarshal(data, &r); err != nil {
+		t.Fatal(err)
+	}
+	for i := range r.Runs {
+		for k := range r.Runs[i].Memory {
+			v := &r.Runs[i].Memory[k]
+			v.Start, v.Plateau, v.Growth.Low, v.Unit = -5, -7, 0, "re\x1b[31mq"
+		}
+	}
+	r.What, r.Notes = "a\x1b[31m", []string{"b\x1b[31m"}
+	s := &Source{res: &r}
+	for key, want := range map[string]string{"np3/ours/device": "does not know it", "np3/ours/host": "anonymous memory grows by "} {
+		if f, err := s.Figure(key); !strings.Contains(fmt.Sprint(f, err), want) || strings.Contains(fmt.Sprint(f), "\x1b") {
+			t.Errorf("%s: %q %v, want %q", key, f, err, want)
+		}
+	}
+	if text := r.Markdown(); strings.Contains(text, "\x1b") || !strings.Contains(text, "a [31m: ") || !strings.Contains(text, "\n- b [31m\n") {
+		t.Errorf("%q", text)
+	}
+	r.Runs[0].Name, r.Runs[0].PP = "c\x1b[31m", nil
+	if err := r.recount(); err == nil || strings.Contains(err.Error(), "\x1b") {
+		t.Errorf("%v", err)
+	}
+	const older = `{"runs": [null, {"name": ["a"]}, {"name": "a", "n": 3, "line": "good \u001b[31m 12 MiB"}, {"name": "b", "n": 0}, {"name": "c", "n": 1e308}, {"name": "d", "n": 1e-308}]}`
+	for key, want := range map[string]string{
+		"a:b/n-ratio": "by 0 is no ratio", "b:b/n-ratios": "by 0 is no ratio", "c:d/n-ratio": "by 1e-308 is no ratio", "b:a/n-ratio": "0, 1 pair", "a/line": "good [31m 12 MiB",
+	} {
+		if f, err := olderFigure([]byte(older), key); !strings.Contains(fmt.Sprint(f, err), want) {
+			t.Errorf("%s: %q %v, want %q", key, f, err, want)
+		}
+	}
+	f, err := olderFigure([]byte(older), "a/line")
+	if err != nil || f.Bears("good") == nil {
+		t.Errorf("a link without a figure bears %v: %v", f, err)
+	}
+	if f, err := textFigure("it is \x1b[31m 5 MiB \a\n", "it+is"); err != nil || f.String() != "[31m 5 MiB" {
+		t.Errorf("%q %v", f, err)
 	}
 }
 
