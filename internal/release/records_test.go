@@ -69,6 +69,35 @@ func TestOverlay(t *testing.T) {
 	if pins := repo.Lock[spec.LlamaCpp]; pins["v1.0.0"] != full || pins["v2.0.0"] != other {
 		t.Errorf("pins %+v", pins)
 	}
+	// Where the two say different things of a tag, the narrower number counts, and what
+	// contradicts the declarations is not taken: their number may have been corrected.
+	within := full
+	within.Build, within.Max = 90, 110
+	exact := full
+	exact.Commit = strings.Repeat("c", 40)
+	narrow := within
+	narrow.Build, narrow.Max = 95, 105
+	for name, c := range map[string]struct{ learned, declared, want spec.Pin }{
+		"v4.0.0": {within, spec.Pin{Build: 100, Note: "x"}, full},
+		"v4.1.0": {within, spec.Pin{Build: 95, Max: 105}, narrow},
+		"v4.2.0": {full, spec.Pin{Build: 90, Max: 110}, full},
+		"v4.3.0": {full, spec.Pin{Build: 101}, spec.Pin{Build: 101}},
+		"v4.4.0": {within, spec.Pin{Build: 111}, spec.Pin{Build: 111}},
+		"v4.5.0": {exact, spec.Pin{Build: 100, Commit: exact.Commit}, exact},
+		"v4.6.0": {exact, spec.Pin{Build: 100, Commit: full.Tree}, spec.Pin{Build: 100, Commit: full.Tree}},
+		"v4.7.0": {within, spec.Pin{Build: 110, Max: 120}, func() spec.Pin { p := full; p.Build = 110; return p }()},
+	} {
+		if err := r.Pin(t.Context(), &spec.Repo{Lock: spec.Lock{}}, spec.LlamaCpp, tag.MustParse(name), c.learned); err != nil {
+			t.Fatal(err)
+		}
+		repo := &spec.Repo{Lock: spec.Lock{spec.LlamaCpp: {name: c.declared}}, Levels: spec.Levels{}}
+		if err := r.Overlay(repo); err != nil {
+			t.Fatal(err)
+		}
+		if got := repo.Lock[spec.LlamaCpp][name]; got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
 	data := `{"llama.cpp": {"v3.0.0": {"build": 90, "build_max": 110}}}`
 	if err := os.WriteFile(filepath.Join(r.Dir, spec.LockFile), []byte(data), 0o644); err != nil {
 		t.Fatal(err)

@@ -89,7 +89,8 @@ type Records struct {
 }
 
 // Overlay reads the records of dir into repo: what was learned on this machine
-// counts as if it were declared. Files that are not there count as empty.
+// counts as if it were declared, unless what is declared contradicts it. Files that are
+// not there count as empty.
 func (r Records) Overlay(repo *spec.Repo) error {
 	lock, err := r.tags()
 	if err != nil {
@@ -97,7 +98,8 @@ func (r Records) Overlay(repo *spec.Repo) error {
 	}
 	for upstream, pins := range lock {
 		for name, pin := range pins {
-			if declared, ok := repo.Lock[upstream][name]; !ok || declared.Tree == "" {
+			declared := repo.Lock[upstream][name]
+			if pin, fits := pin.Under(declared); fits && declared.Tree == "" {
 				setPin(repo.Lock, upstream, name, pin)
 			}
 		}

@@ -48,6 +48,16 @@ func TestKnownInPart(t *testing.T) {
 			if got := tree.Pin; got.Number() != c.want || got.Tree != is.Tree || got.Commit != is.Commit || recorded != got {
 				t.Errorf("pin %+v, recorded %+v, want number %s", got, recorded, c.want)
 			}
+			// Offline the cache remembers it, unless what is known of the tag is another thing now.
+			if o.Offline, o.Override = true, ""; c.from == server {
+				if again, err := fetch(t, o, "v1.0.0"); err != nil || again.Pin != tree.Pin {
+					t.Errorf("offline: %v", err)
+				}
+				o.Lock[spec.LlamaCpp]["v1.0.0"] = spec.Pin{Build: 9}
+				if _, err := fetch(t, o, "v1.0.0"); err == nil {
+					t.Error("offline it is the build that the cache remembers, and the lock says another")
+				}
+			}
 			o.Locked = true
 			if _, err := fetch(t, o, "v1.0.0"); err == nil {
 				t.Error("--locked takes a tag whose tree is not pinned")

@@ -168,7 +168,8 @@ func (f *fetcher) want(t tag.Tag) want {
 		return want{pin: pin, known: true, locked: true}
 	}
 	if f.Offline {
-		if p, ok := f.cache.pins()[t.String()]; ok && checkPin(t, p) == nil {
+		p, ok := f.cache.pins()[t.String()]
+		if p, fits := p.Under(pin); ok && fits && checkPin(t, p) == nil {
 			return want{pin: p, known: true}
 		}
 	}

@@ -13,6 +13,23 @@ import (
 // is known within bounds only.
 func (p Pin) Number() string { return Number(p.Build, p.Max) }
 
+// Under is p, which was found of a tag, where declared says what else is known of that
+// tag: the number is as close as either has it. It reports false where the two contradict
+// each other.
+func (p Pin) Under(declared Pin) (Pin, bool) {
+	if declared.Commit != "" && p.Commit != "" && declared.Commit != p.Commit {
+		return Pin{}, false
+	}
+	if declared.Build == 0 {
+		return p, true
+	}
+	lo, hi := max(p.Build, declared.Build), min(max(p.Build, p.Max), max(declared.Build, declared.Max))
+	if p.Build, p.Max = lo, hi; lo == hi {
+		p.Max = 0
+	}
+	return p, lo <= hi
+}
+
 // Unpinned says what is known of a tag whose tree is not, "" of every other.
 func (p Pin) Unpinned() string {
 	if p.Tree != "" || p.Note == "" {
