@@ -44,6 +44,12 @@ var (
 		{"2", "off", `="2" ` + neither},
 		{"yes", "off", `="yes" ` + neither},
 		{" 1", "off", `=" 1" ` + neither},
+		{"00", "off", `="00" ` + neither},
+		{"+1", "off", `="+1" ` + neither},
+		{"0x1", "off", `="0x1" ` + neither},
+		{"ｏｎ", "off", `="ｏｎ" ` + neither},
+		{"\xff%s%n", "off", "=\"\xff%s%n\" " + neither},
+		{strings.Repeat("on", 50_000), "off", neither},
 	}
 	numbers = []value{
 		{"", "0", ""},
@@ -59,6 +65,16 @@ var (
 		{"-1", "0", `="-1" ` + noLimit},
 		{"1.5", "0", `="1.5" ` + noLimit},
 		{" 8", "0", `=" 8" ` + noLimit},
+		{"007", "7", ""},
+		{strings.Repeat("0", 50_000) + "7", "7", ""},
+		{strings.Repeat("9", 50_000), "18446744073709551615", ""},
+		{"+5", "0", `="+5" ` + noLimit},
+		{"0x10", "0", `="0x10" ` + noLimit},
+		{"1e3", "0", `="1e3" ` + noLimit},
+		{"1,000", "0", `="1,000" ` + noLimit},
+		{"٣", "0", `="٣" ` + noLimit},
+		{"-99999999999999999999", "0", noLimit},
+		{"%s%n", "0", `="%s%n" ` + noLimit},
 	}
 	trims = []value{
 		{"", "2", ""},
@@ -74,6 +90,9 @@ var (
 		{"ubatch", "2", ""},
 		{"abc", "2", `="abc" is none of off, grow, ubatch: it is ubatch, this build's default`},
 		{"8G", "2", `="8G" is none of off, grow, ubatch`},
+		{"2", "2", `="2" is none of off, grow, ubatch`},
+		{"grow ", "2", `="grow " is none of off, grow, ubatch`},
+		{"%s%n", "2", `="%s%n" is none of off, grow, ubatch`},
 	}
 	// Upstream's own: any value but ours for off is on.
 	unified = []value{{"", "on", ""}, {"0", "off", ""}, {"off", "off", ""}, {"False", "off", ""}, {"1", "on", ""}, {"on", "on", ""}, {"abc", "on", ""}, {"2", "on", ""}}
