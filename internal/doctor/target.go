@@ -75,12 +75,12 @@ func Target(ctx context.Context, o Options, name string, t *tag.Tag) (*Report, e
 
 // inRange refuses a tag that the recipe does not build.
 func (o Options) inRange(rec spec.Recipe, t tag.Tag) error {
-	n, known := t.Build()
-	if pin, ok := o.Repo.Lock[rec.Upstream][t.String()]; ok {
-		n, known = pin.Build, true
+	pin, known := o.Repo.Lock[rec.Upstream][t.String()]
+	if !known {
+		pin.Build, known = t.Build()
 	}
-	if known && !rec.Range.Contains(n) {
-		return &spec.OutOfRange{Recipe: rec, Tag: t.String(), Build: n}
+	if known && !rec.Range.Contains(pin.Build) {
+		return &spec.OutOfRange{Recipe: rec, Tag: t.String(), Number: pin.Number()}
 	}
 	return nil
 }

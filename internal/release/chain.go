@@ -108,7 +108,7 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (_ *Chain, e
 		return nil, err
 	}
 	if pin, known := o.numbered(rec, t); known && !o.Nearest && !rec.Range.Contains(pin.Build) {
-		return nil, &spec.OutOfRange{Recipe: rec, Tag: t.String(), Build: pin.Build}
+		return nil, &spec.OutOfRange{Recipe: rec, Tag: t.String(), Number: pin.Number()}
 	}
 	c := &Chain{Options: o, Recipe: rec, drop: drop}
 	defer func() {
@@ -132,10 +132,9 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (_ *Chain, e
 	if o.ThreeWay != nil {
 		choose = o.Repo.ChooseNearest
 	}
-	if c.Series, err = choose(rec, c.Tree.Tag.String(), c.Tree.Pin.Build); err != nil {
+	if c.Series, err = choose(rec, c.Tree.Tag.String(), c.Tree.Pin); err != nil {
 		return nil, errors.Join(err, c.Tree.Close())
 	}
-	c.Series.BuildMax = c.Tree.Pin.Max
 	patches, err := o.patches(ctx, c.Series)
 	switch {
 	case err != nil:

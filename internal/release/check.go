@@ -229,11 +229,10 @@ func (o Options) Explain(ctx context.Context, t tag.Tag, target string) (*spec.S
 	} else if err := source.CheckGiven(o.Source, rec.Upstream, t); err != nil {
 		return nil, err
 	}
-	s, err := o.Repo.Choose(rec, t.String(), pin.Build)
+	s, err := o.Repo.Choose(rec, t.String(), pin)
 	if err != nil {
 		return nil, err
 	}
-	s.BuildMax, s.Unpinned = pin.Max, pin.Unpinned()
 	return s, pins.record(ctx, o)
 }
 

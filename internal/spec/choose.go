@@ -55,35 +55,38 @@ type Left struct {
 type OutOfRange struct {
 	Recipe Recipe
 	Tag    string
-	Build  int
+	Number string // as Pin.Number has it
 }
 
 // Error names the builds that the target is for.
 func (e *OutOfRange) Error() string {
-	return fmt.Sprintf("target %s builds %s for build numbers %s; %s is build %d", e.Recipe.Name, e.Recipe.Upstream, e.Recipe.Range, e.Tag, e.Build)
+	return fmt.Sprintf("target %s builds %s for build numbers %s; %s is build %s", e.Recipe.Name, e.Recipe.Upstream, e.Recipe.Range, e.Tag, e.Number)
 }
 
-// Choose picks the series for a target at build number n of the tag called
-// name. It fails only where the target does not build that tag (*OutOfRange) or
+// Choose picks the series for a target at the tag called name, of which p knows the
+// number, or bounds within which no limit falls. It fails only where the target does not build that tag (*OutOfRange) or
 // a chosen file cannot be read.
-func (r *Repo) Choose(rec Recipe, name string, n int) (*Series, error) {
-	return r.choose(rec, name, n, false)
+func (r *Repo) Choose(rec Recipe, name string, p Pin) (*Series, error) {
+	return r.choose(rec, name, p, false)
 }
 
 // ChooseNearest is Choose, and takes of a fix that has no variant for the tag the
 // one with the nearest range: to be merged, because it was made for other tags.
-func (r *Repo) ChooseNearest(rec Recipe, name string, n int) (*Series, error) {
-	return r.choose(rec, name, n, true)
+func (r *Repo) ChooseNearest(rec Recipe, name string, p Pin) (*Series, error) {
+	return r.choose(rec, name, p, true)
 }
 
-func (r *Repo) choose(rec Recipe, name string, n int, nearest bool) (*Series, error) {
-	if !rec.Range.Contains(n) {
-		return nil, &OutOfRange{Recipe: rec, Tag: name, Build: n}
+func (r *Repo) choose(rec Recipe, name string, p Pin, nearest bool) (*Series, error) {
+	if !rec.Range.Contains(p.Build) {
+		return nil, &OutOfRange{Recipe: rec, Tag: name, Number: p.Number()}
 	}
-	s := &Series{Upstream: rec.Upstream, Tag: name, Build: n, Target: rec.Name, In: []Chosen{}, Out: []Left{}}
+	s := &Series{
+		Upstream: rec.Upstream, Tag: name, Build: p.Build, BuildMax: p.Max, Unpinned: p.Unpinned(),
+		Target: rec.Name, In: []Chosen{}, Out: []Left{},
+	}
 	cases := map[string]Case{}
 	for _, f := range r.Fixes {
-		c := choose(f, rec, n, cases, nearest)
+		c := choose(f, rec, p, cases, nearest)
 		cases[f.ID] = c.Case
 		if c.Case != Covered {
 			s.Out = append(s.Out, Left{Fix: f.ID, Summary: f.Summary, Case: c.Case, Reason: c.Reason, Partly: c.Partly})
@@ -102,14 +105,15 @@ func (r *Repo) choose(rec Recipe, name string, n int, nearest bool) (*Series, er
 	return s, nil
 }
 
-// choose returns f's variant for build n, or the case and the reason why f is left
+// choose returns f's variant for a tag, or the case and the reason why f is left
 // out; cases are those of the fixes before it.
-func choose(f Fix, rec Recipe, n int, cases map[string]Case, nearest bool) Chosen {
+func choose(f Fix, rec Recipe, p Pin, cases map[string]Case, nearest bool) Chosen {
 	c := Chosen{Fix: f.ID, Summary: f.Summary, Why: f.Why, Reports: f.Reports, Compiled: rec.compiles(f)}
 	if c.Reason = rec.Leaves(f); c.Reason != "" {
 		c.Case = NotForTarget
 		return c
 	}
+	n, number := p.Build, p.Number()
 	d := f.Defect(rec.Upstream)
 	f = f.For(rec.Upstream)
 	if c.Case, c.Reason = d.Absent(n); c.Case != "" {
@@ -117,14 +121,14 @@ func choose(f Fix, rec Recipe, n int, cases map[string]Case, nearest bool) Chose
 	}
 	c.Partly = d.CuredAt(n)
 	v, fits := f.VariantFor(rec.Upstream, n)
-	c.Case, c.Reason = Covered, fmt.Sprintf("build %d is in %s", n, v.Range)
+	c.Case, c.Reason = Covered, fmt.Sprintf("build %s is in %s", number, v.Range)
 	switch {
 	case !fits && nearest:
 		v = f.nearest(n)
-		c.Reason = fmt.Sprintf("no variant is for build %d, and the one for %s is the nearest", n, v.Range)
+		c.Reason = fmt.Sprintf("no variant is for build %s, and the one for %s is the nearest", number, v.Range)
 	case !fits:
 		ranges, list := f.ranges()
-		c.Case, c.Reason = NotCovered, fmt.Sprintf("no variant is for build %d; there are variants for %s%s", n, list, Beyond(n, ranges))
+		c.Case, c.Reason = NotCovered, fmt.Sprintf("no variant is for build %s; there are variants for %s%s", number, list, Beyond(n, ranges))
 		return c
 	}
 	for _, need := range f.Requires {

@@ -114,7 +114,7 @@ func (f *file) defects(fix *Fix) {
 			f.fail(key("upstream"), "no [[variant]] is for %s", d.Upstream)
 		}
 		if d.Since < 1 {
-			f.fail(key("since"), "since is missing: the number of the first build that has the defect")
+			f.fail(key("since"), "since is missing or below 1: the number of the first build that has the defect")
 		}
 		if d.Why == "" {
 			f.fail(key("why"), "why is missing or empty: what the commit did that brought the defect")

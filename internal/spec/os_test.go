@@ -27,7 +27,7 @@ func TestChooseOS(t *testing.T) {
 			t.Fatal(err)
 		}
 		rec.OS = system
-		s, err := r.Choose(rec, "b150", 150)
+		s, err := r.Choose(rec, "b150", spec.Pin{Build: 150})
 		if err != nil {
 			t.Fatal(err)
 		}

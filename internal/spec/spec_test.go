@@ -15,6 +15,7 @@ import (
 	"github.com/llpatch/llpatch"
 	"github.com/llpatch/llpatch/internal/golden"
 	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/tag"
 )
 
 func files(t *testing.T, archives ...string) fstest.MapFS {
@@ -77,7 +78,7 @@ func TestChoose(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := r.Choose(rec, fmt.Sprintf("b%d", n), n)
+			s, err := r.Choose(rec, fmt.Sprintf("b%d", n), spec.Pin{Build: n})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -93,11 +94,46 @@ func TestChoose(t *testing.T) {
 	golden.Check(t, "testdata/choose.golden", b.String())
 
 	rec := r.Recipes["everything"]
-	if _, err := r.Choose(rec, "b10", 10); err == nil || !strings.Contains(err.Error(), "for build numbers >= 50") {
+	if _, err := r.Choose(rec, "b10", spec.Pin{Build: 10}); err == nil || !strings.Contains(err.Error(), "for build numbers >= 50") {
 		t.Errorf("Choose below the recipe's range: %v", err)
 	}
 	if _, err := r.Recipe("nothing"); err == nil || !strings.Contains(err.Error(), "everything, named, other") {
 		t.Errorf("unknown target: %v", err)
+	}
+}
+
+// Of a tag whose number is known within bounds no reason names one number.
+func TestChooseWithin(t *testing.T) {
+	r := good(t)
+	rec := r.Recipes["everything"]
+	for _, choose := range []func(spec.Recipe, string, spec.Pin) (*spec.Series, error){r.Choose, r.ChooseNearest} {
+		s, err := choose(rec, "v1.0.0", spec.Pin{Build: 150, Max: 157, Note: "a note"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Build != 150 || s.BuildMax != 157 || s.Unpinned != "a note" {
+			t.Errorf("%+v", s)
+		}
+		reasons := 0
+		for _, c := range s.In {
+			reasons += strings.Count(c.Reason, "150 to 157")
+			if strings.Contains(strings.ReplaceAll(c.Reason, "150 to 157", ""), "150") {
+				t.Errorf("%s: %s", c.Fix, c.Reason)
+			}
+		}
+		for _, c := range s.Out {
+			reasons += strings.Count(c.Reason, "150 to 157")
+			if strings.Contains(strings.ReplaceAll(c.Reason, "150 to 157", ""), "build 150") {
+				t.Errorf("%s: %s", c.Fix, c.Reason)
+			}
+		}
+		if reasons == 0 {
+			t.Errorf("%+v", s)
+		}
+	}
+	rec.Range = tag.MustParseRange("< 100")
+	if _, err := r.Choose(rec, "v1.0.0", spec.Pin{Build: 150, Max: 157}); err == nil || !strings.Contains(err.Error(), "v1.0.0 is build 150 to 157") {
+		t.Error(err)
 	}
 }
 
@@ -106,7 +142,7 @@ func TestChooseNearest(t *testing.T) {
 	var b strings.Builder
 	for _, n := range []int{52, 60, 150, 250, 350} {
 		name := fmt.Sprintf("b%d", n)
-		s, err := r.ChooseNearest(r.Recipes["everything"], name, n)
+		s, err := r.ChooseNearest(r.Recipes["everything"], name, spec.Pin{Build: n})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +222,7 @@ func TestOwnDeclarations(t *testing.T) {
 			if !rec.Range.Contains(pin.Build) {
 				continue
 			}
-			s, err := r.Choose(rec, name, pin.Build)
+			s, err := r.Choose(rec, name, pin)
 			if err != nil {
 				t.Errorf("%s %s: %v", name, rec.Name, err)
 				continue
@@ -275,7 +311,7 @@ func FuzzLoad(f *testing.F) {
 			return
 		}
 		for _, rec := range r.Recipes {
-			if s, err := r.Choose(rec, "b150", 150); err == nil && len(s.In)+len(s.Out) != len(r.Fixes) {
+			if s, err := r.Choose(rec, "b150", spec.Pin{Build: 150}); err == nil && len(s.In)+len(s.Out) != len(r.Fixes) {
 				t.Fatalf("%d in, %d out, %d fixes", len(s.In), len(s.Out), len(r.Fixes))
 			}
 		}

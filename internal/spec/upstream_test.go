@@ -83,7 +83,7 @@ func TestBuildNumbersDoNotCross(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, err := r.Choose(rec, "x", c.build)
+		s, err := r.Choose(rec, "x", spec.Pin{Build: c.build})
 		if err != nil {
 			t.Fatal(err)
 		}
