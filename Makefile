@@ -74,6 +74,7 @@ proof: ## the fixes' proofs, on the simulated device and without one, on the npm
 
 .PHONY: broken-fixes
 broken-fixes: ## break each memory fix in every way of internal/broken, on the npm trees of BROKEN_TAGS: its proof must notice (ARGS=-broken-record=FILE)
+	$(if $(strip $(BROKEN_TAGS)),,$(error BROKEN_TAGS names no tag))
 	sh scripts/setup build syntax
 	sh scripts/with-headers go test -tags real -timeout 180m -count 1 -run TestBrokenFixes -v ./internal/cli -args -broken-tags "$(BROKEN_TAGS)" $(ARGS)
 

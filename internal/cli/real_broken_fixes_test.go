@@ -220,11 +220,15 @@ func TestBrokenFixes(t *testing.T) {
 	if *brokenTags == "" {
 		t.Skip("no -broken-tags: make broken-fixes names them; TestReal breaks one fix each")
 	}
+	tags, err := pinnedTags(*brokenTags)
+	if err != nil {
+		t.Fatal(err) // before an hour's work, not after it
+	}
 	dist := *brokenDist
 	if dist == "" {
 		dist = t.TempDir()
 	}
-	dist, err := filepath.Abs(dist)
+	dist, err = filepath.Abs(dist)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,8 +245,8 @@ func TestBrokenFixes(t *testing.T) {
 		Commit:   strings.TrimSpace(sh(t, "../..", "git describe --always --dirty")),
 		Compiler: firstLine(sh(t, ".", "$(ls /usr/bin/clang++-[0-9]* | sort -V | tail -1) --version")),
 	}
-	for _, tag := range strings.Fields(*brokenTags) {
-		b := smallBuild(t, dist, tag)
+	for _, tag := range tags {
+		b, before := smallBuild(t, dist, tag), len(record.Kills)
 		pick := func(v broken.Variant) bool { return strings.Contains(v.ID(), *brokenOnly) }
 		for _, s := range simulations {
 			hip := os.Getenv(s.headers)
@@ -251,6 +255,9 @@ func TestBrokenFixes(t *testing.T) {
 				continue
 			}
 			record.Kills = append(record.Kills, brokenFixes(t, b, s.name, hip, pick, true)...)
+		}
+		if len(record.Kills) == before && *brokenOnly == "" {
+			t.Errorf("%s: no variant was tried", tag)
 		}
 	}
 	record.All = len(record.Kills)
@@ -270,6 +277,36 @@ func TestBrokenFixes(t *testing.T) {
 		}
 		if err := os.WriteFile(*brokenRecord, append(text, '\n'), 0o644); err != nil {
 			t.Fatal(err)
+		}
+	}
+}
+
+// pinnedTags takes a list of tags apart, each of which recipes/tags.lock must pin.
+func pinnedTags(list string) ([]string, error) {
+	repo, err := spec.Load(os.DirFS("../.."))
+	if err != nil {
+		return nil, err
+	}
+	tags := strings.Fields(list)
+	if len(tags) == 0 {
+		return nil, errors.New("-broken-tags names no tag")
+	}
+	for _, tag := range tags {
+		if repo.Lock[spec.LlamaCpp][tag].Tree == "" {
+			return nil, fmt.Errorf("-broken-tags: recipes/tags.lock does not pin %q; take tags with blanks between them, such as \"b8390 b9842\"", tag)
+		}
+	}
+	return tags, nil
+}
+
+// A wrong list of tags is told before anything is built.
+func TestPinnedTags(t *testing.T) {
+	for list, want := range map[string]string{
+		"b8390": "", " b8390  v0.5.0 ": "",
+		" ": "names no tag", "b8390,b9842": `does not pin "b8390,b9842"`, "b8390 b1": `"b1"`, "v0.6.0": `"v0.6.0"`, "../x": `"../x"`, "--help": `"--help"`,
+	} {
+		if _, err := pinnedTags(list); (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", list, err, want)
 		}
 	}
 }

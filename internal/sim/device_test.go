@@ -58,6 +58,8 @@ func TestBadSettings(t *testing.T) {
 	for _, setting := range []string{
 		"VRAM=much", "VRAM=0", "VRAM=-1", "CC=86", "CC=8.", "CUDA=11", "VMM=2", "MANAGED=some", "ON_FAULT=pray", "VRMA=100",
 		"TRACE=/nowhere/trace", "STATE=/nowhere/state",
+		"LATE=2", "LATE=-1", "LATE=+1", "LATE= 1", "LATE=1 ", "LATE=on", "LATE=0x1", "LATE=1\n",
+		"LATE=99999999999999999999", "LATE=١", "late=1", "VRAM= -1",
 	} {
 		cmd := exec.CommandContext(t.Context(), file)
 		cmd.Env = []string{"LLPATCH_SIM_" + setting}

@@ -17,7 +17,7 @@ static bool whole(const char *name, const char *text, uint64_t low, uint64_t hig
 	char *end;
 	errno = 0;
 	unsigned long long v = strtoull(text, &end, 10);
-	if (errno || end == text || *end || *text == '-' || v < low || v > high) {
+	if (errno || *end || *text < '0' || *text > '9' || v < low || v > high) {
 		say("%s=%s is not a whole number from %llu to %llu", name, text, (unsigned long long)low, (unsigned long long)high);
 		return false;
 	}
