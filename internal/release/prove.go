@@ -122,7 +122,7 @@ func (c *Chain) CanProve(ctx context.Context, s Simulation) error {
 // listed returns the report as it begins, and what will be proven: of each proof of the
 // series the checks that pick gives, or why there is none.
 func (c *Chain) listed(place string, pick func(spec.Fix) ([]smoke.ProofCheck, string)) (*Proofs, []smoke.ProofOptions, error) {
-	p := &Proofs{Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Place: place, Without: map[string]string{}, Why: map[string]string{}}
+	p := &Proofs{Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Place: place, Proofs: []*smoke.Proof{}, Without: map[string]string{}, Why: map[string]string{}}
 	var todo []smoke.ProofOptions
 	for _, in := range c.Series.In {
 		i := slices.IndexFunc(c.Repo.Fixes, func(f spec.Fix) bool { return f.ID == in.Fix })
