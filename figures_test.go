@@ -21,6 +21,7 @@ var judgedPages = []string{"README.md", "docs/win7.md", "docs/performance.md", "
 
 var (
 	figureLink = regexp.MustCompile(`\[([^\]]*)\]\(([^()\s#]+)#([^()\s]+)\)`)
+	unreadLink = regexp.MustCompile(`\S*\.(?:json|txt)#\S*`) // what figureLink has left
 	noRecord   = regexp.MustCompile(`\*No record: [^*]+\.\*`)
 	anyLink    = regexp.MustCompile(`!?\[([^\]]*)\]\([^)]*\)`)
 	tableRule  = regexp.MustCompile(`^\|[-:| ]+\|$`)
@@ -213,6 +214,9 @@ func badFigures(name, doc string, all bool) []string {
 			}
 			return ""
 		})
+		if l := unreadLink.FindString(codeSpan.ReplaceAllString(rest, "")); l != "" {
+			fail("%s is no link [TEXT](FILE#KEY) without blanks and brackets, so nothing reads it", l)
+		}
 		if !all || s.marked {
 			continue
 		}
@@ -308,6 +312,9 @@ func TestFiguresNotice(t *testing.T) {
 		{"[1](docs/evidence/2026-11-29-h200-b8833-win7-kernels-cpu.txt#none).", "no line with"},
 		{"[1](docs/evidence/none.json#a/b/pp).", "no such file"},
 
+		{"[9](" + peak + " \"the peak\").", "so nothing reads it"},
+		{"[9](" + peak + "(1)).", "so nothing reads it"},
+		{"[9][peak]\n\n[peak]: " + peak, "so nothing reads it"},
 		{"It takes 12.7 MiB.", "names no record"},
 		{"It takes 3 s, at a median.", "names no record"},
 		{"It is 0.85 of stock.", "names no record"},
