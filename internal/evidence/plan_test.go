@@ -147,7 +147,7 @@ func TestKeptPlans(t *testing.T) {
 		t.Fatal(plans, err)
 	}
 	for _, name := range plans {
-		p, err := ReadPlan(name, map[string]string{"BUILDS": "b", "MODELS": "m", "SHIM": "s", "CPUS": "0-3", "SCRIPTS": "s", "WORK": "w", "REPO": "../.."})
+		p, err := ReadPlan(name, map[string]string{"BUILDS": "b", "MODELS": "m", "SHIM": "s", "CPUS": "0-3", "JEMALLOC": "j", "SCRIPTS": "s", "WORK": "w", "REPO": "../.."})
 		if err != nil {
 			t.Error(err)
 			continue
