@@ -156,7 +156,7 @@ var measures = map[string]func(s *Summary, runs []*Run) *Figure{
 		}
 		return of(median(all), "s", s)
 	},
-	"exit": func(s *Summary, runs []*Run) *Figure {
+	"exit": func(_ *Summary, runs []*Run) *Figure {
 		var how []string
 		for _, r := range runs {
 			switch {

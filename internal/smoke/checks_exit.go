@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// FaultExitHang: a program has printed all that it has to say, and does not end.
+// FaultExitHang names a program that has printed all that it has to say, and does not end.
 const FaultExitHang = "exit-hang"
 
 // noSuchArgument is one that no program of llama.cpp knows.

@@ -20,7 +20,7 @@ var (
 	newVersion = regexp.MustCompile(`(?m)^version: \S+ \(build (\d+), commit ([^()\s]+)\)\r?$`)
 )
 
-// FaultVersion: a program does not say which build it is of.
+// FaultVersion names a program that does not say which build it is of.
 const FaultVersion = "version"
 
 // parseVersion finds the build number and commit in what --version prints,
