@@ -29,7 +29,7 @@ build: ## build bin/llpatch
 .PHONY: test
 test: ## every test but the full release, with the race detector
 	sh scripts/setup build test win7
-	go test -race -timeout 20m ./...
+	go test -race -timeout 40m ./...
 
 .PHONY: test-wine
 test-wine: ## what of llpatch's own tests runs on Windows, through wine
@@ -39,7 +39,7 @@ test-wine: ## what of llpatch's own tests runs on Windows, through wine
 .PHONY: real
 real: ## a full release of b8390 from its npm package, compiled and run for real
 	sh scripts/setup build test win7
-	go test -tags real -timeout 40m -count 1 -run TestReal -v ./internal/cli
+	go test -tags real -timeout 60m -count 1 -run TestReal -v ./internal/cli
 
 .PHONY: real-win7
 real-win7: ## the same for Windows 7, with MinGW-w64 and wine
