@@ -64,6 +64,7 @@ type deviceWork struct {
 
 // run does the work. Whatever it comes to, a fault of the device's is the check's.
 func (w deviceWork) run(ctx context.Context, s *session) (outcome, error) {
+	// The next device has settings of its own.
 	defer func(env map[string]string) { s.current.Env = env }(s.current.Env)
 	dev, err := s.opened(w.device)
 	if err != nil {

@@ -64,7 +64,7 @@ func managedFallbackCheck(a *args) step {
 	return func(ctx context.Context, s *session) (outcome, error) {
 		d := d
 		if room > 0 {
-			taken, env := int64(0), s.current.Env
+			var taken int64
 			start := func(_ context.Context, _ *server, dev *device) (outcome, error) {
 				st, err := sim.ReadState(dev.state)
 				taken = (st.VRAMUsed + mib - 1) / mib
@@ -73,7 +73,7 @@ func managedFallbackCheck(a *args) step {
 			if _, err := (deviceWork{device: sim.Device{VRAMMiB: ampleMiB}, config: cfg, drive: start}).run(ctx, s); err != nil {
 				return outcome{}, err
 			}
-			d.VRAMMiB, s.current.Env = taken+room, env // the next device has settings of its own
+			d.VRAMMiB = taken + room
 		}
 		refused := func(st sim.State, f *fault) {
 			if st.Failed > 0 {
