@@ -86,8 +86,8 @@ nightly: ## what CI has no time for: all proofs, all broken fixes, Windows 7 for
 	$(MAKE) --no-print-directory fuzz FUZZTIME=5m
 
 .PHONY: fuzz
-fuzz: ## every fuzz target for FUZZTIME (30s), the four main ones for FUZZLONG (FUZZTIME)
-	sh scripts/fuzz $(FUZZTIME) $(FUZZLONG)
+fuzz: ## every fuzz target for FUZZTIME (30s), the four main ones for FUZZLONG (FUZZTIME); ARGS=--main: those alone
+	sh scripts/fuzz $(ARGS) $(FUZZTIME) $(FUZZLONG)
 	@echo "to add such executions to docs/fuzz.md: sh scripts/fuzz --record [TIME]"
 
 .PHONY: bench
