@@ -77,31 +77,30 @@ var (
 		{"%s%n", "0", `="%s%n" ` + noLimit},
 	}
 	trims = []value{
-		{"", "2", ""},
-		{"0", "0", ""},
-		{"off", "0", ""},
-		{"OFF", "0", ""},
-		{"false", "0", ""},
-		{"grow", "1", ""},
-		{"Grow", "1", ""},
-		{"1", "1", ""},
-		{"on", "1", ""},
-		{"true", "1", ""},
-		{"ubatch", "2", ""},
-		{"abc", "2", `="abc" is none of off, grow, ubatch: it is ubatch, this build's default`},
-		{"8G", "2", `="8G" is none of off, grow, ubatch`},
-		{"2", "2", `="2" is none of off, grow, ubatch`},
-		{"grow ", "2", `="grow " is none of off, grow, ubatch`},
-		{"%s%n", "2", `="%s%n" is none of off, grow, ubatch`},
+		{"", "grow", ""},
+		{"0", "off", ""},
+		{"off", "off", ""},
+		{"OFF", "off", ""},
+		{"false", "off", ""},
+		{"grow", "grow", ""},
+		{"Grow", "grow", ""},
+		{"1", "grow", ""},
+		{"on", "grow", ""},
+		{"true", "grow", ""},
+		{"ubatch", "grow", `="ubatch" is neither off nor grow: it is grow, this build's default`},
+		{"abc", "grow", `="abc" is neither off nor grow: it is grow, this build's default`},
+		{"8G", "grow", `="8G" is neither off nor grow`},
+		{"2", "grow", `="2" is neither off nor grow`},
+		{"grow ", "grow", `="grow " is neither off nor grow`},
+		{"%s%n", "grow", `="%s%n" is neither off nor grow`},
 	}
 	// Upstream's own: any value but ours for off is on.
 	unified = []value{{"", "on", ""}, {"0", "off", ""}, {"off", "off", ""}, {"False", "off", ""}, {"1", "on", ""}, {"on", "on", ""}, {"abc", "on", ""}, {"2", "on", ""}}
 )
 
 const (
-	word      = "static std::string ggml_cuda_env_word(const char * name) {"
-	onSwitch  = "static bool ggml_cuda_env_switch(const char * name) {"
-	trimModes = "enum ggml_cuda_pool_trim {"
+	word     = "static std::string ggml_cuda_env_word(const char * name) {"
+	onSwitch = "static bool ggml_cuda_env_switch(const char * name) {"
 )
 
 var settings = []setting{
@@ -110,8 +109,8 @@ var settings = []setting{
 	{"GGML_CUDA_POOL_USE_MANAGED", "managed-fallback/b*", nil, switchOf("GGML_CUDA_POOL_USE_MANAGED"), onOrOff},
 	{
 		"GGML_CUDA_POOL_TRIM", "ubatch-pool-purge/*",
-		[]string{word, trimModes, "static ggml_cuda_pool_trim ggml_cuda_pool_trim_mode() {"},
-		"std::to_string((int) ggml_cuda_pool_trim_mode()).c_str()", trims,
+		[]string{word, "static bool ggml_cuda_pool_trim() {"},
+		`ggml_cuda_pool_trim() ? "grow" : "off"`, trims,
 	},
 	{
 		"GGML_CUDA_GRAPH_CACHE_MAX", "graph-cache-lru/*",
@@ -237,7 +236,7 @@ func compileSetting(t *testing.T, parts, print string) string {
 #define GGML_CUDA_POOL_LOG(level, ...) GGML_LOG_##level(__VA_ARGS__)
 #define LLAMA_LOG_WARN GGML_LOG_WARN
 #define GGML_CUDA_NAME "CUDA"
-#define GGML_CUDA_POOL_TRIM_DEFAULT 2
+#define GGML_CUDA_POOL_TRIM_DEFAULT 1
 ` + parts + "static void show() {\n    puts(" + print + ");\n}\nint main() {\n    show();\n    show();\n}\n"
 	if err := os.WriteFile(source, []byte(text), 0o644); err != nil {
 		t.Fatal(err)

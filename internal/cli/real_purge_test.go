@@ -29,7 +29,7 @@ func publishedPurge(t *testing.T, dist string) {
 		replayed(t, filepath.Join(dist, "stage", "llama-b8390"), lib, name, trim, want)
 	}
 	replay("stock", stock, filepath.Join(dist, "sim", "stock"), "0", smoke.Passed)
-	replay("the series", filepath.Join(dist, "src"), filepath.Join(dist, "sim", "patched"), "ubatch", smoke.Passed)
+	replay("the series", filepath.Join(dist, "src"), filepath.Join(dist, "sim", "patched"), "grow", smoke.Passed)
 	purge, err := filepath.Abs("../sim/testdata/b8390-purge.patch")
 	if err != nil {
 		t.Fatal(err)
