@@ -233,6 +233,24 @@ func rising(p []xy, until float64) (Fit, error) {
 	return line(p[:i+1])
 }
 
+// Above says by how many bytes a unit memory that grows does so faster than that of a reference
+// which did the same work: the distance from the upper end of the reference's 95 % interval
+// to the lower end of this one. It is 0 where the intervals meet, or the distance
+// comes to less than DefaultFloor over what was judged: two runs of one program differ by as much.
+// Intervals that meet say little where one is wider than its slope: that is an error.
+func (v Verdict) Above(ref Verdict) (float64, error) {
+	f := v.Growth
+	if more := f.Low - ref.Growth.High; more*(f.To-f.From) > DefaultFloor {
+		return more, nil
+	}
+	for _, one := range []Fit{f, ref.Growth} {
+		if one.High-one.Low > one.Slope {
+			return 0, fmt.Errorf("a rate of %s is known too badly to be compared; let it run longer", perUnit(one, v.Unit))
+		}
+	}
+	return 0, nil
+}
+
 // Rate is the growth with its interval, such as "34.0 KiB a token (33.8 to 34.2)".
 func (v Verdict) Rate() string { return perUnit(v.Growth, v.Unit) }
 

@@ -131,6 +131,7 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 	if err != nil {
 		return nil, nil, err
 	}
+	_, needs := c.compared()
 	var compared map[string]string
 	if stock != "" {
 		if compared, err = inventory(stock); err != nil {
@@ -150,7 +151,7 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 	}
 	o := smoke.Options{
 		Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Commit: c.Tree.Pin.Commit, Tree: c.Patched.Tree.ID(), Series: c.fixes(),
-		Bin: bin, Stock: stock, Same: same, Work: c.own("smoke"), Checks: checks, HostEnv: libs.host,
+		Bin: bin, Stock: stock, Same: same, StockWith: needs, Work: c.own("smoke"), Checks: checks, HostEnv: libs.host,
 		Wine: wine, Inside: within, Device: c.Place.Device, SimEnv: c.Place.SimEnv, NoCard: c.card.none,
 		Want: want,
 		Log:  c.Log, Progress: c.Progress, Hold: c.hold(),

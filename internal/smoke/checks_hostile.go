@@ -43,7 +43,7 @@ func hostileWork(rounds, crowd int, allowed float64, cfg func(context.Context, *
 		if err != nil {
 			return outcome{}, fmt.Errorf("before anything hostile: %w", err)
 		}
-		i, enough := 0, srv.s.enoughLooks()
+		i, enough := 0, srv.s.enoughLooks(times)
 		for ; i < times*rounds || time.Now().Before(enough); i++ {
 			if err := srv.harass(ctx, i, crowd); err != nil {
 				return outcome{}, fmt.Errorf("round %d: %w", i+1, err)

@@ -40,7 +40,7 @@ func longPrefillCheck(a *args) step {
 	cfg := sized(a.config(), 1, tokens+64, "-b", "512")
 	return func(ctx context.Context, s *session) (outcome, error) {
 		return s.measured(ctx, workload{unit: memory.Token, allowed: allowed, config: cfg, drive: func(ctx context.Context, srv *server, longer int) (outcome, error) {
-			looks, speed, times, enough := 0, 0.0, 0, s.enoughLooks()
+			looks, speed, times, enough := 0, 0.0, 0, s.enoughLooks(longer)
 			for ; times < longer*repeat || looks < leastTold || time.Now().Before(enough); times++ {
 				n, perSecond, err := srv.prefill(ctx, tokens, within)
 				if err != nil {
@@ -197,7 +197,7 @@ func requestLoopCheck(a *args) step {
 	cfg := a.config()
 	return func(ctx context.Context, s *session) (outcome, error) {
 		return s.measured(ctx, workload{unit: memory.Request, allowed: allowed, config: cfg, drive: func(ctx context.Context, srv *server, longer int) (outcome, error) {
-			began, enough := time.Now(), s.enoughLooks()
+			began, enough := time.Now(), s.enoughLooks(longer)
 			var first string
 			i := 0
 			for ; i < longer*requests || time.Now().Before(enough); i++ {

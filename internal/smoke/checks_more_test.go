@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -240,54 +241,87 @@ func TestSameBinaries(t *testing.T) {
 	}
 }
 
-// Stock and patched are measured alike, and only the patched build is judged.
+// Stock and patched are measured alike, and growth that stock has as well is upstream's.
 func TestStockBesidePatched(t *testing.T) {
 	t.Parallel()
+	const same, with = "same", "with"
 	for name, tc := range map[string]struct {
-		stock, patched string
+		stock, patched string // stock: "": there is none; same: it is the same program
+		check          spec.Check
 		verdict        Verdict
-		state          memory.State
+		upstream       bool
+		want           string
 	}{
-		"cured":      {"leaks", "takes its time", Passed, memory.Grows},
-		"made worse": {"takes its time", "leaks", Wrong, memory.Flat},
+		"cured":            {"leaks", "takes its time", loop, Passed, false, "the same answer to"},
+		"made worse":       {"takes its time", "leaks", loop, Wrong, false, "the stock build's anonymous memory is flat"},
+		"both leak":        {"leaks slowly", "leaks slowly", loop, Passed, true, ", so it is upstream's; this is a second try, 4 times as long; at the first: "},
+		"both, of tokens":  {"keeps tokens", "keeps tokens", prefill, Passed, true, "the stock build's anonymous memory grows by"},
+		"both, of rounds":  {"keeps connections", "keeps connections", hostile, Passed, true, "the stock build's anonymous memory grows by"},
+		"leaks more":       {"leaks slowly", "leaks", loop, Wrong, false, "KiB a request are not upstream's"},
+		"leaks less":       {"leaks", "leaks slowly", loop, Passed, true, "so it is upstream's"},
+		"stock dies":       {"dies after a while", "leaks", loop, Wrong, false, "whether it is upstream's is not known: the stock build did not get through it: request 21"},
+		"stock is silent":  {"silent", "leaks", loop, Wrong, false, "whether it is upstream's is not known: the stock build did not get through it: the server printed nothing"},
+		"no stock":         {"", "leaks", loop, Wrong, false, "is told by a stock build, which `llpatch smoke b8390 linux-cpu` makes"},
+		"the same program": {same, "leaks", loop, Passed, true, "it is upstream's, since stock is the same program: nothing is touched"},
+		"not stock alone":  {with, "leaks", loop, Wrong, false, "stock cannot tell whether it is upstream's, since it has to be built with win7-compat too"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			o := options(t, "", loop)
-			o.Bin, o.Stock = fakeBuildOf(t, tc.patched), fakeBuildOf(t, tc.stock)
+			o := options(t, "", tc.check)
+			o.Bin = fakeBuildOf(t, tc.patched)
+			switch tc.stock {
+			case with:
+				o.StockWith = []string{"win7-compat"}
+				fallthrough
+			case same:
+				o.Same = "nothing is touched"
+			case "":
+			default:
+				o.Stock = fakeBuildOf(t, tc.stock)
+			}
 			r, _ := Run(t.Context(), o)
 			c := r.Checks[0]
-			if c.Verdict != tc.verdict || c.Growth == nil || c.Growth.Stock == nil {
-				t.Fatalf("%s: %+v", c.Verdict, c)
+			if c.Verdict != tc.verdict || !strings.Contains(c.Detail, tc.want) || c.Fault != map[Verdict]string{Wrong: FaultRSSGrowth}[tc.verdict] {
+				t.Errorf("%s, %q: %s\nwant %s: %s", c.Verdict, c.Fault, c.Detail, tc.verdict, tc.want)
+			}
+			if c.Growth == nil {
+				t.Fatal("memory was not watched")
+			}
+			if got := slices.Contains(c.Growth.Upstream, memory.Anon); got != tc.upstream {
+				t.Errorf("upstream's: %v, want %v", got, tc.upstream)
+			}
+			files, err := r.Files()
+			if err == nil {
+				files["smoke.json"], err = r.JSON()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for name, sign := range map[string]string{
+				"smoke.md": ", which is upstream's", "smoke.html": ", which is upstream&#39;s", "smoke.junit.xml": " it is upstream&#39;s", "smoke.json": `"upstream": [`,
+			} {
+				if strings.Contains(string(files[name]), sign) != tc.upstream {
+					t.Errorf("%s has %q: %v\n%s", name, sign, !tc.upstream, files[name])
+				}
+			}
+			if c.Growth.Stock == nil {
+				return
 			}
 			stock, patched := r.Servers[*c.Growth.Stock], r.Servers[c.Growth.Server]
 			if stock.Build != "stock" || patched.Build != "patched" || !strings.HasPrefix(stock.Argv[0], o.Stock) || !strings.HasPrefix(patched.Argv[0], o.Bin) {
 				t.Errorf("stock is %q, patched %q", stock.Argv[0], patched.Argv[0])
 			}
-			said := false
-			for _, v := range c.Growth.StockJudged {
-				said = said || v.Kind == memory.Anon && (v.State == tc.state || tc.state == memory.Flat && v.State == memory.Bounded)
-			}
-			if !said {
-				t.Errorf("stock: %s", memory.Sentences(c.Growth.StockJudged))
-			}
-			if tc.verdict == Wrong && !strings.Contains(c.Detail, "the stock build's anonymous memory") {
-				t.Errorf("the fault does not say what stock did: %s", c.Detail)
-			}
 		})
 	}
-	t.Run("stock dies", func(t *testing.T) {
-		t.Parallel()
-		o := options(t, "", loop)
-		o.Bin, o.Stock = fakeBuildOf(t, "takes its time"), fakeBuildOf(t, "dies after a while")
-		r, err := Run(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := r.Checks[0].Growth.StockNote; !strings.Contains(n, "request 21") {
-			t.Errorf("note %q", n)
-		}
-	})
+}
+
+// A second try is longer also where a machine does in no time what the check asks for.
+func TestSecondTryIsLonger(t *testing.T) {
+	t.Parallel()
+	r, _ := Run(t.Context(), options(t, "leaks", check("request-loop", "requests", int64(50))))
+	if len(r.Servers) != 2 || r.Servers[1].Memory.Ticks < secondTry*leastLooks {
+		t.Errorf("%d servers; at the last %d looks were due, want %d at the least", len(r.Servers), r.Servers[len(r.Servers)-1].Memory.Ticks, secondTry*leastLooks)
+	}
 }
 
 // A server that the check itself kills did not have to be killed.

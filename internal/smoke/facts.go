@@ -19,7 +19,7 @@ func (r *Report) tally() string {
 }
 
 // moreThanAsked explains counts that a reader of the recipe would not expect.
-const moreThanAsked = "A check that watches memory goes on, past the requests, rounds or repeats that the recipe asks for, until there are looks enough for memory to be judged; where nobody can tell what it did, all is done once more, for longer."
+const moreThanAsked = "A check that watches memory goes on, past the requests, rounds or repeats that the recipe asks for, until there are looks enough for memory to be judged; where host memory grows, or nobody can tell what it did, all is done once more, for longer."
 
 // seen is what a check has to say, with its figures.
 func (c *Result) seen() string {
@@ -41,9 +41,13 @@ type memorySide struct {
 
 // sides are the builds of a check that watched memory, the judged one last.
 func (g *Growth) sides() []memorySide {
-	say := func(vs []memory.Verdict) (said []string) {
+	say := func(vs []memory.Verdict, upstream ...memory.Kind) (said []string) {
 		for _, v := range vs {
-			said = append(said, v.String())
+			text := v.String()
+			if slices.Contains(upstream, v.Kind) {
+				text += ", which is upstream's"
+			}
+			said = append(said, text)
 		}
 		return said
 	}
@@ -54,7 +58,7 @@ func (g *Growth) sides() []memorySide {
 	case g.StockNote != "":
 		out = append(out, memorySide{"stock", []string{g.StockNote}})
 	}
-	return append(out, memorySide{"patched", say(g.Judged)})
+	return append(out, memorySide{"patched", say(g.Judged, g.Upstream...)})
 }
 
 func (s *ServerRun) ready() string {

@@ -31,6 +31,9 @@ type Growth struct {
 	Stock       *int             `json:"stock,omitempty"`
 	StockJudged []memory.Verdict `json:"stock_judged,omitempty"`
 	StockNote   string           `json:"stock_note,omitempty"`
+
+	// Upstream are the kinds of memory whose growth is upstream's, as session.beside judges it.
+	Upstream []memory.Kind `json:"upstream,omitempty"`
 }
 
 // workload is what a check does to a server of its own while memory is watched.
@@ -48,18 +51,23 @@ type workload struct {
 const secondTry = 4
 
 // measured runs a workload and judges memory; where that cannot be told, or host memory
-// grows, which may be a long warm-up, it does so once more, for longer, and judges what
-// comes after the length of the first try.
+// grows, which may be a long warm-up, stock's as well, it does so once more, for longer,
+// and judges what comes after the length of the first try.
 func (s *session) measured(ctx context.Context, w workload) (outcome, error) {
 	out, err := s.measure(ctx, w, 1)
 	var f *fault
 	var u *untold
-	if !errors.As(err, &u) && !(errors.As(err, &f) && f.name == FaultRSSGrowth) {
+	var first string
+	switch {
+	case err == nil && len(out.growth.Upstream) > 0:
+		first = firstLine(out.detail)
+	case errors.As(err, &u) || errors.As(err, &f) && f.name == FaultRSSGrowth:
+		first = firstLine(err.Error())
+	default:
 		return out, err
 	}
 	times := cmp.Or(w.again, secondTry)
-	s.o.Log.Info("memory may still be warming up: once more, for longer", "check", s.current.Name, "times", times, "why", firstLine(err.Error()))
-	first := firstLine(err.Error())
+	s.o.Log.Info("memory may still be warming up: once more, for longer", "check", s.current.Name, "times", times, "why", first)
 	out, err = s.measure(ctx, w, times)
 	said := fmt.Sprintf("this is a second try, %d times as long; at the first: %s", times, first)
 	switch {
@@ -113,9 +121,15 @@ func judgeFrom(s memory.Series, unit memory.Unit, from float64) []memory.Verdict
 	return memory.Judge(s, memory.JudgeOptions{Unit: unit})
 }
 
-// enoughLooks is how long work has to last for memory to be judged: a verdict
-// is made of up to so many pieces, and each wants a look.
-func (s *session) enoughLooks() time.Time { return time.Now().Add(36 * s.o.Sample) }
+// leastLooks is how often memory has to be looked at to be judged: a verdict is made of
+// up to so many pieces, and each wants a look.
+const leastLooks = 36
+
+// enoughLooks is how long work has to last for memory to be judged, times as long
+// in a second try: a fast machine does what the check asks for in less.
+func (s *session) enoughLooks(times int) time.Time {
+	return time.Now().Add(time.Duration(times*leastLooks) * s.o.Sample)
+}
 
 // drive starts a server for a workload, so that its memory begins clean, and
 // stops it after. It returns the server's place in the report.
@@ -160,17 +174,21 @@ func (s *session) judgeGrowth(out outcome, rec *ServerRun) (outcome, error) {
 			if v.Growth.Low <= out.growth.Allowed {
 				continue
 			}
+			upstream, stock, err := s.beside(out.growth, v)
+			if err != nil {
+				unclear = errors.Join(unclear, fmt.Errorf("%s; %s: %w", v, stock, err))
+				continue
+			}
+			if upstream {
+				out.growth.Upstream = append(out.growth.Upstream, v.Kind)
+				said = append(said, stock)
+				continue
+			}
 			name := FaultRSSGrowth
 			if v.Kind == memory.VRAM {
 				name = FaultVRAMGrowth
 			}
-			said := []string{v.String()}
-			for _, st := range out.growth.StockJudged {
-				if st.Kind == v.Kind {
-					said = append(said, "the stock build's "+st.String())
-				}
-			}
-			return out, &fault{msg: out.join(said...), name: name, log: rec.Log}
+			return out, &fault{msg: out.join(v.String(), stock), name: name, log: rec.Log}
 		case memory.Unclear:
 			unclear = errors.Join(unclear, errors.New(v.String()))
 		}
@@ -183,6 +201,36 @@ func (s *session) judgeGrowth(out outcome, rec *ServerRun) (outcome, error) {
 	}
 	out.detail = out.join(said...)
 	return out, nil
+}
+
+// beside says of memory that grows what stock's did, and whether the growth is upstream's:
+// stock, doing the same work, grows as well, and this build by no more than that for sure.
+// An error: the two cannot be told apart.
+func (s *session) beside(g *Growth, v memory.Verdict) (upstream bool, said string, err error) {
+	i := slices.IndexFunc(g.StockJudged, func(st memory.Verdict) bool { return st.Kind == v.Kind })
+	switch {
+	case len(s.o.StockWith) > 0:
+		return false, "stock cannot tell whether it is upstream's, since it has to be built with " + strings.Join(s.o.StockWith, ", ") + " too", nil
+	case s.o.Same != "":
+		return true, "it is upstream's, since stock is the same program: " + s.o.Same, nil
+	case g.StockNote != "":
+		return false, "whether it is upstream's is not known: " + g.StockNote, nil
+	case i < 0:
+		return false, fmt.Sprintf("whether it is upstream's is told by a stock build, which `llpatch smoke %s %s` makes and compares with; there was none here", s.o.Tag, s.o.Target), nil
+	}
+	stock := g.StockJudged[i]
+	said = "the stock build's " + stock.String()
+	if stock.State != memory.Grows {
+		return false, said, nil
+	}
+	more, err := v.Above(stock)
+	switch {
+	case err != nil:
+		return false, said, err
+	case more > 0:
+		return false, fmt.Sprintf("%s, so at least %s a %s are not upstream's", said, memory.FormatBytes(more), v.Unit), nil
+	}
+	return true, said + ", so it is upstream's", nil
 }
 
 // untold says that what memory did could not be told.

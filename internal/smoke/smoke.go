@@ -48,6 +48,8 @@ type Options struct {
 	Env    []string // KEY=VALUE, added to the few variables that programs get
 	Model  gguf.Model
 
+	StockWith []string // ids of fixes that stock has too: no build for the system does without them
+
 	// Device is where checks run that name no device of their own: spec.Host
 	// (also where it is empty), spec.Sim or spec.Card.
 	Device string
