@@ -51,14 +51,20 @@ type Library struct {
 	Objects  int      // that the backend is made of
 	Compiled int      // of all objects, in this build
 	Refused  []string // CUDA functions that the backend can reach and that are not simulated: they print their name and fail
+
+	preload bool // of a tree with one library
 }
 
 // Env returns the variables with which a GGML_BACKEND_DL build of the same tag
 // uses the library, no file of it being touched. A build for Windows runs through
-// wine, whose drive Z is this machine's root.
+// wine, whose drive Z is this machine's root. A build of ik_llama.cpp, which has one library,
+// was compiled with OneLibrary's flags.
 func (l *Library) Env() []string {
 	if filepath.Ext(l.Backend) == ".dll" {
 		return []string{"GGML_BACKEND_PATH=" + WinePath(l.Backend), "WINEPATH=" + WinePath(l.Dir)}
+	}
+	if l.preload {
+		return []string{"LD_PRELOAD=" + l.Backend, "LD_LIBRARY_PATH=" + l.Dir}
 	}
 	return []string{"GGML_BACKEND_PATH=" + l.Backend, "LD_LIBRARY_PATH=" + l.Dir}
 }
@@ -82,7 +88,7 @@ func Build(ctx context.Context, o Options) (*Library, error) {
 	if err := b.ninja(ctx, "objects"); err != nil {
 		return nil, err
 	}
-	lib := &Library{Dir: filepath.Join(o.Out, "lib"), Backend: filepath.Join(o.Out, o.backend()), Objects: len(p.sources)}
+	lib := &Library{Dir: filepath.Join(o.Out, "lib"), Backend: filepath.Join(o.Out, o.backend()), Objects: len(p.sources), preload: oneLibrary(o.Src)}
 	if o.Windows {
 		if lib.Refused, err = b.exports(ctx, p); err != nil {
 			return nil, err

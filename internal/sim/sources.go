@@ -2,7 +2,9 @@ package sim
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,26 +15,26 @@ import (
 	"github.com/llpatch/llpatch/internal/run"
 )
 
-// asker is a CMake project that reads ggml-cuda's or ggml-hip's own CMakeLists.txt, so that
-// the tag itself says which files and definitions it is made of. The commands
-// that want a CUDA toolkit do nothing there.
+// asker is a CMake project that reads the CMakeLists.txt of ggml-cuda or ggml-hip, or ik_llama.cpp's
+// of its one library, so that the tag itself says which files and definitions it is made of. The
+// commands that want a CUDA toolkit or a compiler do nothing there.
 const asker = `cmake_minimum_required(VERSION 3.18)
 project(llpatch-sim NONE)
 set(CUDAToolkit_FOUND TRUE)
 set(hip_VERSION 6.4)
-macro(find_package)
-endmacro()
-macro(enable_language)
-endmacro()
-macro(target_link_libraries)
-endmacro()
-macro(target_compile_options)
-endmacro()
+foreach(command find_package enable_language include check_cxx_compiler_flag target_link_libraries target_compile_options
+        target_compile_definitions target_compile_features target_include_directories target_link_directories set_target_properties)
+    macro(${command})
+    endmacro()
+endforeach()
 function(ggml_add_backend_library name)
     string(REPLACE ";" "\n" list "${ARGN}")
     file(WRITE ${CMAKE_BINARY_DIR}/sources.txt "${list}\n")
 endfunction()
-include(${GGML}/cmake/common.cmake OPTIONAL)
+macro(add_library name)
+    ggml_add_backend_library(${name} ${ARGN})
+endmacro()
+_include(${GGML}/cmake/common.cmake OPTIONAL)
 add_subdirectory(${GGML}/src/${BACKEND} backend)
 get_directory_property(list DIRECTORY ${GGML}/src/${BACKEND} COMPILE_DEFINITIONS)
 string(REPLACE ";" "\n" list "${list}")
@@ -66,6 +68,9 @@ func ask(ctx context.Context, t tools, o Options, cudart int) (plan, error) {
 		return plan{}, err
 	}
 	backend := strings.TrimSuffix(strings.TrimPrefix(o.backend(), "lib"), filepath.Ext(o.backend()))
+	if oneLibrary(src) {
+		backend = ""
+	}
 	argv := []string{
 		t.cmake, "-S", dir, "-B", filepath.Join(dir, "build"), "-G", "Ninja", "-DCMAKE_MAKE_PROGRAM=" + t.ninja,
 		"-DGGML=" + ggml, "-DBACKEND=" + backend, "-DGGML_BACKEND_DL=ON", fmt.Sprintf("-DCUDAToolkit_VERSION=%d.%d", cudart/1000, cudart%1000/10),
@@ -74,7 +79,8 @@ func ask(ctx context.Context, t tools, o Options, cudart int) (plan, error) {
 		argv = append(argv, "-D"+m[1]+"="+m[2])
 	}
 	argv = append(argv, "-DGGML_CUDA_GRAPHS=ON", "-DGGML_CUDA_NO_VMM="+onOff(o.NoVMM), "-DGGML_CUDA_NCCL=OFF", "-DGGML_CUDA_CUB_3DOT2=OFF",
-		"-DGGML_HIP_GRAPHS=ON", "-DGGML_HIP_NO_VMM="+onOff(o.NoVMM), "-DGGML_HIP_ROCWMMA_FATTN=OFF", "-DGGML_HIP_RCCL=OFF")
+		"-DGGML_HIP_GRAPHS=ON", "-DGGML_HIP_NO_VMM="+onOff(o.NoVMM), "-DGGML_HIP_ROCWMMA_FATTN=OFF", "-DGGML_HIP_RCCL=OFF",
+		"-DGGML_CUDA=ON", "-DGGML_CUDA_USE_GRAPHS=ON") // of one library
 	if err := run.Run(ctx, run.Cmd{Argv: argv, Env: t.env, Timeout: time.Minute}); err != nil {
 		return plan{}, fmt.Errorf("the CMakeLists.txt of %s: %w", filepath.Join(ggml, "src", backend), err)
 	}
@@ -83,7 +89,7 @@ func ask(ctx context.Context, t tools, o Options, cudart int) (plan, error) {
 		if filepath.Ext(f) != ".cu" {
 			continue
 		}
-		if !filepath.IsAbs(f) && backend != "ggml-cuda" {
+		if !filepath.IsAbs(f) && backend != "ggml-cuda" { // of ggml-hip, or of one library
 			f = filepath.Join(ggml, "src", backend, f)
 		}
 		if filepath.IsAbs(f) {
@@ -93,7 +99,11 @@ func ask(ctx context.Context, t tools, o Options, cudart int) (plan, error) {
 		}
 		p.sources = append(p.sources, f)
 	}
-	p.definitions = readList(filepath.Join(dir, "build", "definitions.txt"))
+	p.definitions = slices.DeleteFunc(readList(filepath.Join(dir, "build", "definitions.txt")), func(d string) bool { return strings.Contains(d, "$<") })
+	if backend == "" {
+		// ik_llama.cpp leaves graphs out before CUDA 12, and without them later builds do not compile.
+		p.definitions = append(p.definitions, "USE_CUDA_GRAPH=")
+	}
 	if len(p.sources) == 0 {
 		return plan{}, fmt.Errorf("the CMakeLists.txt of %s lists no sources", filepath.Join(ggml, "src", backend))
 	}
@@ -114,4 +124,11 @@ func readList(file string) []string {
 		return nil
 	}
 	return strings.FieldsFunc(string(data), func(r rune) bool { return r == '\n' })
+}
+
+// oneLibrary reports whether a tree compiles ggml-cuda into one library with the rest of ggml, as
+// ik_llama.cpp does. Its programs find the backend's functions in the first library that has them.
+func oneLibrary(src string) bool {
+	_, err := os.Stat(filepath.Join(src, "ggml", "src", "ggml-cuda", "CMakeLists.txt"))
+	return errors.Is(err, fs.ErrNotExist)
 }
