@@ -133,6 +133,64 @@ int main(void) {
 	}
 }
 
+// ik_llama.cpp compiles its backend into one library with the rest: the program's own library was
+// compiled as if it were in there, and finds its functions in the one that is loaded before.
+func TestBuildOneLibrary(t *testing.T) {
+	h := headers(t)
+	src := tree(t, map[string]string{
+		"ggml/CMakeLists.txt": "option(GGML_CUDA_NO_VMM \"x\" OFF)\n",
+		"ggml/src/CMakeLists.txt": `include(CheckCXXCompilerFlag)
+check_cxx_compiler_flag(-fsycl SYCL)
+if (GGML_CUDA)
+    find_package(CUDAToolkit)
+    enable_language(CUDA)
+    file(GLOB GGML_SOURCES_CUDA "ggml-cuda/*.cu")
+    list(APPEND GGML_SOURCES_CUDA "ggml-cuda.cu")
+    add_compile_definitions(FIRST=1 $<$<CONFIG:Debug>:NOT_HERE>)
+endif()
+add_library(ggml ../include/ggml.h ggml.c ${GGML_SOURCES_CUDA})
+target_compile_definitions(ggml PUBLIC GGML_USE_CUDA)
+target_include_directories(ggml PUBLIC ../include)
+target_link_directories(ggml PRIVATE /nowhere)
+set_target_properties(ggml PROPERTIES POSITION_INDEPENDENT_CODE ON)
+`,
+		"ggml/src/ggml-cuda/common.cuh": "#pragma once\n",
+		"ggml/src/ggml-cuda/graph.cuh":  "#pragma once\n",
+		"ggml/src/ggml-cuda.cu": `#include "ggml-cuda/common.cuh"
+extern "C" int ggml_own();
+#ifdef USE_CUDA_GRAPH
+extern "C" int ggml_backend_cuda_one() { void *p; return cudaMalloc(&p, 1) + ggml_own() + FIRST; }
+#endif
+`,
+		"ggml/src/ggml-cuda/two.cu": "",
+	})
+	lib, err := Build(t.Context(), Options{Src: src, Out: t.TempDir(), Headers: h})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lib.Objects != 2 || len(lib.Refused) > 0 {
+		t.Errorf("%+v", lib)
+	}
+	dir := t.TempDir()
+	own := source(t, "int ggml_backend_cuda_one(void);\nint ggml_own(void) { return 40; }\nint ask(void) { return ggml_backend_cuda_one() + 1; }\n")
+	main := source(t, "int ask(void);\nint main(void) { return ask(); }\n")
+	prog := filepath.Join(dir, "main")
+	for _, argv := range [][]string{
+		{"cc", "-shared", "-fPIC", "-o", filepath.Join(dir, "libggml.so"), own},
+		{"cc", "-Wl,--unresolved-symbols=ignore-in-shared-libs", "-o", prog, main, "-L" + dir, "-lggml", "-Wl,-rpath," + dir},
+	} {
+		if out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), prog)
+	cmd.Env = lib.Env()
+	var exit *exec.ExitError
+	if err := cmd.Run(); !errors.As(err, &exit) || exit.ExitCode() != 42 {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestBuildFails(t *testing.T) {
 	h := headers(t)
 	with := func(name, text string) map[string]string {

@@ -100,8 +100,8 @@ func ask(ctx context.Context, t tools, o Options, cudart int) (plan, error) {
 		p.sources = append(p.sources, f)
 	}
 	p.definitions = slices.DeleteFunc(readList(filepath.Join(dir, "build", "definitions.txt")), func(d string) bool { return strings.Contains(d, "$<") })
-	if backend == "" {
-		// ik_llama.cpp leaves graphs out before CUDA 12, and without them later builds do not compile.
+	if _, err := os.Stat(filepath.Join(ggml, "src", "ggml-cuda", "graph.cuh")); err == nil && backend == "" {
+		// ik_llama.cpp leaves graphs out before CUDA 12, and some of its later builds do not compile without them.
 		p.definitions = append(p.definitions, "USE_CUDA_GRAPH=")
 	}
 	if len(p.sources) == 0 {
