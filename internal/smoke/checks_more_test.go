@@ -259,11 +259,11 @@ func TestStockBesidePatched(t *testing.T) {
 		"both, of rounds":  {"keeps connections", "keeps connections", hostile, Passed, true, "the stock build's anonymous memory grows by"},
 		"leaks more":       {"leaks slowly", "leaks", loop, Wrong, false, "KiB a request are not upstream's"},
 		"leaks less":       {"leaks", "leaks slowly", loop, Passed, true, "so it is upstream's"},
-		"stock dies":       {"dies after a while", "leaks", loop, Wrong, false, "whether it is upstream's is not known: the stock build did not get through it: request 21"},
-		"stock is silent":  {"silent", "leaks", loop, Wrong, false, "whether it is upstream's is not known: the stock build did not get through it: the server printed nothing"},
+		"stock dies":       {"dies after a while", "leaks", loop, Wrong, false, "whether this is upstream's is not known: the stock build did not get through it: request 21"},
+		"stock is silent":  {"silent", "leaks", loop, Wrong, false, "whether this is upstream's is not known: the stock build did not get through it: the server printed nothing"},
 		"no stock":         {"", "leaks", loop, Wrong, false, "is told by a stock build, which `llpatch smoke b8390 linux-cpu` makes"},
 		"the same program": {same, "leaks", loop, Passed, true, "it is upstream's, since stock is the same program: nothing is touched"},
-		"not stock alone":  {with, "leaks", loop, Wrong, false, "stock cannot tell whether it is upstream's, since it has to be built with win7-compat too"},
+		"not stock alone":  {with, "leaks", loop, Wrong, false, "stock cannot tell whether this is upstream's, since it has to be built with win7-compat too"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

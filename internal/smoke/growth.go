@@ -210,14 +210,14 @@ func (s *session) beside(g *Growth, v memory.Verdict) (upstream bool, said strin
 	i := slices.IndexFunc(g.StockJudged, func(st memory.Verdict) bool { return st.Kind == v.Kind })
 	switch {
 	case len(s.o.StockWith) > 0:
-		said = "stock cannot tell whether it is upstream's, since it has to be built with "
+		said = "stock cannot tell whether this is upstream's, since it has to be built with "
 		return false, said + strings.Join(s.o.StockWith, ", ") + " too", nil
 	case s.o.Same != "":
 		return true, "it is upstream's, since stock is the same program: " + s.o.Same, nil
 	case g.StockNote != "":
-		return false, "whether it is upstream's is not known: " + g.StockNote, nil
+		return false, "whether this is upstream's is not known: " + g.StockNote, nil
 	case i < 0:
-		return false, fmt.Sprintf("whether it is upstream's is told by a stock build, which `llpatch smoke %s %s` "+
+		return false, fmt.Sprintf("whether this is upstream's is told by a stock build, which `llpatch smoke %s %s` "+
 			"makes and compares with; there was none here", s.o.Tag, s.o.Target), nil
 	}
 	stock := g.StockJudged[i]
