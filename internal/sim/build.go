@@ -88,7 +88,7 @@ func Build(ctx context.Context, o Options) (*Library, error) {
 	if err := b.ninja(ctx, "objects"); err != nil {
 		return nil, err
 	}
-	lib := &Library{Dir: filepath.Join(o.Out, "lib"), Backend: filepath.Join(o.Out, o.backend()), Objects: len(p.sources), preload: oneLibrary(o.Src)}
+	lib := &Library{Dir: filepath.Join(o.Out, "lib"), Backend: filepath.Join(o.Out, o.backend()), Objects: len(p.sources), preload: o.oneLibrary()}
 	if o.Windows {
 		if lib.Refused, err = b.exports(ctx, p); err != nil {
 			return nil, err

@@ -59,6 +59,7 @@ if (CUDAToolkit_FOUND)
     target_link_libraries(ggml-cuda PRIVATE CUDA::cudart)
 endif()
 `,
+	"ggml/include/ggml.h":           "#pragma once\n#include <stdint.h>\nextern \"C\" int64_t ggml_time_us(void);\n",
 	"ggml/src/ggml-cuda/common.cuh": "#pragma once\n#ifndef __CUDACC__\n#error this is not CUDA\n#endif\n",
 	"ggml/src/ggml-cuda/one.cuh":    "#pragma once\n#define LENGTH 1\n",
 	"ggml/src/ggml-cuda/one.cu": `#include "common.cuh"
@@ -68,6 +69,7 @@ extern "C" int one(int *p) { k<<<LENGTH, LIMIT>>>(p, 1); return cudaGetLastError
 `,
 	"ggml/src/ggml-cuda/two.cu": `extern "C" void ggml_abort();
 extern "C" int two(int *p) { if (!p) ggml_abort(); return cudaMemcpyToArray(nullptr, 0, 0, p, 4, cudaMemcpyHostToDevice); }
+extern "C" int look(int *) { const int64_t last = ggml_time_us(); return ggml_time_us() - last; }
 `,
 	"ggml/src/ggml-cuda/more/fa.cu":     "#ifndef NO_VMM\n#error NO_VMM\n#endif\n",
 	"ggml/src/ggml-cuda/more/fb.cu":     "",
@@ -117,6 +119,7 @@ int main(void) {
     if (!h) { puts(dlerror()); return 1; }
     printf("%d\n", ((int (*)(int *))dlsym(h, "one"))(&x));
     printf("%d\n", ((int (*)(int *))dlsym(h, "two"))(&x));
+    printf("%d\n", ((int (*)(int *))dlsym(h, "look"))(&x)); // a microsecond a look
     return 0;
 }
 `)
@@ -127,7 +130,7 @@ int main(void) {
 	cmd := exec.CommandContext(t.Context(), prog)
 	cmd.Env = lib.Env()
 	out, err := cmd.CombinedOutput()
-	want := "llpatch-sim: cudaMemcpyToArray is not simulated\n0\n801\n" // standard output comes at the end, through a pipe
+	want := "llpatch-sim: cudaMemcpyToArray is not simulated\n0\n801\n1\n" // standard output comes at the end, through a pipe
 	if d := cmp.Diff(want, string(out)); err != nil || d != "" {
 		t.Errorf("%v %s", err, d)
 	}

@@ -121,9 +121,9 @@ const head = "head.cuh"
 
 func (o Options) headText() string {
 	if o.HIP != "" {
-		return "#include \"common.cuh\"\n#include \"hip/launch.h\"\n"
+		return "#include \"clock.h\"\n#include \"common.cuh\"\n#include \"hip/launch.h\"\n"
 	}
-	return "#include \"launch.h\"\n#include \"common.cuh\"\n"
+	return "#include \"launch.h\"\n#include \"clock.h\"\n#include \"common.cuh\"\n"
 }
 
 // backendRules writes the rules that compile the backend's files and returns the last's name.

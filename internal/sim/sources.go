@@ -68,7 +68,7 @@ func ask(ctx context.Context, t tools, o Options, cudart int) (plan, error) {
 		return plan{}, err
 	}
 	backend := strings.TrimSuffix(strings.TrimPrefix(o.backend(), "lib"), filepath.Ext(o.backend()))
-	if oneLibrary(src) {
+	if o.oneLibrary() {
 		backend = ""
 	}
 	argv := []string{
@@ -126,9 +126,9 @@ func readList(file string) []string {
 	return strings.FieldsFunc(string(data), func(r rune) bool { return r == '\n' })
 }
 
-// oneLibrary reports whether a tree compiles ggml-cuda into one library with the rest of ggml, as
+// oneLibrary reports whether the tree compiles ggml-cuda into one library with the rest of ggml, as
 // ik_llama.cpp does. Its programs find the backend's functions in the first library that has them.
-func oneLibrary(src string) bool {
-	_, err := os.Stat(filepath.Join(src, "ggml", "src", "ggml-cuda", "CMakeLists.txt"))
-	return errors.Is(err, fs.ErrNotExist)
+func (o Options) oneLibrary() bool {
+	_, err := os.Stat(filepath.Join(o.Src, "ggml", "src", "ggml-cuda", "CMakeLists.txt"))
+	return o.HIP == "" && errors.Is(err, fs.ErrNotExist)
 }
