@@ -39,6 +39,9 @@ func (m Model) header(list []tensor) []byte {
 	num("vocab_size", len(vocabulary))
 	if m.KVRank > 0 {
 		kvs.flag(arch+".expert_weights_norm", true)
+		// ik_llama.cpp does not load a model without these two.
+		kvs.float(arch+".expert_weights_scale", 1)
+		kvs.float(arch+".rope.scaling.yarn_log_multiplier", 0)
 	}
 
 	kvs.str("tokenizer.ggml.model", "llama")
