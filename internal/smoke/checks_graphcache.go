@@ -40,6 +40,8 @@ func graphCacheCheck(a *args) step {
 			if max > 0 {
 				s.current.Env = maps.Clone(s.current.Env)
 				s.current.Env[cacheVariable] = strconv.Itoa(max)
+				// From b9161 on (pull request 23021) llama-server hides ggml's lines of level INFO, countsReach's among them.
+				s.current.Env["LLAMA_ARG_LOG_VERBOSITY"] = "4"
 			}
 			return base(ctx, s)
 		}
