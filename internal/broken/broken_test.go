@@ -32,7 +32,7 @@ func TestAll(t *testing.T) {
 		}
 		named := v.Check == Model && v.Fix == "graph-cache-lru"
 		for _, build := range builds {
-			checks := append(smoke.ProofChecks(repo.Fixes[i].Proof, build), smoke.HIPProofChecks(repo.Fixes[i].Proof, build)...)
+			checks := append(smoke.ProofChecks(repo.Fixes[i].Proof, build, false), smoke.HIPProofChecks(repo.Fixes[i].Proof, build)...)
 			named = named || v.Fits(build) && slices.ContainsFunc(checks, func(c smoke.ProofCheck) bool { return v.Noticed(c.Check.Name, c.Case) })
 		}
 		if !named {

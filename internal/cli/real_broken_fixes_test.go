@@ -66,7 +66,7 @@ func (b subject) library(t *testing.T, device, hip string) (*sim.Library, error)
 func (b subject) checks(fix, device string) []smoke.ProofCheck {
 	for _, f := range b.fixes {
 		if f.ID == fix {
-			list := smoke.ProofChecks(f.Proof, b.build)
+			list := smoke.ProofChecks(f.Proof, b.build, false)
 			if device == "sim-hip" {
 				list = append(list, smoke.HIPProofChecks(f.Proof, b.build)...)
 			}

@@ -27,7 +27,13 @@ func (a *app) begin(name string) (tag.Tag, release.Options, error) {
 	return t, o, err
 }
 
+// withFlag is --with: the fixes that no recipe takes.
+func withFlag(c *cobra.Command, ids *[]string) {
+	c.Flags().StringArrayVar(ids, "with", nil, "take this `FIX`, too, which is taken only on request (llpatch explain names them); may be repeated")
+}
+
 func (a *app) explainCmd() *cobra.Command {
+	var with []string
 	c := &cobra.Command{
 		Use: "explain TAG TARGET", Short: "Say for every fix why it is in or out", Args: args("TAG", "TARGET"),
 		RunE: func(c *cobra.Command, got []string) error {
@@ -35,6 +41,7 @@ func (a *app) explainCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			o.With = with
 			s, err := o.Explain(c.Context(), t, got[1])
 			if err != nil {
 				return err
@@ -47,6 +54,7 @@ func (a *app) explainCmd() *cobra.Command {
 		},
 	}
 	a.sourceFlags(c)
+	withFlag(c, &with)
 	return c
 }
 
@@ -139,6 +147,7 @@ func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do f
 	var archs, gfx string
 	var backendOnly bool
 	var buildenv, on string
+	var with []string
 	c := &cobra.Command{
 		Use: use + " TAG TARGET", Short: short, Args: args("TAG", "TARGET"),
 		RunE: func(c *cobra.Command, got []string) error {
@@ -151,7 +160,7 @@ func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do f
 					return err
 				}
 			}
-			o.Archs, o.GFX, o.BackendOnly, o.Builds = archs, gfx, backendOnly, builds
+			o.Archs, o.GFX, o.With, o.BackendOnly, o.Builds = archs, gfx, with, backendOnly, builds
 			if on != "" {
 				h, err := build.ParseHost(on, os.Environ())
 				if err != nil {
@@ -185,6 +194,7 @@ func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do f
 		},
 	}
 	a.sourceFlags(c)
+	withFlag(c, &with)
 	if builds {
 		c.Flags().StringVar(&archs, "cuda-archs", "", "make device code for these instead of the recipe's: 86 or 120a for machine code and PTX, 86-real, 86-virtual; several joined by commas")
 		c.Flags().StringVar(&gfx, "gfx", "", "make device code for these AMD cards instead of the recipe's: gfx1201, gfx12-generic; several joined by commas")
@@ -271,7 +281,7 @@ func (a *app) bundleCmd() *cobra.Command {
 
 func (a *app) releaseCmd() *cobra.Command {
 	c := a.chainCmd("release", "Run the whole chain: fetch, patch, build, smoke, bundle", a.bundle)
-	c.Example = "  llpatch release b8833 linux-cpu\n  llpatch release b8833 linux-cuda --cuda-archs 86-real --backend-only\n  llpatch release b8833 win7-vxkex-cuda11.4 --env win7-cuda-11.8"
+	c.Example = "  llpatch release b8833 linux-cpu\n  llpatch release b8833 linux-cuda --cuda-archs 86-real --backend-only\n  llpatch release b8833 win7-vxkex-cuda11.4 --env win7-cuda-11.8\n  llpatch release b8833 linux-cuda --with upstream-fattn-reserve"
 	return c
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"strings"
 
 	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/source"
@@ -20,7 +21,7 @@ func (o Options) read(ctx context.Context, upstream string, c *spec.Chosen) ([]p
 		return patch.ParseFile(o.Repo.FS, c.Patch, c.Fix, path.Base(c.Patch))
 	}
 	change, err := source.UpstreamCommit(ctx, source.Options{
-		Cache: o.Cache, Sources: o.Repo.Sources, Override: o.Source, Log: o.Log,
+		Cache: o.Cache, Sources: o.Repo.Sources, Override: o.Source, Offline: o.Offline, Log: o.Log, Progress: o.Progress,
 	}, upstream, c.Commit)
 	if err != nil {
 		return nil, fmt.Errorf("backport %s: %w", c.Fix, err)
@@ -31,6 +32,8 @@ func (o Options) read(ctx context.Context, upstream string, c *spec.Chosen) ([]p
 	}
 	sum := sha256.Sum256(made)
 	c.Made, c.SHA256 = made, hex.EncodeToString(sum[:])
+	subject, _, _ := strings.Cut(change.Message, "\n")
+	c.Credit = fmt.Sprintf("%q by %s, commit %s", subject, change.Author, c.Commit)
 	return patch.Parse(c.Fix, patchName(*c), made)
 }
 

@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rogpeppe/go-internal/lockedfile"
@@ -41,6 +42,7 @@ type Options struct {
 	Place    Place                                // where smoke checks run
 
 	Archs       string      // CUDA archs instead of the recipe's, as spec.Recipe.SetArchs takes them; empty: the recipe's
+	With        []string    // fixes that are taken only on request
 	GFX         string      // AMD targets instead of the recipe's, as spec.Recipe.SetGFX takes them; empty: the recipe's
 	Env         *env.Decl   // the buildenv to build in; nil: this machine itself
 	EnvRuntime  *env.Decl   // the one with the libraries that a full bundle carries; nil: Env names none
@@ -76,7 +78,7 @@ type Chain struct {
 // Open fetches the tag, chooses its series for the target, and places every
 // patch in memory. Nothing is written to Out yet.
 func Open(ctx context.Context, o Options, t tag.Tag, target string) (_ *Chain, err error) {
-	rec, err := o.Repo.Recipe(target)
+	rec, err := o.recipe(target)
 	if err != nil {
 		return nil, err
 	}
@@ -135,6 +137,9 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (_ *Chain, e
 	if c.Series, err = choose(rec, c.Tree.Tag.String(), c.Tree.Pin); err != nil {
 		return nil, errors.Join(err, c.Tree.Close())
 	}
+	if err := c.Series.Asked(rec); err != nil {
+		return nil, errors.Join(&BadOption{"--with", err}, c.Tree.Close())
+	}
 	patches, err := o.patches(ctx, c.Series)
 	switch {
 	case err != nil:
@@ -165,8 +170,25 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (_ *Chain, e
 			c.lacks = append(c.lacks, p)
 		}
 	}
-	c.dir = filepath.Join(o.Out, c.Tree.Tag.Short(), target)
+	c.dir = filepath.Join(o.Out, c.Tree.Tag.Short(), c.folder())
 	return c, nil
+}
+
+// recipe is a target with the fixes that were asked for.
+func (o Options) recipe(target string) (spec.Recipe, error) {
+	rec, err := o.Repo.Recipe(target)
+	if err != nil {
+		return rec, err
+	}
+	if err := o.Repo.Ask(&rec, o.With); err != nil {
+		return rec, &BadOption{"--with", err}
+	}
+	return rec, nil
+}
+
+// folder is the name of the chain's folder: with other fixes it is another build.
+func (c *Chain) folder() string {
+	return strings.Join(append([]string{c.Recipe.Name}, c.Recipe.With...), "+")
 }
 
 // landed takes out of the series what upstream has whole, and says of the rest

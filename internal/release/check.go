@@ -210,7 +210,7 @@ func (c *Chain) Release(ctx context.Context) (*BundleRecord, error) {
 // Explain chooses the series without fetching anything where the tag's build
 // number is known from its name or the lock.
 func (o Options) Explain(ctx context.Context, t tag.Tag, target string) (*spec.Series, error) {
-	rec, err := o.Repo.Recipe(target)
+	rec, err := o.recipe(target)
 	if err != nil {
 		return nil, err
 	}

@@ -66,7 +66,7 @@ func (c *Chain) onHost(top, dir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return path.Join(top, c.Tree.Tag.Short(), c.Recipe.Name, filepath.ToSlash(below)), nil
+	return path.Join(top, c.Tree.Tag.Short(), c.folder(), filepath.ToSlash(below)), nil
 }
 
 // BoxScript returns what a plan's PowerShell script needs: the files of the patched

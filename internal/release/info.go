@@ -76,7 +76,7 @@ func patchesPage(s *spec.Series) []byte {
 			fmt.Fprintf(&b, "- report: %s\n", r)
 		}
 		if c.Commit != "" {
-			fmt.Fprintf(&b, "- made from upstream's commit %s\n", c.Commit)
+			fmt.Fprintf(&b, "- made from upstream's %s\n", c.Credit)
 		}
 		fmt.Fprintf(&b, "- file: %04d-%s.patch, sha256 %s\n", i+1, c.Fix, c.SHA256)
 	}
@@ -214,6 +214,11 @@ func notesPage(i BuildInfo, r BundleRecord) []byte {
 	b.WriteString(i.windows())
 	b.WriteString(i.cards())
 	b.WriteString(i.toolkit())
+	for _, c := range i.Series.In {
+		if c.Commit != "" {
+			fmt.Fprintf(&b, "\nIt has %s from a later upstream: %s.\n", c.Fix, c.Credit)
+		}
+	}
 	if n := len(r.Parts); n > 0 {
 		fmt.Fprintf(&b, "\nIt is given in %d parts. Download all of them and SHA256SUMS, and join them:\n\n    cat %s.part* > %s\n    sha256sum --ignore-missing -c SHA256SUMS\n", n, name, name)
 	}

@@ -35,7 +35,7 @@ func TestMemoryNotes(t *testing.T) {
 		if hip := chain.defines(Simulation{HIP: "x"}); slices.Contains(append(hip, chain.defines(Simulation{})...), trimOn) != compiled || slices.Contains(hip, trimOn) != (target == "rocm-gfx1201") {
 			t.Errorf("%s: the proofs' backend is compiled with %q", target, hip)
 		}
-		i := BuildInfo{Upstream: spec.LlamaCpp, Tag: "b8833", Target: target}
+		i := BuildInfo{Upstream: spec.LlamaCpp, Tag: "b8833", Target: target, Series: &spec.Series{}}
 		for _, note := range rec.Bundle.Notes {
 			i.Notes = append(i.Notes, strings.TrimSpace(note))
 		}

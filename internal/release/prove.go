@@ -147,16 +147,17 @@ func (c *Chain) listed(place string, pick func(spec.Fix) ([]smoke.ProofCheck, st
 // toProve is listed for the simulated device.
 func (c *Chain) toProve(s Simulation) (*Proofs, []smoke.ProofOptions, error) {
 	n := c.Tree.Pin.Build
+	reserved := slices.ContainsFunc(c.Repo.Fixes, func(f spec.Fix) bool { return f.Proof == smoke.Reserve && slices.Contains(c.fixes(), f.ID) })
 	p, todo, err := c.listed(s.place(), func(f spec.Fix) ([]smoke.ProofCheck, string) {
 		if !smoke.OnDevice(f.Proof) {
 			return nil, ""
 		}
-		checks := smoke.ProofChecks(f.Proof, n)
+		checks := smoke.ProofChecks(f.Proof, n, reserved)
 		if s.HIP != "" {
 			checks = append(checks, smoke.HIPProofChecks(f.Proof, n)...)
 		}
 		if s.More {
-			checks = append(checks, smoke.MoreProofChecks(f.Proof, n)...)
+			checks = append(checks, smoke.MoreProofChecks(f.Proof, n, reserved)...)
 		}
 		return checks, ""
 	})

@@ -31,7 +31,7 @@ func (c *Chain) ProveBuilt(ctx context.Context) (*Proofs, error) {
 		case len(f.Backends) > 0 && !slices.ContainsFunc(f.Backends, mine):
 			return nil, c.Recipe.Name + " has no backend that compiles it"
 		}
-		return smoke.ProofChecks(f.Proof, c.Tree.Pin.Build), ""
+		return smoke.ProofChecks(f.Proof, c.Tree.Pin.Build, false), ""
 	})
 	if err != nil || len(todo) == 0 {
 		return p, err

@@ -183,6 +183,9 @@ func (c *Chain) accept(merges []*patch.Merge) error {
 			c.Log.Warn("no variant is needed: upstream has the whole change", "fix", m.Fix, "tag", c.Tree.Tag.String())
 			continue
 		}
+		if in.Commit != "" {
+			return &spec.Error{File: path.Join("patches", in.Fix, "fix.toml"), Msg: "takes upstream's commit by reference, and a merge of it is no patch of ours: leave out --accept"}
+		}
 		original, err := c.patchBytes(in)
 		if err != nil {
 			return err

@@ -176,7 +176,7 @@ func prefillVRAMCheck(a *args) step {
 		grown, limit := after.VRAMPeak-before.VRAMUsed, int64(factor*float64(need))+prefillSlack
 		what := fmt.Sprintf("a prefill of %d tokens took %.1f MiB more, and needs %.1f MiB (%d allocations, %d frees)",
 			tokens, float64(grown)/mib, float64(need)/mib, after.Allocs-before.Allocs, after.Frees-before.Frees)
-		out := outcome{detail: what, figures: map[string]any{"grown_mib": float64(grown) / mib, "need_mib": float64(need) / mib}}
+		out := outcome{detail: what, figures: map[string]any{"start_mib": float64(before.VRAMUsed) / mib, "grown_mib": float64(grown) / mib, "need_mib": float64(need) / mib}}
 		if grown > limit {
 			return out, srv.namedFault(FaultVRAMGrowth, "%s; %.1f MiB would be no fault", what, float64(limit)/mib)
 		}

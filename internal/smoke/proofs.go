@@ -20,12 +20,20 @@ type ProofCheck struct {
 	Same bool
 }
 
-// proofs are what a fix.toml can name as its proof, for a build number of
-// llama.cpp.
-var proofs = map[string]func(build int) []ProofCheck{
+// Reserve is the proof of a fix that takes attention's scratch for a quantised cache at
+// the start. With such a fix in the tree the others' proofs are not about that scratch.
+const Reserve = "fattn-reserve"
+
+// proofs are what a fix.toml can name as its proof, for a build number of llama.cpp
+// and a tree that reserves the scratch of attention, or does not.
+var proofs = map[string]func(build int, reserved bool) []ProofCheck{
 	"prefill-vram":     poolProofs,
 	"managed-fallback": managedProofs,
-	"graph-cache": func(int) []ProofCheck {
+	// The trim is off, so that only what the start takes keeps the prompt from growing.
+	Reserve: func(int, bool) []ProofCheck {
+		return []ProofCheck{{Check: spec.Check{Name: "prefill-vram", Device: spec.Sim, Env: map[string]string{"GGML_CUDA_POOL_TRIM": "off"}}, Fault: FaultVRAMGrowth}}
+	},
+	"graph-cache": func(int, bool) []ProofCheck {
 		return []ProofCheck{{Check: spec.Check{Name: "graph-cache", Device: spec.Sim}, Fault: FaultGraphCache}}
 	},
 	// These need no device. Of the last three the build itself is what is looked at.
@@ -50,13 +58,13 @@ const (
 	FaultAVX512  = "avx512"  // a library for AVX-512 is to be built
 )
 
-func noDevice(name, fault string) func(int) []ProofCheck {
-	return func(int) []ProofCheck { return []ProofCheck{{Check: spec.Check{Name: name}, Fault: fault}} }
+func noDevice(name, fault string) func(int, bool) []ProofCheck {
+	return func(int, bool) []ProofCheck { return []ProofCheck{{Check: spec.Check{Name: name}, Fault: fault}} }
 }
 
 // OnDevice reports whether a proof's checks run on the simulated device.
 func OnDevice(proof string) bool {
-	list := ProofChecks(proof, 0)
+	list := ProofChecks(proof, 0, false)
 	return len(list) > 0 && list[0].Check.Device == spec.Sim
 }
 
@@ -72,11 +80,11 @@ const (
 // poolProofs: the pool keeps what it has outgrown, and where it flushes, graphs
 // that were captured over that are launched all the same. What the trim releases,
 // which upstream does not, no graph may be launched over either.
-func poolProofs(build int) []ProofCheck {
+func poolProofs(build int, reserved bool) []ProofCheck {
 	trim := map[string]string{"GGML_CUDA_POOL_TRIM": "grow"}
 	grows := spec.Check{Name: "prefill-vram", Device: spec.Sim, Env: trim}
 	replay := map[string]any{"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0", "growing": true}
-	if build >= scratchLeftPool {
+	if reserved || build >= scratchLeftPool {
 		grows.Args = map[string]any{"flash": false}
 		replay["kv"], replay["args"] = "f16", []string{"-fa", "off"}
 	}
@@ -101,7 +109,7 @@ var managedVariables = [2]string{"GGML_CUDA_ALLOC_FALLBACK_MANAGED", "GGML_CUDA_
 // table in pull request 22158 (neither variable, one, both), once where the cache of
 // 262,144 cells does not fit and once where it does and the scratch of a long prompt does
 // not. A cell that asks for nothing that would help does what stock does, call by call.
-func managedProofs(build int) []ProofCheck {
+func managedProofs(build int, reserved bool) []ProofCheck {
 	one := func(name string, env map[string]string, same bool, args map[string]any) ProofCheck {
 		return ProofCheck{
 			Case: name, Fault: FaultDeviceOOM, Same: same,
@@ -120,7 +128,7 @@ func managedProofs(build int) []ProofCheck {
 		{"the cache", map[string]any{"vram": 16384, "layers": 60, "kv-heads": 8, "head-dim": 128}},
 		// The report's model has two heads of 256; its 16 GiB are full but for what the pool
 		// takes until token 41,000.
-		{"the pool", poolCell(build)},
+		{"the pool", poolCell(build, reserved)},
 	} {
 		for cell := range 4 {
 			env, name := map[string]string{}, full.name
@@ -151,8 +159,8 @@ func managedProofs(build int) []ProofCheck {
 }
 
 // poolCell are the settings with which the pool runs out of the device's memory.
-func poolCell(build int) map[string]any {
-	if build >= scratchLeftPool {
+func poolCell(build int, reserved bool) map[string]any {
+	if reserved || build >= scratchLeftPool {
 		// What grows there is the softmax without flash attention, 2 KiB a cell as well; and
 		// the pool is flushed, so that it ends only where what is used at once has no room.
 		return map[string]any{"prompt": 49152, "layers": 4, "kv-heads": 8, "head-dim": 64, "kv": "f16", "room": 80, "args": []string{"-fa", "off"}, "tokens": 65536}
@@ -164,13 +172,14 @@ func poolCell(build int) map[string]any {
 }
 
 // ProofChecks returns the checks that a fix's proof names, for a build number of
-// llama.cpp; none where the name is not one of Proofs.
-func ProofChecks(proof string, build int) []ProofCheck {
+// llama.cpp; none where the name is not one of Proofs. reserved is whether a fix of the
+// tree has the proof Reserve.
+func ProofChecks(proof string, build int, reserved bool) []ProofCheck {
 	list, known := proofs[proof]
 	if !known {
 		return nil
 	}
-	return list(build)
+	return list(build, reserved)
 }
 
 // poolCases are other ways to use a server under which the pool must be shown to
@@ -188,13 +197,13 @@ var poolCases = []struct {
 
 // MoreProofChecks returns a proof's checks once more under other settings: small
 // ubatches, several slots, half of the layers off the device, a mixture of experts.
-func MoreProofChecks(proof string, build int) []ProofCheck {
+func MoreProofChecks(proof string, build int, reserved bool) []ProofCheck {
 	if proof != "prefill-vram" {
 		return nil
 	}
 	var list []ProofCheck
 	for _, c := range poolCases {
-		one := poolProofs(build)[0]
+		one := poolProofs(build, reserved)[0]
 		args := maps.Clone(one.Check.Args)
 		if args == nil {
 			args = map[string]any{}

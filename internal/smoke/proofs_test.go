@@ -27,26 +27,32 @@ func TestProofChecks(t *testing.T) {
 	}}, Fault: FaultGraphReplay, Control: true}
 	noFlashTrimmed := trimmed
 	noFlashTrimmed.Check.Args = map[string]any{"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0", "growing": true, "kv": "f16", "args": []string{"-fa", "off"}}
+	reserves := unasked
+	reserves.Case, reserves.Same, reserves.Check.Env = "", false, map[string]string{"GGML_CUDA_POOL_TRIM": "off"}
 	capped := ProofCheck{Check: spec.Check{Name: "graph-cache", Device: spec.Sim}, Fault: FaultGraphCache}
 	for _, tc := range []struct {
-		proof string
-		build int
-		want  []ProofCheck
+		proof    string
+		build    int
+		want     []ProofCheck
+		reserved bool
 	}{
-		{"prefill-vram", 8390, []ProofCheck{grows, unasked, trimmed}},
-		{"prefill-vram", poolFlushes - 1, []ProofCheck{grows, unasked, trimmed}},
-		{"prefill-vram", poolFlushes, []ProofCheck{grows, unasked, flush, trimmed}},
-		{"prefill-vram", scratchLeftPool - 1, []ProofCheck{grows, unasked, flush, trimmed}},
-		{"prefill-vram", scratchLeftPool, []ProofCheck{noFlash, noFlashUnasked, flush, noFlashTrimmed}},
-		{"prefill-vram", 9842, []ProofCheck{noFlash, noFlashUnasked, flush, noFlashTrimmed}},
-		{"graph-cache", 8390, []ProofCheck{capped}},
-		{"graph-cache", 9842, []ProofCheck{capped}},
-		{"build", 8390, nil},
-		{"graph-replay", 9842, nil},
-		{"nonsense", 9842, nil},
-		{"", 9842, nil},
+		// Attention's scratch is reserved, and the pool does not flush yet.
+		{"prefill-vram", 8833, []ProofCheck{noFlash, noFlashUnasked, noFlashTrimmed}, true},
+		{Reserve, 8833, []ProofCheck{reserves}, true},
+		{"prefill-vram", 8390, []ProofCheck{grows, unasked, trimmed}, false},
+		{"prefill-vram", poolFlushes - 1, []ProofCheck{grows, unasked, trimmed}, false},
+		{"prefill-vram", poolFlushes, []ProofCheck{grows, unasked, flush, trimmed}, false},
+		{"prefill-vram", scratchLeftPool - 1, []ProofCheck{grows, unasked, flush, trimmed}, false},
+		{"prefill-vram", scratchLeftPool, []ProofCheck{noFlash, noFlashUnasked, flush, noFlashTrimmed}, false},
+		{"prefill-vram", 9842, []ProofCheck{noFlash, noFlashUnasked, flush, noFlashTrimmed}, false},
+		{"graph-cache", 8390, []ProofCheck{capped}, false},
+		{"graph-cache", 9842, []ProofCheck{capped}, false},
+		{"build", 8390, nil, false},
+		{"graph-replay", 9842, nil, false},
+		{"nonsense", 9842, nil, false},
+		{"", 9842, nil, false},
 	} {
-		got := ProofChecks(tc.proof, tc.build)
+		got := ProofChecks(tc.proof, tc.build, tc.reserved)
 		if diff := cmp.Diff(tc.want, got); diff != "" {
 			t.Errorf("%s, build %d: -want +got:\n%s", tc.proof, tc.build, diff)
 		}
@@ -65,8 +71,9 @@ func TestProofChecks(t *testing.T) {
 func TestManagedProofs(t *testing.T) {
 	t.Parallel()
 	const fallback, pool = "GGML_CUDA_ALLOC_FALLBACK_MANAGED", "GGML_CUDA_POOL_USE_MANAGED"
-	for _, build := range []int{8390, poolFlushes, scratchLeftPool} {
-		got := ProofChecks("managed-fallback", build)
+	for _, build := range []int{8390, 8833, poolFlushes, scratchLeftPool} {
+		reserved := build == 8833
+		got := ProofChecks("managed-fallback", build, reserved)
 		var names []string
 		for _, one := range got {
 			env, args := one.Check.Env, one.Check.Args
@@ -127,7 +134,7 @@ func TestHIPProofChecks(t *testing.T) {
 func TestMoreProofChecks(t *testing.T) {
 	t.Parallel()
 	for _, build := range []int{8833, 9842} {
-		got := MoreProofChecks("prefill-vram", build)
+		got := MoreProofChecks("prefill-vram", build, false)
 		if len(got) != len(poolCases) {
 			t.Fatalf("%d: %v", build, got)
 		}
@@ -143,11 +150,11 @@ func TestMoreProofChecks(t *testing.T) {
 			}
 		}
 	}
-	if got := poolProofs(9842)[0].Check.Args; len(got) != 1 {
+	if got := poolProofs(9842, false)[0].Check.Args; len(got) != 1 {
 		t.Errorf("the first check got the cases' settings: %v", got)
 	}
 	for _, id := range Proofs() {
-		if id != "prefill-vram" && MoreProofChecks(id, 8833) != nil {
+		if id != "prefill-vram" && MoreProofChecks(id, 8833, true) != nil {
 			t.Error(id)
 		}
 	}

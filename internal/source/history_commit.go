@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,6 +22,8 @@ type Change struct {
 	// Files are those that differ, sorted by path; all of them for a commit
 	// without a parent, none for a merge, which is no one change.
 	Files []Changed
+
+	tree string // its own
 }
 
 // Changed is one path of a change. A side is nil where there is no such file. A
@@ -41,6 +44,10 @@ func Commit(ctx context.Context, path, id string) (_ *Change, err error) {
 	}
 	st := &store{where: path, open: g.storages}
 	defer func() { err = errors.Join(err, st.close()) }()
+	return changeOf(ctx, st, id)
+}
+
+func changeOf(ctx context.Context, st *store, id string) (*Change, error) {
 	r, err := st.acquire()
 	if err != nil {
 		return nil, err
@@ -48,7 +55,7 @@ func Commit(ctx context.Context, path, id string) (_ *Change, err error) {
 	defer st.release(r)
 	c, err := r.peel(id)
 	if m := new(Missing); errors.As(err, &m) {
-		return nil, fmt.Errorf("%s has no such commit", path)
+		return nil, fmt.Errorf("%s has no such commit", st.where)
 	}
 	if err != nil {
 		return nil, err
@@ -56,7 +63,7 @@ func Commit(ctx context.Context, path, id string) (_ *Change, err error) {
 	if c.Hash.String() != id {
 		return nil, fmt.Errorf("%s is a tag, not a commit: it means commit %s", id, c.Hash)
 	}
-	out := &Change{ID: id, Author: c.Author.Name, Email: c.Author.Email, When: c.Author.When, Message: c.Message}
+	out := &Change{ID: id, Author: c.Author.Name, Email: c.Author.Email, When: c.Author.When, Message: c.Message, tree: c.TreeHash.String()}
 	for _, p := range c.ParentHashes {
 		out.Parents = append(out.Parents, p.String())
 	}
@@ -133,24 +140,43 @@ func changed(ctx context.Context, st *store, r *reader, before, after []Entry) (
 
 // UpstreamCommit reads a commit of an upstream, as Commit does, from the first
 // history at hand that has it: the repository given as the source, the mirror
-// that History made, and repositories on this machine that are declared. No
-// network is used. The error is *NoHistory where none has it whole.
+// that History made, what was fetched before, and repositories on this machine that are
+// declared; else from an address that is given or declared, alone with its parents. The
+// error is *NoHistory where none has it whole.
 func UpstreamCommit(ctx context.Context, o Options, upstream, id string) (*Change, error) {
 	f := newFetcher(ctx, o, upstream)
+	fetched := spec.Source{Name: "cache", Kind: "git", URL: f.cache.path(".git")}
 	gone := &NoHistory{Upstream: upstream, Commit: id}
 	mirror := spec.Source{Name: "mirror", Kind: "git", URL: MirrorPath(o.Cache, upstream)}
 	places := f.declared()
 	if o.Override != "" {
-		places = append(places, mirror)
+		places = append(places, mirror, fetched)
 	} else {
-		places = append([]spec.Source{mirror}, places...)
+		places = append([]spec.Source{mirror, fetched}, places...)
 	}
+	address := func(s spec.Source) bool { return isRemote(strings.TrimPrefix(s.URL, "file://")) }
+	slices.SortStableFunc(places, func(a, b spec.Source) int { // addresses come last
+		switch {
+		case address(a) == address(b):
+			return 0
+		case address(a):
+			return 1
+		}
+		return -1
+	})
 	for _, s := range places {
 		at := strings.TrimPrefix(s.URL, "file://")
-		if s.Kind != "git" && s.Kind != kindSniff || isRemote(at) {
+		kind, read := s.Kind, Commit
+		if address(s) {
+			f.label, read = s.Name, f.remoteCommit
+			if kind == kindSniff {
+				kind, _ = sniffAddress(at) // what is no repository has no commit
+			}
+		}
+		if kind != "git" && kind != kindSniff {
 			continue
 		}
-		c, err := Commit(ctx, at, id)
+		c, err := read(ctx, at, id)
 		if err == nil {
 			return c, nil
 		}
@@ -159,6 +185,9 @@ func UpstreamCommit(ctx context.Context, o Options, upstream, id string) (*Chang
 		}
 		if s.Name == mirror.Name && !f.hasMirror() {
 			err = fmt.Errorf("there is none (%s)", at)
+		}
+		if s.Name == fetched.Name {
+			continue // it says nothing of the history
 		}
 		gone.Tried = append(gone.Tried, Attempt{Source: s.Name, Err: err})
 	}

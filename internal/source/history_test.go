@@ -9,6 +9,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
@@ -206,6 +210,31 @@ func TestUpstreamCommit(t *testing.T) {
 	}
 	if c.Author != "A" || c.Email != "a@example.org" || c.When.UTC().Format("2006-01-02T15:04:05Z") != "2026-03-17T02:01:52Z" {
 		t.Errorf("author %q %q %v", c.Author, c.Email, c.When)
+	}
+
+	// An address gives the commit and its parents alone; from then on it is in the cache.
+	git(t, u.dir, "config", "uploadpack.allowAnySHA1InWant", "true")
+	web := Options{Cache: t.TempDir(), Sources: []spec.Source{{Name: "web", Upstream: "llama.cpp", Kind: "git", URL: gitServer(t, filepath.Join(u.dir, ".git"), nil)}}}
+	web.Offline = true
+	if _, err := UpstreamCommit(t.Context(), web, "llama.cpp", tip); !errors.As(err, &gone) || !strings.Contains(err.Error(), "web: not asked: --offline") {
+		t.Errorf("offline: %v", err)
+	}
+	web.Offline = false
+	for _, offline := range []bool{false, true} {
+		web.Offline = offline
+		far, err := UpstreamCommit(t.Context(), web, "llama.cpp", tip)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c, far, cmpopts.IgnoreUnexported(Change{}), cmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) })); diff != "" {
+			t.Errorf("offline %v: -want +got:\n%s", offline, diff)
+		}
+	}
+	if n := git(t, filepath.Join(web.Cache, "llama.cpp.git"), "cat-file", "--batch-all-objects", "--batch-check=%(objecttype)"); strings.Count(n, "commit") != 2 {
+		t.Errorf("%d commits were fetched", strings.Count(n, "commit"))
+	}
+	if _, err := UpstreamCommit(t.Context(), Options{Cache: t.TempDir(), Sources: web.Sources}, "llama.cpp", strings.Repeat("1", 40)); !errors.As(err, &gone) || !strings.Contains(err.Error(), "web: ask for 1111111") {
+		t.Errorf("no such commit: %v", err)
 	}
 
 	// A source that is no repository, or lacks the commit, leaves the mirror.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
@@ -32,28 +33,9 @@ func (f *fetcher) fromRemote(ctx context.Context, url string, t tag.Tag, want wa
 		return nil, errNoBuild(t, "a fetch of one commit")
 	}
 	return f.intoCache(ctx, t, want, func(ctx context.Context, s *scratch) (found, error) {
-		ctx, watch := newWatchdog(ctx, f.stall)
-		defer watch.stop()
-		ep, err := transport.NewEndpoint(url)
-		if err != nil {
-			// The cause holds the address, with its password.
-			return found{}, fmt.Errorf("%s is not an address", redacted(url))
-		}
-		session, err := f.session(ctx, ep)
-		if err != nil {
-			return found{}, watch.explain(brief(err))
-		}
-		defer func() { _ = session.Close() }() // the pack's own checksum tells whether all came
-		refs, err := session.AdvertisedReferencesContext(ctx)
-		if err != nil {
-			return found{}, watch.explain(brief(err))
-		}
-		id, err := f.advertised(refs, t)
+		id, err := f.pull(ctx, url, 1, s, func(refs *packp.AdvRefs) (plumbing.Hash, error) { return f.advertised(refs, t) })
 		if err != nil {
 			return found{}, err
-		}
-		if err := f.receive(ctx, session, refs, id, s, watch); err != nil {
-			return found{}, watch.explain(err)
 		}
 		st := s.store()
 		r, err := st.acquire()
@@ -68,6 +50,60 @@ func (f *fetcher) fromRemote(ctx context.Context, url string, t tag.Tag, want wa
 		pin := pinOf(c)
 		return found{pin: pin, tells: t}, nil
 	})
+}
+
+// remoteCommit fetches a commit and its parents, without the history before them, and
+// keeps them in the cache.
+func (f *fetcher) remoteCommit(ctx context.Context, url, id string) (_ *Change, err error) {
+	if f.Offline {
+		return nil, errOffline
+	}
+	unlock, err := f.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, unlock()) }()
+	s, err := newScratch(f.cache)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, cacheError(os.RemoveAll(s.dir))) }()
+	if _, err := f.pull(ctx, url, 2, s, func(*packp.AdvRefs) (plumbing.Hash, error) { return plumbing.NewHash(id), nil }); err != nil {
+		return nil, err
+	}
+	st := s.store()
+	c, err := changeOf(ctx, st, id)
+	if err := errors.Join(err, st.close()); err != nil {
+		return nil, err
+	}
+	if err := f.complete(ctx, s, c.tree); err != nil {
+		return nil, err
+	}
+	return c, errors.Join(f.cache.came(c.tree, f.origin()), f.cache.install(s, c.tree))
+}
+
+// pull receives a commit of the server's, and as many more generations as depth says.
+func (f *fetcher) pull(ctx context.Context, url string, depth int, s *scratch, pick func(*packp.AdvRefs) (plumbing.Hash, error)) (id plumbing.Hash, err error) {
+	ctx, watch := newWatchdog(ctx, f.stall)
+	defer watch.stop()
+	ep, err := transport.NewEndpoint(url)
+	if err != nil {
+		// The cause holds the address, with its password.
+		return id, fmt.Errorf("%s is not an address", redacted(url))
+	}
+	session, err := f.session(ctx, ep)
+	if err != nil {
+		return id, watch.explain(brief(err))
+	}
+	defer func() { _ = session.Close() }() // the pack's own checksum tells whether all came
+	refs, err := session.AdvertisedReferencesContext(ctx)
+	if err != nil {
+		return id, watch.explain(brief(err))
+	}
+	if id, err = pick(refs); err != nil {
+		return id, err
+	}
+	return id, watch.explain(f.receive(ctx, session, refs, id, depth, s, watch))
 }
 
 // session connects to the server. For ssh the user's agent and known_hosts count.
@@ -148,12 +184,12 @@ func (f *fetcher) advertised(refs *packp.AdvRefs, t tag.Tag) (plumbing.Hash, err
 	return id, nil
 }
 
-// receive asks for one commit at depth 1 and keeps the pack in s.
-func (f *fetcher) receive(ctx context.Context, session transport.UploadPackSession, refs *packp.AdvRefs, id plumbing.Hash, s *scratch, watch *watchdog) error {
+// receive asks for one commit at a depth and keeps the pack in s.
+func (f *fetcher) receive(ctx context.Context, session transport.UploadPackSession, refs *packp.AdvRefs, id plumbing.Hash, depth int, s *scratch, watch *watchdog) error {
 	req := packp.NewUploadPackRequestFromCapabilities(refs.Capabilities)
 	req.Wants = []plumbing.Hash{id}
 	if refs.Capabilities.Supports(capability.Shallow) {
-		req.Depth = packp.DepthCommits(1)
+		req.Depth = packp.DepthCommits(depth)
 		if err := req.Capabilities.Set(capability.Shallow); err != nil {
 			return err
 		}

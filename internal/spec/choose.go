@@ -36,6 +36,7 @@ type Chosen struct {
 	SHA256   string   `json:"sha256,omitempty"` // of that file, or of what was made from Commit
 	Commit   string   `json:"commit,omitempty"` // instead of Patch
 	Made     []byte   `json:"-"`                // the patch file made from Commit, once its history was read
+	Credit   string   `json:"credit,omitempty"` // what Commit is and whose, likewise
 	Case     Case     `json:"case"`
 	Reason   string   `json:"reason"`
 	Partly   []Cure   `json:"partly_cured,omitempty"` // what of the defect upstream cured in this build or before
@@ -61,6 +62,33 @@ type OutOfRange struct {
 // Error names the builds that the target is for.
 func (e *OutOfRange) Error() string {
 	return fmt.Sprintf("target %s builds %s for build numbers %s; %s is build %s", e.Recipe.Name, e.Recipe.Upstream, e.Recipe.Range, e.Tag, e.Number)
+}
+
+// Ask makes rec take fixes that it takes only on request. It fails on any other.
+func (r *Repo) Ask(rec *Recipe, ids []string) error {
+	var known []string
+	for _, f := range r.Fixes {
+		if f.OptIn {
+			known = append(known, f.ID)
+		}
+	}
+	for _, id := range ids {
+		if !slices.Contains(known, id) {
+			return fmt.Errorf("%q is no fix that is taken only on request; there are: %s", id, cmp.Or(strings.Join(known, ", "), "none"))
+		}
+	}
+	rec.With = slices.Compact(slices.Sorted(slices.Values(ids)))
+	return nil
+}
+
+// Asked returns an error for a fix that was asked for and is left out.
+func (s *Series) Asked(rec Recipe) error {
+	for _, o := range s.Out {
+		if slices.Contains(rec.With, o.Fix) {
+			return fmt.Errorf("%s is %s on %s: %s", o.Fix, o.Case, s.Tag, o.Reason)
+		}
+	}
+	return nil
 }
 
 // Choose picks the series for a target at the tag called name, of which p knows the
@@ -140,6 +168,10 @@ func choose(f Fix, rec Recipe, p Pin, cases map[string]Case, nearest bool) Chose
 			return c
 		}
 	}
+	if f.OptIn && !slices.Contains(rec.With, f.ID) {
+		c.Case, c.Reason = OnRequest, fmt.Sprintf("%s, and --with %s takes it", c.Reason, f.ID)
+		return c
+	}
 	c.Range, c.Commit = v.Range.String(), v.Commit
 	if v.Patch != "" {
 		c.Patch = path.Join("patches", f.ID, v.Patch)
@@ -162,7 +194,7 @@ func (rec Recipe) Leaves(f Fix) string {
 		return fmt.Sprintf("it is for %s, and the target builds %s", strings.Join(f.Upstreams(), ", "), rec.Upstream)
 	case rec.Without[f.ID] != "":
 		return rec.Without[f.ID]
-	case !rec.Fixes.All && !slices.Contains(rec.Fixes.IDs, f.ID):
+	case !rec.Fixes.All && !f.OptIn && !slices.Contains(rec.Fixes.IDs, f.ID):
 		return fmt.Sprintf("recipes/%s.toml does not name it", rec.Name)
 	case !rec.Fixes.All && !rec.compiles(f):
 		return fmt.Sprintf("it is for %s, and the target has %s", strings.Join(f.Backends, ", "), strings.Join(rec.Backends, ", "))

@@ -53,6 +53,7 @@ const (
 	NotCovered   Case = "not covered"         // the defect is there, and no variant
 	Cured        Case = "cured by upstream"   // the build no longer has it
 	NotForTarget Case = "not for this target" // whatever the tag is
+	OnRequest    Case = "only on request"     // a variant is for it, and nobody asked
 )
 
 // Absent returns NotYet or Cured and the reason, where build n has no such defect;

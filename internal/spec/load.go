@@ -71,6 +71,11 @@ func Load(fsys fs.FS) (*Repo, error) {
 		if from := r.Recipes[name].Bundle.Libraries; from != "" && r.Envs[from].Name == "" {
 			l.fail(ErrorAt(fsys, path.Join("recipes", name+".toml"), "bundle.libraries", "there is no buildenv %q", from))
 		}
+		for _, f := range r.Fixes {
+			if f.OptIn && slices.Contains(r.Recipes[name].Fixes.IDs, f.ID) {
+				l.fail(ErrorAt(fsys, path.Join("recipes", name+".toml"), "fixes", "%s is opt-in: no recipe takes it, --with %[1]s does", f.ID))
+			}
+		}
 	}
 	r.Lock = l.lock()
 	r.Levels = l.levels()

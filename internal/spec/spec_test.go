@@ -102,6 +102,52 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+// An opt-in fix is in no series but where somebody asks for it.
+func TestAsk(t *testing.T) {
+	for name, tc := range map[string]struct {
+		ask        []string
+		n          int
+		in, refuse string // the fixes of the series; what Ask or Asked says
+	}{
+		"nobody asks":   {nil, 150, "alpha", ""},
+		"asked":         {[]string{"beta"}, 150, "alpha beta", ""},
+		"asked twice":   {[]string{"beta", "beta"}, 150, "alpha beta", ""},
+		"unknown":       {[]string{"gamma"}, 150, "", `"gamma" is no fix that is taken only on request; there are: beta`},
+		"not opt-in":    {[]string{"beta", "alpha"}, 150, "", `"alpha" is no fix that is taken only on request`},
+		"what it needs": {[]string{"beta"}, 350, "", "beta is not covered on b350: it requires alpha, which is left out"},
+	} {
+		for _, target := range []string{"everything", "named"} {
+			r := good(t)
+			r.Fixes[1].OptIn = true
+			rec := r.Recipes[target]
+			err := r.Ask(&rec, tc.ask)
+			var s *spec.Series
+			if err == nil {
+				if s, err = r.Choose(rec, fmt.Sprintf("b%d", tc.n), spec.Pin{Build: tc.n}); err != nil {
+					t.Fatal(err)
+				}
+				err = s.Asked(rec)
+			}
+			if tc.refuse != "" {
+				if err == nil || !strings.Contains(err.Error(), tc.refuse) {
+					t.Errorf("%s, %s: %v, want %s", name, target, err, tc.refuse)
+				}
+				continue
+			}
+			var in []string
+			for _, c := range s.In {
+				in = append(in, c.Fix)
+			}
+			if err != nil || strings.Join(in, " ") != tc.in {
+				t.Errorf("%s, %s: %v, %v", name, target, in, err)
+			}
+			if tc.ask == nil && (len(s.Out) != 1 || s.Out[0].Case != spec.OnRequest || !strings.Contains(s.Out[0].Reason, "build 150 is in >= 50, and --with beta takes it")) {
+				t.Errorf("%s, %s: %+v", name, target, s.Out)
+			}
+		}
+	}
+}
+
 // Of a tag whose number is known within bounds no reason names one number.
 func TestChooseWithin(t *testing.T) {
 	r := good(t)

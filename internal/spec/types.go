@@ -24,6 +24,7 @@ type Fix struct {
 	Requires []string  `toml:"requires" json:"requires,omitempty"`
 	Backends []string  `toml:"backends" json:"backends,omitempty"` // empty: any backend
 	OS       []string  `toml:"os" json:"os,omitempty"`             // as in a recipe's os: chosen for no other; empty: any
+	OptIn    bool      `toml:"opt-in" json:"opt_in,omitempty"`     // no recipe takes it: --with does
 	Proof    string    `toml:"proof" json:"proof"`                 // a check that fails without the fix, or "build"
 	Unproven string    `toml:"unproven" json:"unproven,omitempty"` // why there is no check, where Proof is "build": a sentence
 	Upstream string    `toml:"upstream" json:"upstream"`           // of its variants that name none; empty in the file: llama.cpp
@@ -57,6 +58,7 @@ type Recipe struct {
 	FixesValue any        `toml:"fixes" json:"-"` // as written; Fixes is what it means
 	Fixes      FixList    `toml:"-" json:"fixes"`
 	Without    Reasons    `toml:"without" json:"without,omitempty"` // fix -> why the tree does not get it, where fixes is "all"
+	With       []string   `toml:"-" json:"with,omitempty"`          // fixes that were asked for, as Repo.Ask has it
 	Programs   []string   `toml:"programs" json:"programs"`         // CMake targets to build
 	Host       string     `toml:"host" json:"host,omitempty"`       // target whose stock build takes this one's backend as a drop-in
 	Exclude    []string   `toml:"exclude" json:"exclude"`           // paths of the tree that no build step reads
