@@ -147,8 +147,10 @@ func TestKeptPlans(t *testing.T) {
 		t.Fatal(plans, err)
 	}
 	for _, name := range plans {
-		p, err := ReadPlan(name, map[string]string{"BUILDS": "b", "MODELS": "m", "SHIM": "s", "CPUS": "0-3", "JEMALLOC": "j", "SCRIPTS": "s", "WORK": "w", "REPO": "../..",
-			"NAME": "3836", "FLASH": "-fa", "POOL": "b3236", "BALLAST": "b", "FREE": "1", "ENOUGH": "2"})
+		p, err := ReadPlan(name, map[string]string{
+			"BUILDS": "b", "MODELS": "m", "SHIM": "s", "CPUS": "0-3", "JEMALLOC": "j", "SCRIPTS": "s", "WORK": "w", "REPO": "../..",
+			"NAME": "3836", "FLASH": "-fa", "POOL": "b3236", "BALLAST": "b", "FREE": "1", "ENOUGH": "2",
+		})
 		if err != nil {
 			t.Error(err)
 			continue
