@@ -79,11 +79,11 @@ broken-fixes: ## break each memory fix in every way of internal/broken, on the n
 	sh scripts/with-headers go test -tags real -timeout 180m -count 1 -run TestBrokenFixes -v ./internal/cli -args -broken-tags "$(BROKEN_TAGS)" $(ARGS)
 
 .PHONY: nightly
-nightly: ## what CI has no time for: all proofs, all broken fixes, Windows 7 for real, fuzzing for 5 minutes a target
+nightly: ## what CI has no time for: all proofs, all broken fixes, Windows 7 for real, every fuzz target
 	$(MAKE) --no-print-directory proof
 	$(MAKE) --no-print-directory broken-fixes
 	$(MAKE) --no-print-directory real-win7
-	$(MAKE) --no-print-directory fuzz FUZZTIME=5m
+	$(MAKE) --no-print-directory fuzz FUZZTIME=20s FUZZLONG=1m
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (30s), the four main ones for FUZZLONG (FUZZTIME); ARGS=--main: those alone

@@ -13,6 +13,9 @@ import (
 	"github.com/llpatch/llpatch/internal/sim"
 )
 
+// oddLayers leaves every other layer to the processor, by llama.cpp's -ot.
+const oddLayers = `blk\.[0-9]*[13579]\.=CPU`
+
 // cacheVariable is the limit of graph-cache-lru.
 const cacheVariable = "GGML_CUDA_GRAPH_CACHE_MAX"
 
@@ -30,7 +33,7 @@ func graphCacheCheck(a *args) step {
 	tokens := a.number("tokens", 8*ubatch, 4*ubatch)
 	more := []string{"-b", strconv.Itoa(ubatch), "-ub", strconv.Itoa(ubatch)}
 	if !dense {
-		more = append(more, "-ot", `blk\.[0-9]*[13579]\.=CPU`)
+		more = append(more, "-ot", oddLayers)
 	}
 	base := sized(a.config(), slots, tokens+64, more...)
 	d := deviceArgs(a)

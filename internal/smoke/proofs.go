@@ -75,6 +75,9 @@ const (
 	// poolFlushes is the build from which the pool gives back everything idle when
 	// an allocation fails (upstream's pull request 22155).
 	poolFlushes = 8863
+	// promptsCaptured is the build from which a mixture's prompts are captured too, and take
+	// the graph of its answers (upstream's pull request 26802).
+	promptsCaptured = 10385
 )
 
 // poolProofs: the pool keeps what it has outgrown, and where it flushes, graphs
@@ -84,16 +87,22 @@ func poolProofs(build int, reserved bool) []ProofCheck {
 	trim := map[string]string{"GGML_CUDA_POOL_TRIM": "grow"}
 	grows := spec.Check{Name: "prefill-vram", Device: spec.Sim, Env: trim}
 	replay := map[string]any{"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0", "growing": true}
+	flags := []string{"-fa", "off"}
+	if build >= promptsCaptured {
+		// A prompt's layers that are on the processor are computed on the device, so that its splits, and their
+		// graphs, are not those of an answer.
+		flags = append(flags, "-ot", oddLayers)
+	}
 	if reserved || build >= scratchLeftPool {
 		grows.Args = map[string]any{"flash": false}
-		replay["kv"], replay["args"] = "f16", []string{"-fa", "off"}
+		replay["kv"], replay["args"] = "f16", flags
 	}
 	unasked := grows
 	unasked.Env = nil
 	list := []ProofCheck{{Check: grows, Fault: FaultVRAMGrowth}, {Case: "not asked", Check: unasked, Fault: FaultVRAMGrowth, Same: true}}
 	if build >= poolFlushes {
 		list = append(list, ProofCheck{Check: spec.Check{Name: "graph-replay", Device: spec.Sim, Args: map[string]any{
-			"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0", "kv": "f16", "args": []string{"-fa", "off"}, "fail-alloc": 12,
+			"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0", "kv": "f16", "args": flags, "fail-alloc": 12,
 		}}, Fault: FaultGraphReplay})
 	}
 	return append(list, ProofCheck{

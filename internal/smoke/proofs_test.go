@@ -27,6 +27,11 @@ func TestProofChecks(t *testing.T) {
 	}}, Fault: FaultGraphReplay, Control: true}
 	noFlashTrimmed := trimmed
 	noFlashTrimmed.Check.Args = map[string]any{"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0", "growing": true, "kv": "f16", "args": []string{"-fa", "off"}}
+	apart := func(c ProofCheck) ProofCheck {
+		c.Check.Args = maps.Clone(c.Check.Args)
+		c.Check.Args["args"] = []string{"-fa", "off", "-ot", oddLayers}
+		return c
+	}
 	reserves := unasked
 	reserves.Case, reserves.Same, reserves.Check.Env = "", false, map[string]string{"GGML_CUDA_POOL_TRIM": "off"}
 	capped := ProofCheck{Check: spec.Check{Name: "graph-cache", Device: spec.Sim}, Fault: FaultGraphCache}
@@ -45,6 +50,8 @@ func TestProofChecks(t *testing.T) {
 		{"prefill-vram", scratchLeftPool - 1, []ProofCheck{grows, unasked, flush, trimmed}, false},
 		{"prefill-vram", scratchLeftPool, []ProofCheck{noFlash, noFlashUnasked, flush, noFlashTrimmed}, false},
 		{"prefill-vram", 9842, []ProofCheck{noFlash, noFlashUnasked, flush, noFlashTrimmed}, false},
+		{"prefill-vram", promptsCaptured - 1, []ProofCheck{noFlash, noFlashUnasked, flush, noFlashTrimmed}, false},
+		{"prefill-vram", promptsCaptured, []ProofCheck{noFlash, noFlashUnasked, apart(flush), apart(noFlashTrimmed)}, false},
 		{"graph-cache", 8390, []ProofCheck{capped}, false},
 		{"graph-cache", 9842, []ProofCheck{capped}, false},
 		{"build", 8390, nil, false},
