@@ -58,7 +58,7 @@ type Library struct {
 // Env returns the variables with which a GGML_BACKEND_DL build of the same tag
 // uses the library, no file of it being touched. A build for Windows runs through
 // wine, whose drive Z is this machine's root. A build of ik_llama.cpp, which has one library,
-// was compiled with OneLibrary's flags.
+// was compiled with the flags that docs/sim.md names.
 func (l *Library) Env() []string {
 	if filepath.Ext(l.Backend) == ".dll" {
 		return []string{"GGML_BACKEND_PATH=" + WinePath(l.Backend), "WINEPATH=" + WinePath(l.Dir)}
