@@ -37,6 +37,10 @@ func TestMoreChecksPass(t *testing.T) {
 		"draft by type":   {"drafts by type", check("speculative"), "the same tokens with a draft (model)"},
 		"restart":         {"", restart, "started again 2 times on port"},
 		"draft model":     {"", check("speculative"), "the same tokens with a draft (model)"},
+		"draft in batches": {
+			"a batch differs", check("speculative"),
+			"the same 40 tokens with a draft (model), and then 266 for 311, which the server without a draft chooses too",
+		},
 		"draft ngram":     {"", check("speculative", "draft", "ngram"), "the same tokens with a draft (ngram)"},
 		"draft cut short": {"answers less than it counts", check("speculative"), "the same tokens with a draft (model)"},
 		"backend ops":     {"", check("tool-backend-ops"), "99 operations, 1/1 backends passed"},
@@ -238,6 +242,70 @@ func TestSameBinaries(t *testing.T) {
 	}
 	if r.Checks[2].Growth.Stock != nil {
 		t.Error("the same binaries were measured twice")
+	}
+}
+
+// What stock does with a draft as well is no fault of the patched build.
+func TestDraftBesideStock(t *testing.T) {
+	t.Parallel()
+	for stock, want := range map[string]struct {
+		verdict Verdict
+		detail  string
+	}{
+		"drafts another": {Passed, "as the stock build does with the same draft"},
+		"slow":           {Wrong, "token 41 of the greedy ones is"},
+	} {
+		o := options(t, "", check("speculative"))
+		o.Bin, o.Stock = fakeBuildOf(t, "drafts another"), fakeBuildOf(t, stock)
+		r, _ := Run(t.Context(), o)
+		if c := r.Checks[0]; c.Verdict != want.verdict || !strings.Contains(c.Detail, want.detail) {
+			t.Errorf("stock %s: %s: %s\nwant %s: %s", stock, c.Verdict, c.Detail, want.verdict, want.detail)
+		}
+	}
+}
+
+// Memory that nobody can judge is upstream's where stock's rose as far.
+func TestBesideRise(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	at := 1
+	for name, tc := range map[string]struct {
+		kind       memory.Kind
+		rose, held float64
+		stock      *int
+		want       bool
+	}{
+		"as far":           {memory.Anon, 48 * mib, 48 * mib, &at, true},
+		"at the limit":     {memory.Anon, 72 * mib, 48 * mib, &at, true},
+		"beyond":           {memory.Anon, 73 * mib, 48 * mib, &at, false},
+		"stock stands":     {memory.Anon, 1 * mib, mib - 1, &at, false},
+		"no stock":         {memory.Anon, 0, 48 * mib, nil, false},
+		"the card's":       {memory.VRAM, 1 * mib, 48 * mib, &at, false},
+		"it fell":          {memory.Anon, -1 * mib, 48 * mib, &at, true},
+		"stock's a little": {memory.Anon, 1 * mib, mib, &at, true},
+	} {
+		got, said := besideRise(&Growth{Rose: tc.rose, StockRose: tc.held, Stock: tc.stock}, memory.Verdict{Kind: tc.kind})
+		if got != tc.want || got != (said != "") {
+			t.Errorf("%s: %v, %q", name, got, said)
+		}
+	}
+}
+
+// The rise of memory counts from the end of the warm-up, by medians of three looks.
+func TestRose(t *testing.T) {
+	t.Parallel()
+	var s memory.Series
+	for i, b := range []int64{0, 500, 900, 100, 102, 90, 150, 200, 195, 90000} {
+		p := memory.Point{Requests: int64(i)}
+		if i > 0 {
+			p.Anon = &b
+		}
+		s.Points = append(s.Points, p)
+	}
+	for from, want := range map[float64]float64{3: 200 - 100, 0: 200 - 500, 5: 0} {
+		if got := rose(s, memory.Request, from); got != want {
+			t.Errorf("from %v: %v, want %v", from, got, want)
+		}
 	}
 }
 

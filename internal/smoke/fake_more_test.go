@@ -87,6 +87,9 @@ func (f *fake) leak() {
 	}
 }
 
+// batchID is what "a batch differs" takes for the 41st token where tokens come several at once.
+const batchID = 3 + 256 + 7
+
 // greedy answers without a grammar: the text is what the seeded probabilities
 // choose.
 func (f *fake) greedy(w http.ResponseWriter, in *fakeRequest) {
@@ -108,6 +111,9 @@ func (f *fake) greedy(w http.ResponseWriter, in *fakeRequest) {
 			if f.mode == "one other logit" && i == in.N-1 && id == 77 && in.evaluated > 600 {
 				v += 1e-7
 			}
+			if f.mode == "a batch differs" && in.N == 1 && id == batchID {
+				v = 1
+			}
 			// Bytes are not chosen, so that the tokens have a text.
 			if v > most && id > 3+256 {
 				best, most = id, v
@@ -120,6 +126,9 @@ func (f *fake) greedy(w http.ResponseWriter, in *fakeRequest) {
 		}
 		if f.mode == "drafts another" && f.draft && i == 40 {
 			best = 3 + 256 + (best-3-256+1)%95
+		}
+		if f.mode == "a batch differs" && f.draft && i == 40 {
+			best = batchID
 		}
 		tokens = append(tokens, best)
 		probs = append(probs, map[string]any{"id": best, "logprob": most, "top_logprobs": top})

@@ -108,6 +108,7 @@ type outcome struct {
 	figures map[string]any
 	growth  *Growth
 	warm    float64 // progress up to which memory is only drawn, not judged
+	begin   float64 // the same at a first try: what memory rose by counts from here
 }
 
 // checks has every check that a recipe can name.
