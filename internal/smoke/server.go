@@ -278,8 +278,10 @@ func (srv *server) ended() bool {
 }
 
 const (
-	// stopPatience is the time for one SIGTERM: an idle server needs 3 to 8 ms.
-	stopPatience = 3 * time.Second
+	// stopPatience is the time for one SIGTERM: an idle server needs 3 to 8 ms, one without
+	// optimisation on a simulated device and busy cores seconds; a second SIGTERM would end it before it
+	// says what became of its graphs.
+	stopPatience = 15 * time.Second
 	// killGrace is the time between the last SIGTERM and SIGKILL.
 	killGrace = 2 * time.Second
 )
