@@ -6,8 +6,6 @@ BROKEN_TAGS ?= b8390 b9842 v0.5.0
 FUZZTIME ?= 30s
 FUZZLONG ?= $(FUZZTIME)
 
-GOFUMPT     = go run mvdan.cc/gofumpt@v0.12.0
-STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOLANGCI    = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
@@ -98,16 +96,12 @@ bench: ## the measurements of docs/performance.md
 
 .PHONY: fmt
 fmt: ## format the Go files
-	$(GOFUMPT) -l -w .
+	$(GOLANGCI) fmt
 
 .PHONY: lint
-lint: ## formatting, vet (for Windows and macOS as well), staticcheck, golangci-lint, a tidy go.mod
-	@test -z "$$($(GOFUMPT) -l .)" || { echo "not formatted, run make fmt:"; $(GOFUMPT) -l .; exit 1; }
-	go vet ./...
-	go vet -tags real ./...
+lint: ## golangci-lint (formatting, vet, staticcheck and more), vet for Windows and macOS, a tidy go.mod
 	GOOS=windows go vet ./...
 	GOOS=darwin go vet ./...
-	$(STATICCHECK) ./...
 	$(GOLANGCI) run
 	go mod tidy -diff
 
