@@ -26,9 +26,14 @@ build: ## build bin/llpatch
 	go build -o bin/llpatch ./cmd/llpatch
 
 .PHONY: test
-test: ## every test but the full release, with the race detector
+test: ## every test but the full release and make test-all's, with the race detector
 	sh scripts/setup build test win7
-	go test -race -timeout 40m ./...
+	go test -short -race -timeout 40m ./...
+
+.PHONY: test-all
+test-all: ## every test but the full release, those that make test leaves out with -short as well
+	sh scripts/setup build test win7 syntax
+	go test -race -count 1 -timeout 60m ./...
 
 .PHONY: test-wine
 test-wine: ## what of llpatch's own tests runs on Windows, through wine
@@ -92,7 +97,8 @@ roots: ## cold releases of b8390 in the build roots for NVIDIA cards, for one ca
 	sh scripts/cold-release b8390 win7-vxkex-cuda11.4 win7-cuda-11.8
 
 # One part of make nightly each: a target, and variables for it.
-NIGHTLY ?= proof broken-fixes real-win7 sim-win7 releases roots leaks 'nvidia ARGS=-cublas' 'fuzz FUZZTIME=20s FUZZLONG=1m'
+# make mutation comes here, after test-all.
+NIGHTLY ?= test-all proof broken-fixes real-win7 sim-win7 releases roots leaks 'nvidia ARGS=-cublas' 'fuzz FUZZTIME=20s FUZZLONG=1m'
 
 .PHONY: nightly
 nightly: ## what CI has no time for, on after a failure; NIGHTLY="PART..." runs other parts
