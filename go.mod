@@ -13,6 +13,7 @@ require (
 	github.com/gpustack/gguf-parser-go v0.28.2
 	github.com/hashicorp/go-version v1.9.0
 	github.com/ianlancetaylor/demangle v0.0.0-20260724033716-83e58baca724
+	github.com/jstemmer/go-junit-report/v2 v2.1.0
 	github.com/klauspost/compress v1.20.4
 	github.com/klauspost/pgzip v1.3.0
 	github.com/pelletier/go-toml/v2 v2.4.3

@@ -144,10 +144,9 @@ func (a *app) leak(c *cobra.Command, o leak.Options, page string) error {
 		return lerr
 	}
 	if page != "" {
-		var b strings.Builder
-		err := res.HTML(&b)
+		b, err := res.HTML()
 		if err == nil {
-			err = atomicfile.WriteFile(page, []byte(b.String()), 0o644)
+			err = atomicfile.WriteFile(page, b, 0o644)
 		}
 		if err != nil { // what was found is told all the same
 			lerr = errors.Join(lerr, fmt.Errorf("--html: %w", err))

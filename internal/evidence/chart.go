@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/memory"
+	"github.com/llpatch/llpatch/internal/report"
 )
 
 // Chart draws the memory of one run of the record over its time, every build's
@@ -49,11 +50,11 @@ func (res *Result) Chart(run string) (string, error) {
 	if kind == memory.VRAM {
 		title += " on " + strings.Join(cards, ", ")
 	}
-	svg := memory.Chart(title, kind, series, memory.ChartOptions{Unit: memory.Second})
+	svg := report.Chart(title, kind, series, report.ChartOptions{Unit: memory.Second})
 	if svg == "" {
 		return "", fmt.Errorf("run %s of the record has no samples to draw", run)
 	}
-	return svg + "\n", nil
+	return string(svg) + "\n", nil
 }
 
 // points are looks at one kind of memory, from ms and KiB.

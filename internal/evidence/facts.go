@@ -16,9 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/llpatch/llpatch/internal/report"
 	"github.com/llpatch/llpatch/internal/run"
 )
 
@@ -141,17 +140,7 @@ func short(s string) string {
 
 // squeeze puts a text on one line, a blank for all that cannot be printed.
 func squeeze(s string) string {
-	return strings.Join(strings.Fields(strings.ReplaceAll(printable(s), "\n", " ")), " ")
-}
-
-// printable has a blank for whatever cannot be printed, and keeps the lines.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || r != '\n' && !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, s)
+	return strings.Join(strings.Fields(strings.ReplaceAll(report.Printable(s), "\n", " ")), " ")
 }
 
 func firstLine(s string) string {

@@ -3,6 +3,8 @@ package evidence
 import (
 	"fmt"
 	"strings"
+
+	"github.com/llpatch/llpatch/internal/report"
 )
 
 // Markdown is the record as a table, one row a run and build, and the aims that
@@ -19,28 +21,21 @@ func (res *Result) Markdown() string {
 	if res.Tag != "" {
 		fmt.Fprintf(&b, ", %s", res.Tag)
 	}
-	fmt.Fprintf(&b, ". Ratios are to %s, of the same pair: the median, and its interval of 95 %% or a little more.\n\n", res.Baseline)
-	b.WriteString("| run | build | pairs | exit | peak VRAM MiB | RSS MiB | prefill t/s | ratio | decode t/s | ratio | tokens | aims |\n")
-	b.WriteString("|---|---|--:|---|--:|--:|--:|---|--:|---|---|---|\n")
+	fmt.Fprintf(&b, ". Ratios are to %s, of the same pair: the median, and its interval of 95 %% or a little more.", res.Baseline)
+	part := report.Part{Text: []string{b.String()}}
+	part.Table.Head = report.Columns("run", "build", "#pairs", "exit", "#peak VRAM MiB", "#RSS MiB", "#prefill t/s", "ratio", "#decode t/s", "ratio", "tokens", "aims")
+	var below report.Part
 	for _, s := range res.Summary {
-		rc := strings.Trim(fmt.Sprint(s.RC), "[]")
-		fmt.Fprintf(&b, "| %s | %s | %d | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", s.Run, s.Build, s.Runs, rc,
-			whole(s.PeakVRAM), whole(s.RSS), speed(s.PP), ratio(s.PPRatio), speed(s.TG), ratio(s.TGRatio), s.Tokens, aimsText(s.Aims))
-	}
-	for _, s := range res.Summary {
+		part.Table.Rows = append(part.Table.Rows, report.Row(s.Run, s.Build, fmt.Sprint(s.Runs), strings.Trim(fmt.Sprint(s.RC), "[]"),
+			whole(s.PeakVRAM), whole(s.RSS), speed(s.PP), ratio(s.PPRatio), speed(s.TG), ratio(s.TGRatio), fmt.Sprint(s.Tokens), aimsText(s.Aims)))
 		for _, c := range s.Aims {
 			if c.State != Passed {
-				fmt.Fprintf(&b, "\n- %s, %s, %s: %s: %s", s.Run, s.Build, c.State, c.Aim, c.Got)
+				below.List = append(below.List, fmt.Sprintf("%s, %s, %s: %s: %s", s.Run, s.Build, c.State, c.Aim, c.Got))
 			}
 		}
 	}
-	for _, n := range res.Notes {
-		b.WriteString("\n- " + n)
-	}
-	if !strings.HasSuffix(b.String(), "\n") {
-		b.WriteString("\n")
-	}
-	return printable(b.String())
+	below.List = append(below.List, res.Notes...)
+	return report.Doc{Parts: []report.Part{part, below}}.Markdown()
 }
 
 func whole(v *int64) string {

@@ -110,7 +110,7 @@ func TestFigureHostile(t *testing.T) {
 			t.Errorf("%s: %q %v, want %q", key, f, err, want)
 		}
 	}
-	if text := r.Markdown(); strings.Contains(text, "\x1b") || !strings.Contains(text, "a [31m: ") || !strings.Contains(text, "\n- b [31m\n") {
+	if text := r.Markdown(); strings.Contains(text, "\x1b") || !strings.Contains(text, "a \\[31m: ") || !strings.Contains(text, "\n- b \\[31m\n") {
 		t.Errorf("%q", text)
 	}
 	r.Runs[0].Name, r.Runs[0].PP = "c\x1b[31m", nil

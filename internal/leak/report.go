@@ -2,11 +2,10 @@ package leak
 
 import (
 	"fmt"
-	"html/template"
-	"io"
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/memory"
+	"github.com/llpatch/llpatch/internal/report"
 	"github.com/llpatch/llpatch/internal/run"
 )
 
@@ -89,62 +88,58 @@ func (r *Result) AllNotes() []string {
 	return out
 }
 
-var page = template.Must(template.New("leak").Parse(`<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
-<title>{{.R.Headline}}</title>
-<style>
-:root{color-scheme:light dark}
-body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
-h1{font-size:1.4rem;margin:0 0 .3rem}h2{font-size:1.05rem;margin:1.6rem 0 .4rem}
-code,pre{font:13px ui-monospace,monospace;overflow-wrap:anywhere}pre{white-space:pre-wrap}
-table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.3rem .6rem;border-bottom:1px solid #8886;vertical-align:top}
-.grows{color:#c0392b;font-weight:600}.unclear{color:#9a6700;font-weight:600}
-@media(prefers-color-scheme:dark){body{background:#0d1117;color:#e6edf3}.grows{color:#ff7b72}.unclear{color:#e3b341}}
-li{margin:.15rem 0}
-</style></head><body>
-<h1>{{.R.Headline}}</h1>
-<p><code>{{.Cmd}}</code><br>{{.R.Began.Format "2006-01-02 15:04 MST"}}, place {{.R.Place}}, workload {{.R.Workload}}: {{.R.Requests}} requests, {{.R.Tokens}} tokens{{with .R.Series.Device.Source}}; VRAM by {{.}}{{end}}{{with .R.End}}; the program {{.}}, by itself{{end}}</p>
-<table><tr><th>memory</th><th>verdict</th><th>what was seen</th></tr>
-{{range .R.Verdicts}}<tr><td>{{.Kind}}</td><td class="{{.State}}">{{.State}}</td><td>{{.String}}</td></tr>
-{{end}}{{with .R.NoVRAM}}<tr><td>VRAM</td><td class="unclear">not known</td><td>{{.}}</td></tr>
-{{end}}</table>
-{{range .Charts}}<p>{{.}}</p>
-{{end}}
-{{range .Lists}}{{if .Items}}<h2>{{.Name}}</h2><ul>{{range .Items}}<li>{{.}}</li>{{end}}</ul>
-{{end}}{{end}}
-{{range .R.Tools}}{{if .Places}}<h2>Places, by {{.Tool}}</h2><table><tr><th>bytes</th><th>allocations</th><th>where</th></tr>
-{{range .Places}}<tr><td>{{.Bytes}}</td><td>{{.Blocks}}</td><td><pre>{{range .Stack}}{{.}}
-{{end}}</pre></td></tr>{{end}}</table>{{end}}{{end}}
-</body></html>
-`))
-
-type list struct {
-	Name  string
-	Items []string
-}
-
-// HTML writes the result as one page that needs nothing else. Series beside the
+// HTML returns the result as one page that needs nothing else. Series beside the
 // run's own, such as that of an unpatched build, are drawn on the same charts.
-func (r *Result) HTML(w io.Writer, beside ...memory.Series) error {
+func (r *Result) HTML(beside ...memory.Series) ([]byte, error) {
+	about := fmt.Sprintf("%s, place %s, workload %s: %d requests, %d tokens", r.Began.Format("2006-01-02 15:04 MST"), r.Place, r.Workload, r.Requests, r.Tokens)
+	if by := r.Series.Device.Source; by != "" {
+		about += "; VRAM by " + by
+	}
+	if r.End != "" {
+		about += "; the program " + r.End + ", by itself"
+	}
+	seen := report.Part{Text: []string{run.QuoteArgv(r.Argv)}, Notes: []string{about}, Table: report.Table{Head: report.Columns("memory", "verdict", "what was seen")}}
+	add := func(kind, state, said string, class string) {
+		seen.Table.Rows = append(seen.Table.Rows, []report.Cell{{Text: kind}, {Text: state, Class: class}, {Text: said}})
+	}
+	for _, v := range r.Verdicts {
+		add(v.Kind.String(), string(v.State), v.String(), map[memory.State]string{memory.Grows: "bad", memory.Unclear: "warn"}[v.State])
+	}
+	if why := r.NoVRAM(); why != "" {
+		add(memory.VRAM.String(), "not known", why, "warn")
+	}
+	doc := report.Doc{Title: r.Headline(), Parts: []report.Part{seen, {}}}
 	all := append([]memory.Series{r.worked()}, beside...)
-	var charts []template.HTML
 	for _, k := range []memory.Kind{memory.VRAM, memory.Anon, memory.RSS} {
-		o := memory.ChartOptions{Unit: r.unit()}
+		o := report.ChartOptions{Unit: r.unit()}
 		if k == memory.VRAM {
 			o.Limit = float64(r.Series.Device.Total - r.Series.Device.Baseline)
 		}
 		if v, ok := r.verdict(k); ok && v.State != memory.Unclear {
 			o.Fits = []memory.Fit{v.Growth}
 		}
-		charts = append(charts, template.HTML(memory.Chart(k.String()+" of "+r.Series.Name, k, all, o)))
+		if svg := report.Chart(k.String()+" of "+r.Series.Name, k, all, o); svg != "" {
+			doc.Parts[1].Charts = append(doc.Parts[1].Charts, svg)
+		}
 	}
-	return page.Execute(w, map[string]any{
-		"R": r, "Cmd": run.QuoteArgv(r.Argv), "Charts": charts,
-		"Lists": []list{
-			{"Evidence", r.Evidence[min(len(r.Verdicts), len(r.Evidence)):]},
-			{"Forecast", r.Forecast},
-			{"What to try next", r.Next},
-			{"Notes", r.AllNotes()},
-		},
-	})
+	for _, l := range []report.Part{
+		{Heading: "Evidence", List: r.Evidence[min(len(r.Verdicts), len(r.Evidence)):]},
+		{Heading: "Forecast", List: r.Forecast},
+		{Heading: "What to try next", List: r.Next},
+		{Heading: "Notes", List: r.AllNotes()},
+	} {
+		if len(l.List) > 0 {
+			doc.Parts = append(doc.Parts, l)
+		}
+	}
+	for _, f := range r.Tools {
+		t := report.Table{Head: report.Columns("#bytes", "#allocations", "where")}
+		for _, p := range f.Places {
+			t.Rows = append(t.Rows, report.Row(fmt.Sprint(p.Bytes), fmt.Sprint(p.Blocks), strings.Join(p.Stack, "\n")))
+		}
+		if len(t.Rows) > 0 {
+			doc.Parts = append(doc.Parts, report.Part{Heading: "Places, by " + f.Tool, Table: t})
+		}
+	}
+	return doc.HTML()
 }

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // State is what a verdict says of memory.
@@ -290,13 +289,4 @@ func count(x float64, u Unit) string {
 // Says tells whether any verdict has the state.
 func Says(vs []Verdict, s State) bool {
 	return slices.ContainsFunc(vs, func(v Verdict) bool { return v.State == s })
-}
-
-// Sentences joins verdicts, one a line.
-func Sentences(vs []Verdict) string {
-	var b strings.Builder
-	for _, v := range vs {
-		b.WriteString(v.String() + "\n")
-	}
-	return b.String()
 }

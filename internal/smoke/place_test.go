@@ -166,7 +166,7 @@ func TestVRAMGrowth(t *testing.T) {
 	if s := r.Servers[card.Growth.Server]; s.PeakVRAMKiB < 10<<10 || r.Servers[host.Growth.Server].PeakVRAMKiB != 0 {
 		t.Errorf("peak VRAM %d KiB", s.PeakVRAMKiB)
 	}
-	page, err := r.HTML()
+	page, err := r.doc().HTML()
 	if err != nil || strings.Count(string(page), "<svg") != 3 {
 		t.Errorf("%d charts, %v", strings.Count(string(page), "<svg"), err)
 	}

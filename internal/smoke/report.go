@@ -2,6 +2,7 @@ package smoke
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -210,15 +211,13 @@ func (r *Report) JSON() ([]byte, error) {
 // Files returns the report in every form but JSON, by file name: Markdown for a
 // pull request, a page for a reader, JUnit XML for a CI system.
 func (r *Report) Files() (map[string][]byte, error) {
-	page, err := r.HTML()
-	if err != nil {
-		return nil, err
+	doc := r.doc()
+	page, err := doc.HTML()
+	junit, jerr := r.junit()
+	if err := errors.Join(err, jerr); err != nil {
+		return nil, fmt.Errorf("smoke report: %w", err)
 	}
-	junit, err := r.JUnit()
-	if err != nil {
-		return nil, err
-	}
-	return map[string][]byte{"smoke.md": []byte(r.Markdown()), "smoke.html": page, "smoke.junit.xml": junit}, nil
+	return map[string][]byte{"smoke.md": []byte(doc.Markdown()), "smoke.html": page, "smoke.junit.xml": junit}, nil
 }
 
 // Write writes what Files returns into a folder.

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jstemmer/go-junit-report/v2/junit"
 	"golang.org/x/net/html"
 
 	"github.com/llpatch/llpatch/internal/gguf"
@@ -195,14 +196,14 @@ func TestReportEscapes(t *testing.T) {
 			t.Errorf("the Markdown has %q", bad)
 		}
 	}
-	var suites junitSuites
+	var suites junit.Testsuites
 	if err := xml.Unmarshal(files["smoke.junit.xml"], &suites); err != nil {
 		t.Fatalf("%v\n%s", err, files["smoke.junit.xml"])
 	}
-	if got := suites.Suite.Cases; len(got) != 4 || got[0].Failure == nil || got[1].Error == nil || got[2].Skipped == nil || got[3].SystemOut != "" {
+	if got := suites.Suites[0].Testcases; len(got) != 4 || got[0].Failure == nil || got[1].Error == nil || got[2].Skipped == nil || got[3].SystemOut != nil {
 		t.Errorf("cases %+v", got)
 	}
-	if suites.Tests != 4 || suites.Failures != 1 || suites.Errors != 1 || suites.Suite.Skipped != 1 {
+	if suites.Tests != 4 || suites.Failures != 1 || suites.Errors != 1 || suites.Skipped != 1 {
 		t.Errorf("counts %+v", suites)
 	}
 }

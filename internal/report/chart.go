@@ -1,17 +1,20 @@
-package memory
+package report
 
 import (
 	"fmt"
 	"html"
+	"html/template"
 	"math"
 	"strings"
+
+	"github.com/llpatch/llpatch/internal/memory"
 )
 
 // ChartOptions are how to draw.
 type ChartOptions struct {
-	Unit  Unit    // empty: the finest that all series have
-	Limit float64 // bytes; a line where the card ends, 0: none
-	Fits  []Fit   // drawn over the series of the same place; a zero Fit is not
+	Unit  memory.Unit  // empty: the finest that all series have
+	Limit float64      // bytes; a line where the card ends, 0: none
+	Fits  []memory.Fit // drawn over the series of the same place; a zero Fit is not
 }
 
 // The chart's measures, in the units of its viewBox.
@@ -38,8 +41,8 @@ const chartStyle = `<style>
 // Chart draws one kind of memory of some series over their progress, as one SVG
 // element for an HTML page or a file of its own: nothing outside it is needed.
 // It is empty where no series has two figures of that kind.
-func Chart(title string, k Kind, series []Series, o ChartOptions) string {
-	var drawn []Series
+func Chart(title string, k memory.Kind, series []memory.Series, o ChartOptions) template.HTML {
+	var drawn []memory.Series
 	for _, s := range series {
 		if s.Has(k) {
 			drawn = append(drawn, s)
@@ -52,7 +55,7 @@ func Chart(title string, k Kind, series []Series, o ChartOptions) string {
 		o.Unit = drawn[0].BestUnit()
 		for _, s := range drawn[1:] {
 			if s.BestUnit() != o.Unit {
-				o.Unit = Second
+				o.Unit = memory.Second
 			}
 		}
 	}
@@ -70,7 +73,7 @@ func Chart(title string, k Kind, series []Series, o ChartOptions) string {
 	c.axes(&b)
 	if y := o.Limit; y > 0 && y <= c.y1 {
 		fmt.Fprintf(&b, `<line class="lim" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/><text class="m" x="%.1f" y="%.1f" text-anchor="end">the card ends: %s</text>`,
-			left, chartW-right, c.py(y), c.py(y), chartW-right, c.py(y)-4, FormatBytes(y))
+			left, chartW-right, c.py(y), c.py(y), chartW-right, c.py(y)-4, memory.FormatBytes(y))
 	}
 	x := left
 	for i, pts := range c.lines {
@@ -83,17 +86,20 @@ func Chart(title string, k Kind, series []Series, o ChartOptions) string {
 		}
 		name := drawn[i].Name
 		if peak, ok := drawn[i].Peak(k); ok {
-			name += ", peak " + FormatBytes(float64(peak))
+			name += ", peak " + memory.FormatBytes(float64(peak))
 		}
 		fmt.Fprintf(&b, `<line class="l %s" x1="%.1f" x2="%.1f" y1="42" y2="42"/><text x="%.1f" y="46">%s</text>`, style, x, x+30, x+36, html.EscapeString(name))
 		x += 60 + 6.6*float64(len([]rune(name)))
 	}
 	b.WriteString("</svg>")
-	return b.String()
+	return template.HTML(b.String()) //nolint:gosec // what it was given is escaped above
 }
 
+// xy is a point: progress and bytes.
+type xy struct{ x, y float64 }
+
 type chart struct {
-	k              Kind
+	k              memory.Kind
 	o              ChartOptions
 	lines          [][]xy
 	x0, x1, y0, y1 float64
@@ -102,7 +108,7 @@ type chart struct {
 
 // points takes a series' figures, and of every small stretch only the lowest and
 // the highest: a peak must stay to be seen.
-func (c *chart) points(s Series) []xy {
+func (c *chart) points(s memory.Series) []xy {
 	var all []xy
 	for _, p := range s.Points {
 		if v, ok := p.Bytes(c.k); ok {
@@ -221,7 +227,7 @@ func (c *chart) axes(b *strings.Builder) {
 	if gib {
 		unit = "GiB"
 	}
-	x := map[Unit]string{Token: "tokens", Request: "requests", Second: "seconds"}[c.o.Unit]
+	x := map[memory.Unit]string{memory.Token: "tokens", memory.Request: "requests", memory.Second: "seconds"}[c.o.Unit]
 	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="middle">%s</text>`, (left+chartW-right)/2, chartH-12, x)
 	fmt.Fprintf(b, `<text x="18" y="%.1f" text-anchor="middle" transform="rotate(-90 18 %.1f)">%s, %s</text>`, (top+chartH-bot)/2, (top+chartH-bot)/2, c.k, unit)
 }
