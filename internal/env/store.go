@@ -10,11 +10,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
+	"github.com/llpatch/llpatch/internal/lock"
 	"github.com/llpatch/llpatch/internal/regular"
 )
 
@@ -132,44 +134,22 @@ func writeInfo(dir string, info Info) error {
 	return atomicfile.WriteFile(filepath.Join(dir, infoFile), append(data, '\n'), 0o644)
 }
 
-// poll is the time between two tries for a lock.
-const poll = 100 * time.Millisecond
-
 // lock takes a root, alone for making or removing it, or with others for using
 // it. It lasts until the file is closed.
 func (s store) lock(id string, shared bool) (f *os.File, ok bool, err error) {
-	name := s.path(filepath.Join("locks", id))
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return nil, false, err
+	if runtime.GOOS != "linux" {
+		return nil, false, errors.New("build roots are root file systems of Linux, and this is another system")
 	}
-	if f, err = os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644); err != nil {
-		return nil, false, err
-	}
-	if ok, err = tryLock(f, shared); err == nil && ok {
-		return f, true, nil
-	}
-	if err != nil {
-		err = fmt.Errorf("lock %s: %w", name, err)
-	}
-	return nil, false, errors.Join(err, f.Close())
+	return lock.Try(s.path(filepath.Join("locks", id)), shared)
 }
 
 // wait is lock for a caller that has the time, and says so when it has to wait.
 func (s store) wait(ctx context.Context, d Decl, shared bool, log *slog.Logger) (*os.File, error) {
-	for said := false; ; said = true {
-		f, ok, err := s.lock(d.id(), shared)
-		if ok || err != nil {
-			return f, err
-		}
-		if !said {
-			log.Warn("another llpatch makes, removes or uses this build root; waiting for it", "buildenv", d.Name, "digest", d.Digest())
-		}
-		select {
-		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for buildenv %s: %w", d.Name, context.Cause(ctx))
-		case <-time.After(poll):
-		}
+	if f, ok, err := s.lock(d.id(), shared); ok || err != nil {
+		return f, err
 	}
+	log.Warn("another llpatch makes, removes or uses this build root; waiting for it", "buildenv", d.Name, "digest", d.Digest())
+	return lock.Wait(ctx, s.path(filepath.Join("locks", d.id())), shared, nil)
 }
 
 // InUse says that a root is being made or used.

@@ -1,7 +1,6 @@
 package env
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -40,18 +39,4 @@ func mountedBelow(dir string) (string, error) {
 		}
 	}
 	return "", nil
-}
-
-// tryLock takes the lock of an open file, alone or with others, and reports
-// whether nobody is in the way. It lasts until the file is closed everywhere.
-func tryLock(f *os.File, shared bool) (bool, error) {
-	how := unix.LOCK_EX
-	if shared {
-		how = unix.LOCK_SH
-	}
-	err := unix.Flock(int(f.Fd()), how|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return false, nil
-	}
-	return err == nil, os.NewSyscallError("flock", err)
 }

@@ -7,7 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/gofrs/flock"
+	"github.com/llpatch/llpatch/internal/lock"
 )
 
 // folderLock marks a folder as one of these, and is locked while a run uses it.
@@ -40,12 +40,12 @@ func Folder(parent, program string) (dir string, done func(), err error) {
 		if i > 0 {
 			dir += fmt.Sprintf("-%d", i+1)
 		}
-		lock, err := claim(dir)
+		held, err := claim(dir)
 		if err != nil {
 			return "", nil, fmt.Errorf("folder for the run: %w", err)
 		}
-		if lock != nil {
-			return dir, func() { release(lock, dir, made) }, nil
+		if held != nil {
+			return dir, func() { release(held, dir, made) }, nil
 		}
 	}
 	return "", nil, fmt.Errorf("folder for the run: %s and %d more are in use, or not llpatch's; --out DIR takes another place", filepath.Join(parent, name), maxFolders-1)
@@ -53,22 +53,22 @@ func Folder(parent, program string) (dir string, done func(), err error) {
 
 // release gives up a folder; where nothing was written, it removes it, and those
 // that were made for it.
-func release(lock *flock.Flock, dir string, made []string) {
+func release(held *os.File, dir string, made []string) {
 	if entries, err := os.ReadDir(dir); err == nil && len(entries) == 1 {
 		// Before the lock is given up: another run that waits for it must not get a
 		// lock on a file that is gone (claim looks).
-		_ = os.Remove(lock.Path())
+		_ = os.Remove(held.Name())
 		for _, d := range append([]string{dir}, made...) {
 			if os.Remove(d) != nil {
 				break // it holds something
 			}
 		}
 	}
-	_ = lock.Close() // it ends with the program anyway
+	_ = held.Close() // it ends with the program anyway
 }
 
 // claim empties a folder and keeps it; nil where it belongs to another.
-func claim(dir string) (*flock.Flock, error) {
+func claim(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -80,12 +80,9 @@ func claim(dir string) (*flock.Flock, error) {
 	if st, err := os.Lstat(file); len(before) > 0 && (err != nil || !st.Mode().IsRegular()) {
 		return nil, nil
 	}
-	lock := flock.New(file)
-	if ok, err := lock.TryLock(); err != nil || !ok {
-		return nil, errors.Join(err, lock.Close())
-	}
-	if _, err := os.Lstat(file); errors.Is(err, fs.ErrNotExist) {
-		return nil, lock.Close() // the run before removed it meanwhile
+	held, ok, err := lock.Try(file, false)
+	if !ok {
+		return nil, err
 	}
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {
@@ -94,7 +91,7 @@ func claim(dir string) (*flock.Flock, error) {
 		}
 	}
 	if err != nil {
-		return nil, errors.Join(err, lock.Close())
+		return nil, errors.Join(err, held.Close())
 	}
-	return lock, nil
+	return held, nil
 }

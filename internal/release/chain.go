@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rogpeppe/go-internal/lockedfile"
-
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/patch"
@@ -71,7 +69,7 @@ type Chain struct {
 	card   card
 	signed signed   // what Stage signed
 	lacks  []string // paths that the source does not have and the build can do without
-	lock   *lockedfile.File
+	lock   *os.File
 	dir    string // Out/<tag>/<target>
 }
 
@@ -415,5 +413,5 @@ func (c *Chain) tampered(plan build.Plan, art build.Artifacts) bool {
 // hold lists the files that running programs keep open, so that the lock lasts
 // until the last of them is gone, also after llpatch was killed.
 func (c *Chain) hold() []*os.File {
-	return []*os.File{c.lock.File}
+	return []*os.File{c.lock}
 }

@@ -10,55 +10,19 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
-
-	"github.com/rogpeppe/go-internal/lockedfile"
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
+	"github.com/llpatch/llpatch/internal/lock"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
 )
 
-// lockWait is how long a lock may take before the user is told what llpatch waits for.
-const lockWait = 200 * time.Millisecond
-
 // lockFile takes the lock file name, and says so where it has to wait. The
-// caller closes what it gets. The file is real and open, so that a program
-// that inherits it holds the lock too.
-func lockFile(ctx context.Context, log *slog.Logger, name, what string) (*lockedfile.File, error) {
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return nil, err
-	}
-	type result struct {
-		f   *lockedfile.File
-		err error
-	}
-	got := make(chan result, 1)
-	go func() {
-		f, err := lockedfile.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o644)
-		got <- result{f, err}
-	}()
-	timer := time.NewTimer(lockWait)
-	defer timer.Stop()
-	for {
-		select {
-		case r := <-got:
-			if r.err != nil {
-				return nil, fmt.Errorf("lock %s: %w", name, r.err)
-			}
-			return r.f, nil
-		case <-timer.C:
-			log.Info("another llpatch is at work here; waiting for it", "on", what, "lock", name)
-		case <-ctx.Done():
-			// The lock may still come; it is let go so that nobody waits for a caller that has left.
-			go func() {
-				if r := <-got; r.f != nil {
-					_ = r.f.Close()
-				}
-			}()
-			return nil, fmt.Errorf("wait for %s: %w", name, context.Cause(ctx))
-		}
-	}
+// caller closes what it gets.
+func lockFile(ctx context.Context, log *slog.Logger, name, what string) (*os.File, error) {
+	return lock.Wait(ctx, name, false, func() {
+		log.Info("another llpatch is at work here; waiting for it", "on", what, "lock", name)
+	})
 }
 
 // readJSON reads a stage's record into v. It reports false where there is none

@@ -16,11 +16,9 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
-
-	"github.com/gofrs/flock"
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
+	"github.com/llpatch/llpatch/internal/lock"
 	"github.com/llpatch/llpatch/internal/run"
 )
 
@@ -192,9 +190,9 @@ func open(ctx context.Context, o *Options) (*builder, func(), error) {
 	if err := os.MkdirAll(filepath.Join(o.Out, "src"), 0o755); err != nil {
 		return nil, nil, err
 	}
-	lock := flock.New(filepath.Join(o.Out, ".lock"))
-	if ok, err := lock.TryLockContext(ctx, 200*time.Millisecond); !ok {
-		return nil, nil, fmt.Errorf("lock %s: %w", o.Out, err)
+	held, err := lock.Wait(ctx, filepath.Join(o.Out, ".lock"), false, nil)
+	if err != nil {
+		return nil, nil, err
 	}
 	if o.Logger != nil {
 		o.Logger.Debug("simulated device", "out", o.Out, "clang", t.clang, "cuda headers", v)
@@ -210,7 +208,7 @@ func open(ctx context.Context, o *Options) (*builder, func(), error) {
 		b.names = dllNames(v)
 	}
 	b.watch.progress = o.Progress
-	return b, func() { _ = lock.Unlock() }, nil
+	return b, func() { _ = held.Close() }, nil
 }
 
 // write puts the C files and build.ninja into the folder, touching only what differs.

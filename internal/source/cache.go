@@ -9,13 +9,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/idxfile"
-	"github.com/gofrs/flock"
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
+	"github.com/llpatch/llpatch/internal/lock"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
 )
@@ -51,23 +50,17 @@ func (f *fetcher) lock(ctx context.Context) (unlock func() error, err error) {
 	if f.locked { // by this fetch already
 		return func() error { return nil }, nil
 	}
-	if err := os.MkdirAll(f.cache.root, 0o755); err != nil {
-		return nil, cacheError(err)
-	}
-	l := flock.New(f.cache.path(".lock"))
-	ok, err := l.TryLock()
-	if err == nil && !ok {
+	l, err := lock.Wait(ctx, f.cache.path(".lock"), false, func() {
 		f.Log.Warn("another llpatch is using the cache, waiting for it", "cache", f.cache.root, "upstream", f.upstream)
-		_, err = l.TryLockContext(ctx, 50*time.Millisecond)
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-	}
+	})
 	if err != nil {
-		return nil, cacheError(fmt.Errorf("lock %s: %w", l.Path(), err))
+		if ctx.Err() == nil {
+			err = cacheError(err)
+		}
+		return nil, err
 	}
 	f.locked = true
-	unlock = func() error { f.locked = false; return l.Unlock() }
+	unlock = func() error { f.locked = false; return l.Close() }
 	// Only the holder of the lock makes scratch folders: these are nobody's.
 	if err := os.RemoveAll(f.cache.path(".scratch")); err != nil {
 		return nil, errors.Join(cacheError(err), unlock())

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gofrs/flock"
+	"github.com/llpatch/llpatch/internal/lock"
 )
 
 // TestLockWaits holds the lock: another process must say that it waits, and go
@@ -20,8 +20,8 @@ import (
 func TestLockWaits(t *testing.T) {
 	u := newUpstream(t)
 	cache := t.TempDir()
-	l := flock.New(filepath.Join(cache, "llama.cpp.lock"))
-	must(t, l.Lock())
+	l, err := lock.Wait(t.Context(), filepath.Join(cache, "llama.cpp.lock"), false, nil)
+	must(t, err)
 	cmd := childJob{Cache: cache, Override: u.bundle(t, "b102"), Tag: "b102", Lock: u.lock}.command(t)
 	var out, log syncBuffer
 	cmd.Stdout, cmd.Stderr = &out, &log
@@ -32,7 +32,7 @@ func TestLockWaits(t *testing.T) {
 		}
 	}
 	nothingLeft(t, cache)
-	must(t, l.Unlock())
+	must(t, l.Close())
 	must(t, cmd.Wait())
 	if strings.TrimSpace(out.String()) != u.tree("b102") {
 		t.Errorf("tree %q", out.String())

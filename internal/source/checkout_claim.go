@@ -9,9 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
-	"github.com/gofrs/flock"
+	"github.com/llpatch/llpatch/internal/lock"
 )
 
 // ownMarker is a file in a folder of CheckoutOwn with the id that its index has
@@ -59,32 +58,18 @@ func realPath(p string) (string, error) {
 }
 
 // lockCheckout waits until no other process writes the folder. The lock's file
-// is removed at the end, so whoever gets the lock looks whether it still holds
-// the file of that name.
+// is removed at the end.
 func lockCheckout(ctx context.Context, dir string) (unlock func() error, err error) {
-	path := indexPath(dir) + ".lock"
-	for {
-		l := flock.New(path)
-		if _, err := l.TryLockContext(ctx, 20*time.Millisecond); err != nil {
-			if ctx.Err() != nil {
-				err = ctx.Err()
-			}
-			return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), l.Close())
-		}
-		held, herr := l.Stat()
-		named, nerr := os.Stat(path)
-		if herr == nil && nerr == nil && os.SameFile(held, named) {
-			return func() error {
-				if named.Size() == 0 { // else it is not one that we made
-					_ = os.Remove(path) // where a system does not allow it, it stays
-				}
-				return l.Unlock()
-			}, nil
-		}
-		if err := l.Unlock(); err != nil {
-			return nil, fmt.Errorf("lock %s: %w", path, err)
-		}
+	l, err := lock.Wait(ctx, indexPath(dir)+".lock", false, nil)
+	if err != nil {
+		return nil, err
 	}
+	return func() error {
+		if st, err := l.Stat(); err == nil && st.Size() == 0 { // else it is not one that we made
+			_ = os.Remove(l.Name()) // where a system does not allow it, it stays
+		}
+		return l.Close()
+	}, nil
 }
 
 // open opens the folder and decides whether everything in it is ours.

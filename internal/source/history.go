@@ -8,10 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/gofrs/flock"
-
+	"github.com/llpatch/llpatch/internal/lock"
 	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/tag"
 )
@@ -140,25 +138,19 @@ const scratchSuffix = ".scratch"
 
 // lockMirror waits for the mirror, and sweeps what a killed process left.
 func (f *fetcher) lockMirror(ctx context.Context, path string) (unlock func() error, err error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, cacheError(err)
-	}
-	l := flock.New(path + ".lock")
-	ok, err := l.TryLock()
-	if err == nil && !ok {
+	l, err := lock.Wait(ctx, path+".lock", false, func() {
 		f.Log.Warn("another llpatch is fetching the history, waiting for it", "mirror", path)
-		_, err = l.TryLockContext(ctx, 50*time.Millisecond)
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-	}
+	})
 	if err != nil {
-		return nil, cacheError(fmt.Errorf("lock %s: %w", l.Path(), err))
+		if ctx.Err() == nil {
+			err = cacheError(err)
+		}
+		return nil, err
 	}
 	if err := os.RemoveAll(path + scratchSuffix); err != nil {
-		return nil, errors.Join(cacheError(err), l.Unlock())
+		return nil, errors.Join(cacheError(err), l.Close())
 	}
-	return l.Unlock, nil
+	return l.Close, nil
 }
 
 // hasMirror reports whether the upstream's history was fetched.
