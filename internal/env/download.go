@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
 	"io"
 	"io/fs"
 	"net"
@@ -21,6 +20,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/llpatch/llpatch/internal/download"
 	"github.com/llpatch/llpatch/internal/regular"
 )
 
@@ -71,7 +71,7 @@ func (e *Unavailable) Error() string {
 	case e.Got != "":
 		return fmt.Sprintf("%s is not what %s has: %s\n  %[2]s wants SHA-256 %[4]s\n  the mirror sent        %[5]s\n  %[6]s", head, lock, e.URL, e.Want, e.Got, next)
 	}
-	return fmt.Sprintf("%s: %s: %v; what came is kept, the same command goes on from there", head, e.URL, e.Err)
+	return fmt.Sprintf("%s: %s: %v", head, e.URL, e.Err)
 }
 
 // Unwrap returns Err.
@@ -81,8 +81,6 @@ const (
 	dialTimeout = 15 * time.Second
 	// parallel is how many packages come at a time, as apt has it for one host.
 	parallel = 4
-	// maxCuts is how many cuts one package survives in a run, each only after new bytes came.
-	maxCuts = 8
 )
 
 // downloader fetches packages into a folder.
@@ -175,140 +173,26 @@ func (d *downloader) one(ctx context.Context, p Package) (int64, error) {
 		d.report(p.Size)
 		return 0, nil
 	}
-	part := d.file(p) + ".part"
-	bad := &Unavailable{Env: d.env, Kind: d.kind, Fresh: d.fresh, Package: p.Name, Version: p.Version, URL: d.url(p), Want: p.SHA256, Size: p.Size}
-	var fetched int64
-	for cuts, again := 0, false; ; cuts++ {
-		n, resumed, got, err := d.try(ctx, p, part)
-		fetched += n
-		switch {
-		case ctx.Err() != nil:
-			return fetched, context.Cause(ctx)
-		case err == nil:
-			st, err := os.Stat(part)
-			switch {
-			case err != nil:
-				return fetched, err
-			case got == p.SHA256 && st.Size() == p.Size:
-				return fetched, os.Rename(part, d.file(p))
-			case resumed && !again: // the beginning may be that of another file
-				d.report(-n)
-				if err := os.Remove(part); err != nil {
-					return fetched, err
-				}
-				again = true
-				continue
-			}
-			if bad.GotSize = st.Size(); bad.GotSize <= p.Size {
-				bad.Got = got
-			}
-			return fetched, errors.Join(bad, os.Remove(part))
-		}
-		if disk := new(fs.PathError); errors.As(err, &disk) {
-			return fetched, err
-		}
-		bad.Err = err
-		bad.Gone = errors.Is(err, fs.ErrNotExist)
-		if bad.Gone || n == 0 || cuts == maxCuts {
-			return fetched, bad
-		}
-	}
-}
-
-// try makes one request. It goes on where part ends, if the server does, and
-// returns the bytes that came, whether it went on, and the hash of the whole.
-func (d *downloader) try(ctx context.Context, p Package, part string) (n int64, resumed bool, sum string, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	f, err := os.OpenFile(part, os.O_CREATE|os.O_RDWR, 0o644)
+	from, err := url.Parse(d.url(p))
 	if err != nil {
-		return 0, false, "", err
+		return 0, err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	h := sha256.New()
-	have, err := io.Copy(h, regular.Until(ctx, f))
-	if err != nil {
-		return 0, false, "", err
+	last := int64(0)
+	n, err := download.File{
+		Client: d.client, URL: from, Name: d.file(p), Most: p.Size, SHA256: p.SHA256, Stall: d.stall,
+		Progress: func(done, _ int64) { d.report(done - last); last = done },
+	}.Get(ctx)
+	if disk := new(fs.PathError); err == nil || ctx.Err() != nil || errors.As(err, &disk) {
+		return n, err
 	}
-	if have >= p.Size { // too much, or whole and yet not renamed: hash or take it again
-		if have, err = restart(f, h); err != nil {
-			return 0, false, "", err
-		}
+	d.report(-last)
+	bad := &Unavailable{Env: d.env, Kind: d.kind, Fresh: d.fresh, Package: p.Name, Version: p.Version, URL: d.url(p), Want: p.SHA256, Size: p.Size, Err: err}
+	var status *download.Status
+	bad.Gone = errors.As(err, &status) && status.Gone()
+	if wrong := new(download.Wrong); errors.As(err, &wrong) {
+		bad.Err, bad.Got, bad.GotSize = nil, wrong.SHA256, wrong.Size
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, d.url(p), nil)
-	if err != nil {
-		return 0, false, "", err
-	}
-	if have > 0 {
-		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
-	}
-	stalled := time.AfterFunc(d.stall, func() { cancel(fmt.Errorf("the mirror sent nothing for %v", d.stall)) })
-	defer stalled.Stop()
-	resp, err := d.client.Do(req)
-	if err != nil {
-		return 0, false, "", because(ctx, err)
-	}
-	defer func() { _ = resp.Body.Close() }() // only read from
-	switch {
-	case resp.StatusCode == http.StatusPartialContent && have > 0 && strings.HasPrefix(resp.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", have)):
-		resumed = true
-	case resp.StatusCode == http.StatusOK:
-		if have, err = restart(f, h); err != nil {
-			return 0, false, "", err
-		}
-	case resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusGone:
-		return 0, false, "", fmt.Errorf("%s: %w", resp.Status, fs.ErrNotExist)
-	case resp.StatusCode == http.StatusRequestedRangeNotSatisfiable && have > 0: // that was all, whatever the lock says
-		return 0, true, hex.EncodeToString(h.Sum(nil)), nil
-	default:
-		return 0, false, "", fmt.Errorf("the mirror says %s", resp.Status)
-	}
-	if have > 0 {
-		d.report(have)
-	}
-	// One byte more than the lock says is enough to see that it is another file.
-	body := io.LimitReader(resp.Body, p.Size-have+1)
-	n, err = io.Copy(io.MultiWriter(f, h), readerFunc(func(b []byte) (int, error) {
-		k, err := body.Read(b)
-		if k > 0 {
-			stalled.Reset(d.stall)
-			d.report(int64(k))
-		}
-		return k, err
-	}))
-	switch {
-	case err != nil:
-		err = because(ctx, err)
-	case have+n < p.Size && resp.ContentLength < 0:
-		err = io.ErrUnexpectedEOF // it did not say how much it would send
-	default:
-		return n, resumed, hex.EncodeToString(h.Sum(nil)), nil
-	}
-	d.report(-have - n) // counted anew when it goes on
-	return n, resumed, "", err
-}
-
-type readerFunc func([]byte) (int, error)
-
-// Read calls f.
-func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
-
-// restart empties a file and what was hashed of it.
-func restart(f *os.File, h hash.Hash) (int64, error) {
-	h.Reset()
-	_, err := f.Seek(0, io.SeekStart)
-	return 0, errors.Join(err, f.Truncate(0))
-}
-
-// because puts the reason for which ctx ended in the place of a bare cancellation.
-func because(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
-	if u := new(url.Error); errors.As(err, &u) {
-		return u.Err // the address stands in the message already
-	}
-	return err
+	return n, bad
 }
 
 func (d *downloader) report(n int64) {

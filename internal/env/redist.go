@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/llpatch/llpatch/internal/download"
 )
 
 // Platforms of NVIDIA's archives, as their list has them.
@@ -122,7 +124,7 @@ func fetchList(ctx context.Context, url string, stall time.Duration) ([]byte, er
 	}
 	resp, err := newClient(nil).Do(req)
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, download.Cause(ctx, err)
 	}
 	defer func() { _ = resp.Body.Close() }() // only read from
 	switch resp.StatusCode {
@@ -134,7 +136,7 @@ func fetchList(ctx context.Context, url string, stall time.Duration) ([]byte, er
 	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, maxList+1))
 	if err != nil {
-		return nil, because(ctx, err)
+		return nil, download.Cause(ctx, err)
 	}
 	if len(data) > maxList {
 		return nil, fmt.Errorf("it has more than %d bytes", maxList)

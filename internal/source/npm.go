@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llpatch/llpatch/internal/download"
 	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
@@ -67,7 +68,7 @@ func (f *fetcher) fromNPM(ctx context.Context, src spec.Source, t tag.Tag, w wan
 		if err != nil {
 			return found{}, err
 		}
-		path, err := f.download(ctx, client, tarball.String(), rc.header(tarball), f.cache.path(".downloads"))
+		path, err := f.download(ctx, client, tarball.String(), rc.header(tarball))
 		if err != nil {
 			return found{}, err
 		}
@@ -94,8 +95,8 @@ func (f *fetcher) offerPackaged(s spec.Source) {
 
 // npmManifest asks the registry about one version of a package.
 func (f *fetcher) npmManifest(ctx context.Context, c *http.Client, rc *npmConfig, pkg, version string) (v npmVersion, err error) {
-	ctx, watch := newWatchdog(ctx, f.stall)
-	defer watch.stop()
+	ctx, watch := download.NewWatch(ctx, f.stall)
+	defer watch.Stop()
 	u, err := url.Parse(rc.registry(pkg) + strings.ReplaceAll(pkg, "/", "%2f") + "/" + url.PathEscape(version))
 	if err != nil {
 		return v, fmt.Errorf("npm registry: %w", err)
@@ -108,14 +109,14 @@ func (f *fetcher) npmManifest(ctx context.Context, c *http.Client, rc *npmConfig
 	req.Header.Set("Accept", "application/json")
 	resp, err := c.Do(req)
 	if err != nil {
-		return v, plain(watch.explain(err))
+		return v, plain(watch.Explain(err))
 	}
 	defer func() { _ = resp.Body.Close() }() // only read from
 	if resp.StatusCode != http.StatusOK {
 		return v, fmt.Errorf("GET %s: %s", redacted(u.String()), resp.Status)
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxManifest)).Decode(&v); err != nil {
-		return v, fmt.Errorf("GET %s: %w", redacted(u.String()), watch.explain(err))
+		return v, fmt.Errorf("GET %s: %w", redacted(u.String()), watch.Explain(err))
 	}
 	if v.Dist.Tarball == "" {
 		return v, fmt.Errorf("GET %s: the answer names no tarball", redacted(u.String()))

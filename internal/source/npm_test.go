@@ -271,26 +271,17 @@ func TestResume(t *testing.T) {
 	// A run that ends with a part, as a kill would leave it.
 	interrupted := func(t *testing.T, r *registry) (Options, string) {
 		t.Helper()
-		r.cut, r.cuts = part, 1
 		o, _ := npmOptions(t, u, r.start(), "")
-		f := newFetcher(t.Context(), o, "llama.cpp")
 		dir := filepath.Join(o.Cache, "llama.cpp.downloads")
 		must(t, os.MkdirAll(dir, 0o755))
 		rc, err := loadNpmConfig(o.Dir)
 		must(t, err)
 		u, err := npmTarball(rc, "node-llama-cpp", "https://public.example/node-llama-cpp/-/node-llama-cpp-3.0.0.tgz")
 		must(t, err)
-		path := filepath.Join(dir, "x.part")
-		err = f.downloadOnce(t.Context(), http.DefaultClient, u, nil, path)
-		as[*cutError](t, err)
-		if size(path) != int64(part) {
-			t.Fatalf("%d bytes came, want %d", size(path), part)
-		}
-		// Give it the name under which the next run looks.
-		name := downloadName(u.String())
-		must(t, os.Rename(path, filepath.Join(dir, name+".part")))
-		must(t, os.Rename(path+".json", filepath.Join(dir, name+".part.json")))
-		return o, filepath.Join(dir, name)
+		path := filepath.Join(dir, downloadName(u.String()))
+		must(t, os.WriteFile(path+".part", tarball[:part], 0o644))
+		must(t, os.WriteFile(path+".part.of", []byte(`"one"`), 0o644))
+		return o, path
 	}
 	t.Run("between runs", func(t *testing.T) {
 		r := &registry{t: t, tarball: tarball}
@@ -314,9 +305,7 @@ func TestResume(t *testing.T) {
 		r := &registry{t: t, tarball: tarball}
 		o, path := interrupted(t, r)
 		must(t, os.WriteFile(path+".part", bytes.Repeat([]byte{'x'}, 2*len(tarball)), 0o644))
-		_, err := fetch(t, o, "b102")
-		wantErr(t, err, "416")
-		mustFetch(t, o, "b102") // and the next run starts clean
+		mustFetch(t, o, "b102") // it answers 416
 	})
 	t.Run("never more", func(t *testing.T) {
 		r := &registry{t: t, tarball: tarball, cut: 1, cuts: 1 << 20}

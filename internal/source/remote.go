@@ -19,6 +19,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/transport/ssh"
 	cryptossh "golang.org/x/crypto/ssh"
 
+	"github.com/llpatch/llpatch/internal/download"
 	"github.com/llpatch/llpatch/internal/tag"
 )
 
@@ -84,8 +85,8 @@ func (f *fetcher) remoteCommit(ctx context.Context, url, id string) (_ *Change, 
 
 // pull receives a commit of the server's, and as many more generations as depth says.
 func (f *fetcher) pull(ctx context.Context, url string, depth int, s *scratch, pick func(*packp.AdvRefs) (plumbing.Hash, error)) (id plumbing.Hash, err error) {
-	ctx, watch := newWatchdog(ctx, f.stall)
-	defer watch.stop()
+	ctx, watch := download.NewWatch(ctx, f.stall)
+	defer watch.Stop()
 	ep, err := transport.NewEndpoint(url)
 	if err != nil {
 		// The cause holds the address, with its password.
@@ -93,17 +94,17 @@ func (f *fetcher) pull(ctx context.Context, url string, depth int, s *scratch, p
 	}
 	session, err := f.session(ctx, ep)
 	if err != nil {
-		return id, watch.explain(brief(err))
+		return id, watch.Explain(brief(err))
 	}
 	defer func() { _ = session.Close() }() // the pack's own checksum tells whether all came
 	refs, err := session.AdvertisedReferencesContext(ctx)
 	if err != nil {
-		return id, watch.explain(brief(err))
+		return id, watch.Explain(brief(err))
 	}
 	if id, err = pick(refs); err != nil {
 		return id, err
 	}
-	return id, watch.explain(f.receive(ctx, session, refs, id, depth, s, watch))
+	return id, watch.Explain(f.receive(ctx, session, refs, id, depth, s, watch))
 }
 
 // session connects to the server. For ssh the user's agent and known_hosts count.
@@ -185,7 +186,7 @@ func (f *fetcher) advertised(refs *packp.AdvRefs, t tag.Tag) (plumbing.Hash, err
 }
 
 // receive asks for one commit at a depth and keeps the pack in s.
-func (f *fetcher) receive(ctx context.Context, session transport.UploadPackSession, refs *packp.AdvRefs, id plumbing.Hash, depth int, s *scratch, watch *watchdog) error {
+func (f *fetcher) receive(ctx context.Context, session transport.UploadPackSession, refs *packp.AdvRefs, id plumbing.Hash, depth int, s *scratch, watch *download.Watch) error {
 	req := packp.NewUploadPackRequestFromCapabilities(refs.Capabilities)
 	req.Wants = []plumbing.Hash{id}
 	if refs.Capabilities.Supports(capability.Shallow) {
@@ -206,7 +207,7 @@ func (f *fetcher) receive(ctx context.Context, session transport.UploadPackSessi
 	case req.Capabilities.Supports(capability.Sideband):
 		body = sideband.NewDemuxer(sideband.Sideband, body)
 	}
-	if err := s.addPack(ctx, f.watched(body, watch, "fetch", 0)); err != nil {
+	if err := s.addPack(ctx, watch.Reader(body, func(done int64) { f.progress("fetch", done, 0) })); err != nil {
 		return fmt.Errorf("receive the pack: %w", err)
 	}
 	return nil

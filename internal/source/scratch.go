@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -57,8 +58,12 @@ func (s *scratch) addPack(ctx context.Context, r io.Reader) error {
 		return err
 	}
 	defer func() { _ = file.Close() }() // after Sync there is nothing left to fail
-	if err := copyTo(file, regular.Until(ctx, io.LimitReader(r, maxDownload))); err != nil {
-		return err
+	_, err = io.Copy(file, regular.Until(ctx, io.LimitReader(r, maxDownload)))
+	if disk := new(fs.PathError); errors.As(err, &disk) {
+		return cacheError(err)
+	}
+	if err != nil {
+		return fmt.Errorf("cut: %w", err)
 	}
 	return s.indexed(ctx, file)
 }

@@ -120,7 +120,7 @@ func (f *fetcher) fromURL(ctx context.Context, address, kind string, t tag.Tag, 
 	defer func() { err = errors.Join(err, unlock()) }()
 	client := &http.Client{Transport: f.roundTripper(nil)}
 	defer client.CloseIdleConnections()
-	path, err := f.download(ctx, client, address, nil, f.cache.path(".downloads"))
+	path, err := f.download(ctx, client, address, nil)
 	if err != nil {
 		return nil, err
 	}
