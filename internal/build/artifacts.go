@@ -93,14 +93,7 @@ func outputs(ctx context.Context, dir string, targets, programs []string) ([]Art
 }
 
 // SumFile returns the SHA-256 of a regular file's content in hex.
-func SumFile(name string) (string, error) {
-	f, err := regular.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	return Sum(f)
-}
+func SumFile(name string) (string, error) { return regular.Sum(context.Background(), name) }
 
 // Sum returns the SHA-256 of what is left to read, in hex.
 func Sum(r io.Reader) (string, error) {

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/llpatch/llpatch/internal/disk"
 	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/run"
 )
@@ -295,4 +296,14 @@ func (b *builder) ninja(ctx context.Context, args ...string) ([]byte, error) {
 		err = ctx.Err()
 	}
 	return out, err
+}
+
+// fullBelow is the room under which a failure is put down to it: no step of a
+// build gets far with less, and compilers that meet it say something else.
+const fullBelow = 1 << 20
+
+// diskFull reports whether the file system of dir has next to no room left.
+func diskFull(dir string) bool {
+	free, ok := disk.Free(dir)
+	return ok && free < fullBelow
 }

@@ -10,12 +10,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/regular"
 	"github.com/llpatch/llpatch/internal/release"
 )
 
@@ -223,11 +223,12 @@ func (h *held) inspect(ctx context.Context, name, file string) error {
 
 // link notes a link; one that leaves the bundle is a fault.
 func (h *held) link(name, to string) {
-	if path.IsAbs(to) || !filepath.IsLocal(path.Join(path.Dir(name), to)) {
+	where, ok := regular.Inside(name, to)
+	if !ok {
 		h.fault("%s is a link to %s, out of the bundle", name, to)
 		return
 	}
-	h.links[name] = path.Join(path.Dir(name), to)
+	h.links[name] = where
 }
 
 // file reads an archive, or a program.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/disk"
 	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/release"
 	"github.com/llpatch/llpatch/internal/source"
@@ -181,7 +182,7 @@ func gib(mib int64) string { return fmt.Sprintf("%.1f GiB", float64(mib)/1024) }
 // disk looks at the folder that a release is made in, and at the cache.
 func (r *Report) disk(o Options, rec spec.Recipe) {
 	dir := existing(o.Out)
-	free, known := build.FreeDisk(dir)
+	free, known := disk.Free(dir)
 	switch {
 	case !known:
 		r.unknown("disk", "", "How much room %s has is not known here.", o.Out)

@@ -296,7 +296,7 @@ func (a *archives) compare(name, to string, r io.Reader) error {
 func (a *archives) makeLinks() error {
 	for _, to := range slices.Sorted(maps.Keys(a.linked)) {
 		link := a.linked[to]
-		if path.IsAbs(link) || !fs.ValidPath(path.Join(path.Dir(to), link)) {
+		if _, ok := regular.Inside(to, link); !ok {
 			return a.fault(to, "is a link to %q, out of the root", link)
 		}
 		if there, err := a.root.Readlink(to); err == nil && there == link {

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/llpatch/llpatch/internal/disk"
 )
 
 // Options are what Create needs beside the declaration.
@@ -176,7 +178,7 @@ func (c *creation) prepare(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	free, known := freeSpace(filepath.Dir(c.work))
+	free, known := disk.Free(filepath.Dir(c.work))
 	if need := c.room(); known && free < need {
 		return fmt.Errorf("buildenv %s: %s has %d KiB free, and some %d KiB are needed while it is made: %w", c.decl.Name, filepath.Dir(c.work), free>>10, need>>10, syscall.ENOSPC)
 	}

@@ -2,11 +2,8 @@ package env
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -210,20 +207,6 @@ func (p Package) is(ctx context.Context, name string) bool {
 	if err != nil || st.Size() != p.Size {
 		return false
 	}
-	sum, err := sumFile(ctx, name)
+	sum, err := regular.Sum(ctx, name)
 	return err == nil && sum == p.SHA256
-}
-
-// sumFile is the SHA-256 of a file, in hexadecimal.
-func sumFile(ctx context.Context, name string) (string, error) {
-	f, err := regular.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }() // only read from
-	h := sha256.New()
-	if _, err := io.Copy(h, regular.Until(ctx, f)); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
 }

@@ -4,18 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
-
-// freeSpace returns the bytes that a user may still write in dir.
-func freeSpace(dir string) (n int64, known bool) {
-	var st unix.Statfs_t
-	if unix.Statfs(dir, &st) != nil {
-		return 0, false
-	}
-	return int64(uint64(st.Bavail) * uint64(st.Bsize)), true
-}
 
 // mountedBelow returns a place in dir at which something is mounted, or "".
 func mountedBelow(dir string) (string, error) {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/llpatch/llpatch/internal/regular"
 	"github.com/llpatch/llpatch/internal/run"
 )
 
@@ -94,7 +95,7 @@ func (p *pip) lock(ctx context.Context, d Decl, tmp string, o Options) (*Lock, e
 		if err != nil {
 			return nil, p.unavailable(ctx, d, Package{Name: name, Version: version}, err)
 		}
-		sum, err := sumFile(ctx, file)
+		sum, err := regular.Sum(ctx, file)
 		if err != nil {
 			return nil, err
 		}
@@ -139,7 +140,7 @@ func (c *creation) wheels(ctx context.Context, packages []Package) (fetched int6
 		if err != nil {
 			return fetched, p.unavailable(ctx, c.decl, pkg, err)
 		}
-		got, err := sumFile(ctx, file)
+		got, err := regular.Sum(ctx, file)
 		if err != nil {
 			return fetched, err
 		}

@@ -9,13 +9,14 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/llpatch/llpatch/internal/memory"
+	"github.com/llpatch/llpatch/internal/regular"
+	"github.com/llpatch/llpatch/internal/run"
 )
 
 // Beside is what else ran on the host while a run did, by names alone. A process that began
@@ -43,25 +44,19 @@ const (
 	maxBesides = 20
 	tick       = 0.01 // seconds, of /proc/PID/stat on every Linux
 
-	kernelThread = 0x200000 // PF_KTHREAD of the flags in /proc/PID/stat
 )
 
 // view is one look at the host.
 type view struct {
 	at   time.Time
 	load []float64
-	used map[int]process
+	used map[int]run.ProcStat
 	card []Holder
-}
-
-type process struct {
-	name         string
-	began, ticks int64
 }
 
 // look takes a view of what is not llpatch's own. No program of the plan runs meanwhile.
 func (r *recorder) look(ctx context.Context) view {
-	v := view{at: time.Now(), used: map[int]process{}}
+	v := view{at: time.Now(), used: map[int]run.ProcStat{}}
 	if b, err := os.ReadFile("/proc/loadavg"); err == nil {
 		if f := strings.Fields(string(b)); len(f) > 0 {
 			if load, err := strconv.ParseFloat(f[0], 64); err == nil {
@@ -72,47 +67,16 @@ func (r *recorder) look(ctx context.Context) view {
 		r.note("what else runs on this host is not known: it has no /proc/loadavg")
 	}
 	own := memory.Descendants(os.Getpid())
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, name := range stats {
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
-		if err != nil || slices.Contains(own, pid) {
-			continue
-		}
-		if b, err := os.ReadFile(name); err == nil {
-			if p, ok := parseStat(b); ok {
-				v.used[pid] = p
-			}
+	stats, _ := run.ProcStats()
+	for _, p := range stats {
+		if !slices.Contains(own, p.PID) {
+			v.used[p.PID] = p
 		}
 	}
 	if r.o.Source == "nvidia-smi" && r.o.State == "" {
 		v.card = r.holders(ctx)
 	}
 	return v
-}
-
-// parseStat reads /proc/PID/stat: pid (comm) state ppid …; comm may hold anything.
-func parseStat(b []byte) (process, bool) {
-	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
-	if open < 0 || end < open {
-		return process{}, false
-	}
-	f := bytes.Fields(b[end+1:])
-	if len(f) < 20 {
-		return process{}, false
-	}
-	n := make([]int64, 3)
-	for i, at := range []int{11, 12, 19} { // utime, stime, starttime
-		v, err := strconv.ParseInt(string(f[at]), 10, 64)
-		if err != nil {
-			return process{}, false
-		}
-		n[i] = v
-	}
-	name := string(b[open+1 : end])
-	if flags, err := strconv.ParseUint(string(f[6]), 10, 64); err == nil && flags&kernelThread != 0 {
-		name, _, _ = strings.Cut(name, "/") // NAME/CPU
-	}
-	return process{name: name, ticks: n[0] + n[1], began: n[2]}, true
 }
 
 // holders asks nvidia-smi which programs hold memory of a card. It tells a process by its
@@ -152,11 +116,11 @@ func (r *recorder) beside(from, to view) *Beside {
 	shares := map[string]float64{}
 	secs := to.at.Sub(from.at).Seconds()
 	for pid, p := range to.used {
-		if before, ok := from.used[pid]; ok && before.began == p.began {
-			p.ticks -= before.ticks
+		if before, ok := from.used[pid]; ok && before.Began == p.Began {
+			p.Ticks -= before.Ticks
 		}
 		if secs > 0 {
-			shares[r.besideName(p.name)] += float64(p.ticks) * tick / secs
+			shares[r.besideName(p.Name)] += float64(p.Ticks) * tick / secs
 		}
 	}
 	for name, share := range shares {
@@ -197,7 +161,7 @@ func (r *recorder) own(ctx context.Context) string {
 		r.note("llpatch's own file is not known: " + err.Error())
 		return ""
 	}
-	sum, err := sumFile(ctx, name)
+	sum, err := regular.Sum(ctx, name)
 	if err != nil && ctx.Err() == nil {
 		r.note("llpatch's own file has no hash: " + err.Error())
 	}
@@ -230,7 +194,7 @@ func (r *recorder) patches(ctx context.Context, b Build, info json.RawMessage) (
 		return nil, nil
 	}
 	for _, name := range *b.Patches {
-		sum, err := sumFile(ctx, name)
+		sum, err := regular.Sum(ctx, name)
 		if err != nil {
 			return nil, fmt.Errorf("build %s: a patch that the plan names: %w", b.Name, err)
 		}

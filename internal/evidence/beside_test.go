@@ -12,6 +12,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/llpatch/llpatch/internal/run"
 )
 
 // elsewhere starts a script that burns a core, under its own name and below nobody of the
@@ -89,38 +91,17 @@ esac
 // What llpatch starts, and what ended before the second look, is not beside.
 func TestBesideOwn(t *testing.T) {
 	r := &recorder{res: &Result{}, hide: &hider{secrets: []string{"hunter2"}}}
-	from := view{used: map[int]process{1: {"a", 5, 100}, 2: {"ended", 5, 0}, 3: {"reused", 5, 900}}}
-	to := view{at: from.at.Add(10e9), used: map[int]process{
-		1: {"a", 5, 150},             // 0.5 s of 10
-		3: {"reused", 700, 200},      // another process
-		4: {"a", 700, 100},           // one more of that name
-		5: {"idle", 5, 49},           // below the least
-		6: {"hunter2/x\n", 700, 100}, // a name may hold anything
+	from := view{used: map[int]run.ProcStat{1: {Name: "a", Began: 5, Ticks: 100}, 2: {Name: "ended", Began: 5, Ticks: 0}, 3: {Name: "reused", Began: 5, Ticks: 900}}}
+	to := view{at: from.at.Add(10e9), used: map[int]run.ProcStat{
+		1: {Name: "a", Began: 5, Ticks: 150},             // 0.5 s of 10
+		3: {Name: "reused", Began: 700, Ticks: 200},      // another process
+		4: {Name: "a", Began: 700, Ticks: 100},           // one more of that name
+		5: {Name: "idle", Began: 5, Ticks: 49},           // below the least
+		6: {Name: "hunter2/x\n", Began: 700, Ticks: 100}, // a name may hold anything
 	}, load: []float64{2}}
 	b := r.beside(from, to)
 	if want := []Busy{{"reused", 0.2}, {"a", 0.15}, {"x", 0.1}}; !slices.Equal(b.Busy, want) || !slices.Equal(b.Load, []float64{2}) {
 		t.Errorf("%+v, want %v", b, want)
-	}
-}
-
-func TestParseStat(t *testing.T) {
-	const rest = " S 1 7 7 0 -1 4194304 100 0 0 0 12 34 0 0 20 0 1 0 4242 1000 10 18446744073709551615"
-	for in, want := range map[string]process{
-		"7 (sh)" + rest:     {"sh", 4242, 46},
-		"7 (a b) c)" + rest: {"a b) c", 4242, 46},
-		"7 ()" + rest:       {"", 4242, 46},
-		"7 (sh) S 1":        {},
-		"7 sh" + rest:       {},
-		")7(":               {},
-		"":                  {},
-		// A thread of the kernel is named NAME/CPU, and more of a worker: no path.
-		"7 (kworker/u8:3+btrfs-endio)" + strings.Replace(rest, "4194304", "69238880", 1): {"kworker", 4242, 46},
-		"7 (a/b)" + rest:                {"a/b", 4242, 46},
-		"7 (sh)" + rest[:44] + " x y z": {},
-	} {
-		if got, ok := parseStat([]byte(in)); got != want || ok != (want != process{}) {
-			t.Errorf("%q: %+v %v, want %+v", in, got, ok, want)
-		}
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llpatch/llpatch/internal/regular"
 	"github.com/llpatch/llpatch/internal/report"
 	"github.com/llpatch/llpatch/internal/run"
 )
@@ -208,7 +209,7 @@ func hashBinary(ctx context.Context, name string) (string, error) {
 	if !isBinary && st.Mode()&0o111 == 0 {
 		return "", nil
 	}
-	return sumFile(ctx, name)
+	return regular.Sum(ctx, name)
 }
 
 // version asks the first program that is there and tells one.
@@ -276,7 +277,7 @@ func (r *recorder) hashInputs(ctx context.Context, words []string) {
 				continue
 			}
 			r.hashed[name] = true
-			sum, err := sumFile(ctx, name)
+			sum, err := regular.Sum(ctx, name)
 			if ctx.Err() != nil {
 				return
 			}

@@ -1,11 +1,9 @@
 package evidence
 
 import (
-	"context"
 	"fmt"
 	"io"
 
-	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/regular"
 )
 
@@ -40,14 +38,4 @@ func readFile(name string, most int64) ([]byte, error) {
 		err = fmt.Errorf("%s is larger than %d MiB", name, most>>20)
 	}
 	return data, err
-}
-
-// sumFile is build.SumFile that ends with ctx: a model has tens of gigabytes.
-func sumFile(ctx context.Context, name string) (string, error) {
-	f, err := regular.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	return build.Sum(regular.Until(ctx, f))
 }

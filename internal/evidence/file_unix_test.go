@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/llpatch/llpatch/internal/regular"
 )
 
 func TestReadWhatIsNoFile(t *testing.T) {
@@ -55,7 +57,7 @@ func TestHashEndsWithContext(t *testing.T) {
 	if err := os.WriteFile(name, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if sum, err := sumFile(ctx, name); !errors.Is(err, context.Canceled) || sum != "" {
+	if sum, err := regular.Sum(ctx, name); !errors.Is(err, context.Canceled) || sum != "" {
 		t.Errorf("%q %v", sum, err)
 	}
 }

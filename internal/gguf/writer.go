@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
+	"github.com/llpatch/llpatch/internal/disk"
 )
 
 // alignment is where tensors start: GGUF's default, also written as
@@ -56,12 +57,8 @@ func WriteFile(ctx context.Context, path string, m Model, progress Progress) (In
 		return Info{}, err
 	}
 	dir := filepath.Dir(path)
-	have, err := room(dir)
-	if err == nil && have < facts.Bytes {
-		err = &NoRoom{Dir: dir, Need: facts.Bytes, Have: have}
-	}
-	if err != nil {
-		return Info{}, fmt.Errorf("write model %s: %w", path, err)
+	if have, ok := disk.Free(dir); ok && have < facts.Bytes {
+		return Info{}, fmt.Errorf("write model %s: %w", path, &NoRoom{Dir: dir, Need: facts.Bytes, Have: have})
 	}
 	f, err := atomicfile.Create(path, 0o644)
 	if err != nil {

@@ -1,7 +1,6 @@
 package leak
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -268,9 +267,8 @@ func (p *program) innerGone() bool {
 
 // zombie reports whether a process has ended, and its parent has not looked yet.
 func zombie(pid int) bool {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	_, state, _ := strings.Cut(string(b[bytes.LastIndexByte(b, ')')+1:]), " ")
-	return err != nil || strings.HasPrefix(state, "Z")
+	s, ok := run.ReadStat(pid)
+	return !ok || s.State == "Z"
 }
 
 // find looks for the program among the processes of the tool that runs it.

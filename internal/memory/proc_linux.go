@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/llpatch/llpatch/internal/run"
 )
 
 // treeEvery bounds how often the processes below a pid are looked for: a server
@@ -226,33 +228,13 @@ func (p *procs) tree() []int {
 // scanTree finds the processes below root from every process' parent, where the
 // kernel was built without the children files.
 func scanTree(root int) []int {
-	d, err := os.Open("/proc")
-	if err != nil {
-		return nil
-	}
-	defer d.Close()
-	names, err := d.Readdirnames(-1)
+	all, err := run.ProcStats()
 	if err != nil {
 		return nil
 	}
 	below := map[int][]int{}
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
-		if err != nil {
-			continue
-		}
-		b, err := os.ReadFile("/proc/" + name + "/stat")
-		if err != nil {
-			continue
-		}
-		// pid (comm) state ppid …; comm may hold spaces and parentheses.
-		f := bytes.Fields(b[bytes.LastIndexByte(b, ')')+1:])
-		if len(f) < 2 {
-			continue
-		}
-		if parent, err := strconv.Atoi(string(f[1])); err == nil {
-			below[parent] = append(below[parent], pid)
-		}
+	for _, s := range all {
+		below[s.Parent] = append(below[s.Parent], s.PID)
 	}
 	pids := []int{root}
 	for i := 0; i < len(pids); i++ {

@@ -1,13 +1,18 @@
 // Package regular reads files of others: one that is no regular file is refused and not
-// waited for, and a read of a large one ends with its context.
+// waited for, and a read of a large one ends with its context. It also
+// tells whether a link stays in its folder.
 package regular
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
+	"path"
+	"strings"
 	"syscall"
 )
 
@@ -45,6 +50,18 @@ func ReadFile(name string) ([]byte, error) {
 	return io.ReadAll(f)
 }
 
+// Sum returns the SHA-256 of a regular file, in hexadecimal.
+func Sum(ctx context.Context, name string) (string, error) {
+	f, err := Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	h := sha256.New()
+	_, err = io.Copy(h, Until(ctx, f))
+	return hex.EncodeToString(h.Sum(nil)), err
+}
+
 // Until returns a reader of r that gives the context's error once ctx has ended.
 func Until(ctx context.Context, r io.Reader) io.Reader { return until{ctx: ctx, r: r} }
 
@@ -69,4 +86,13 @@ func (u until) ReadAt(p []byte, off int64) (int, error) {
 		return 0, err
 	}
 	return u.at.ReadAt(p, off)
+}
+
+// Inside returns where a link leads that stands at a path of a folder, both with slashes, and whether that is in the
+// folder. Only the way up counts, not what a folder on it may link to in turn: whoever writes does not write through
+// links. A backslash is a separator on some systems, and leads out.
+func Inside(at, to string) (string, bool) {
+	where := path.Join(path.Dir(at), to)
+	out := to == "" || path.IsAbs(to) || strings.Contains(to, `\`) || where == ".." || strings.HasPrefix(where, "../")
+	return where, !out
 }

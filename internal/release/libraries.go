@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/disk"
 	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -102,7 +103,7 @@ func (c *Chain) checkRoom() error {
 	for at != filepath.Dir(at) && !isDir(at) {
 		at = filepath.Dir(at)
 	}
-	free, known := build.FreeDisk(at)
+	free, known := disk.Free(at)
 	if need := c.Recipe.DiskMiB; !known || free>>20 >= need {
 		return nil
 	}

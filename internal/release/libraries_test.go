@@ -9,6 +9,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/disk"
 	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -80,7 +81,7 @@ func TestCarriedComeFirst(t *testing.T) {
 func TestCheckRoom(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "not there yet")
 	dir := filepath.Join(out, "b1", "small")
-	free, known := build.FreeDisk(t.TempDir())
+	free, known := disk.Free(t.TempDir())
 	if !known {
 		t.Skip("this system does not tell what is free")
 	}

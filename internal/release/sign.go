@@ -18,6 +18,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/disk"
 	"github.com/llpatch/llpatch/internal/regular"
 	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -110,7 +111,7 @@ func (s *Signing) sign(ctx context.Context, file string) (*binary.Signature, err
 		return nil, err
 	}
 	// Of a full disk osslsigncode says that it cannot read its input.
-	if free, known := build.FreeDisk(filepath.Dir(file)); known && free < st.Size()+signRoom {
+	if free, known := disk.Free(filepath.Dir(file)); known && free < st.Size()+signRoom {
 		return nil, &fs.PathError{Op: "sign", Path: file, Err: syscall.ENOSPC}
 	}
 	to := file + ".signed"

@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
-	"strings"
 	"syscall"
 	"time"
 
@@ -239,52 +238,22 @@ func (s *supervisor) sweep() (giveUp bool) {
 	return len(alive) > 0 && len(s.left) == len(alive)
 }
 
-// numThreads is where that number stands among the fields behind a process' name.
-const numThreads = 17
-
 // descendants returns every living process below pid, wherever its group and
 // session are; a zombie is not alive, but what is below it is looked at.
 func descendants(pid int) ([]int, error) {
-	dir, err := os.Open("/proc")
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
+	all, err := ProcStats()
 	if err != nil {
 		return nil, err
 	}
 	children := map[int][]int{}
 	zombie := map[int]bool{}
 	seen := false
-	for _, name := range names {
-		p, err := strconv.Atoi(name)
-		if err != nil {
-			continue
-		}
-		stat, err := os.ReadFile("/proc/" + name + "/stat")
-		if err != nil {
-			continue // it has just ended
-		}
-		// pid (comm) state ppid …; comm may hold spaces and parentheses.
-		i := strings.LastIndexByte(string(stat), ')')
-		if i < 0 {
-			continue
-		}
-		fields := strings.Fields(string(stat[i+1:]))
-		if len(fields) < 2 {
-			continue
-		}
-		parent, err := strconv.Atoi(fields[1])
-		if err != nil {
-			continue
-		}
-		seen = seen || p == pid
-		children[parent] = append(children[parent], p)
+	for _, s := range all {
+		seen = seen || s.PID == pid
+		children[s.Parent] = append(children[s.Parent], s.PID)
 		// A process whose main thread has ended reads as a zombie while others of its
 		// threads go on (num_threads of proc(5)): wine's services do that.
-		threads := len(fields) > numThreads && fields[numThreads] != "0" && fields[numThreads] != "1"
-		zombie[p] = (fields[0] == "Z" || fields[0] == "X") && !threads
+		zombie[s.PID] = (s.State == "Z" || s.State == "X") && s.Threads <= 1
 	}
 	if !seen {
 		return nil, errors.New("/proc does not show this process")

@@ -8,7 +8,6 @@ import (
 	"io"
 	"maps"
 	"os"
-	"path"
 	"slices"
 	"strings"
 
@@ -119,21 +118,10 @@ func checkHeader(h *tar.Header, top *string) (tarFile, error) {
 		return f, errors.New("it stands in the place of the top folder")
 	}
 	f.top, f.path = first, below
-	if f.mode == Symlink && leaves(f.path, f.link) {
+	if _, ok := regular.Inside(f.path, f.link); f.mode == Symlink && !ok {
 		return f, fmt.Errorf("it links to %q, out of the tree", clip(f.link))
 	}
 	return f, nil
-}
-
-// leaves reports whether a link at p leads out of the tree. Only the way up
-// counts, not what a folder on it may link to in turn: nothing is written through
-// a link, since a path cannot be a file's and a folder's.
-func leaves(p, target string) bool {
-	if target == "" || strings.HasPrefix(target, "/") || strings.Contains(target, `\`) {
-		return true
-	}
-	to := path.Join(path.Dir(p), target)
-	return to == ".." || strings.HasPrefix(to, "../")
 }
 
 // tarGz is an open tar.gz file.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/lock"
+	"github.com/llpatch/llpatch/internal/regular"
 )
 
 // ownMarker is a file in a folder of CheckoutOwn with the id that its index has
@@ -152,8 +153,8 @@ func (c *checkout) checkLinks() error {
 		if err != nil {
 			return err
 		}
-		if to := string(f.Data); leaves(e.Path, to) {
-			return fmt.Errorf("%s links to %q, out of the tree; exclude the path", e.Path, clip(to))
+		if _, ok := regular.Inside(e.Path, string(f.Data)); !ok {
+			return fmt.Errorf("%s links to %q, out of the tree; exclude the path", e.Path, clip(string(f.Data)))
 		}
 	}
 	return nil
