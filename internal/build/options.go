@@ -44,20 +44,24 @@ const (
 
 // collect fills o in the order in which later entries win.
 func (o options) collect(in Input, versionCommit string, off *[]string) error {
-	recipe := origin{"recipe", in.Recipe.Name, "cmake"}
 	if err := o.declared(in, in.Toolchain.CMake, origin{"toolchain", in.Toolchain.Name, "cmake"}, ""); err != nil {
 		return err
 	}
-	if err := o.declared(in, in.Recipe.CMake, recipe, ""); err != nil {
+	if err := o.declared(in, in.Recipe.CMake, origin{"recipe", in.Recipe.Name, "cmake"}, ""); err != nil {
 		return err
 	}
-	for i, c := range in.Recipe.CMakeFor {
-		if !c.Range.Contains(in.Build) {
-			continue
-		}
-		recipe.key = fmt.Sprintf("cmake-for[%d].set", i)
-		if err := o.declared(in, c.Set, recipe, fmt.Sprintf(", builds %s", c.Range)); err != nil {
-			return err
+	for at, list := range [][]spec.CMakeFor{in.Recipe.Shared, in.Recipe.CMakeFor} {
+		for i, c := range list {
+			if !c.Range.Contains(in.Build) {
+				continue
+			}
+			from := origin{"recipe", in.Recipe.Name, fmt.Sprintf("cmake-for[%d].set", i)}
+			if at == 0 {
+				from.name, from.key = "sources", "upstream."+from.key
+			}
+			if err := o.declared(in, c.Set, from, fmt.Sprintf(", builds %s", c.Range)); err != nil {
+				return err
+			}
 		}
 	}
 	o.optional(in, off)
@@ -93,6 +97,9 @@ func (o options) declared(in Input, from spec.Options, at origin, when string) e
 			return fault
 		}
 		why := at.kind + " " + at.name + when
+		if at.name == "sources" {
+			why = spec.SourcesFile + when
+		}
 		name, err := spell(in.Recipe.Upstream, option, value, in.Build)
 		switch {
 		case err != nil:

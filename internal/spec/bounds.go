@@ -99,18 +99,23 @@ func (r *Repo) limits(upstream, name string, p Pin) (errs []error) {
 			limit(file, fmt.Sprintf("%spartly[%d].build", key, k), fmt.Sprintf("build = %d", c.Build), c.Build)
 		}
 	}
+	var shared []CMakeFor
 	for _, target := range sortedKeys(r.Recipes) {
 		rec, file := r.Recipes[target], path.Join("recipes", target+".toml")
 		if rec.Upstream != upstream {
 			continue
 		}
 		within(file, "range", rec.Range)
+		shared = rec.Shared
 		for i, c := range rec.CMakeFor {
 			within(file, fmt.Sprintf("cmake-for[%d].range", i), c.Range)
 		}
 		for i, o := range rec.Optional {
 			within(file, fmt.Sprintf("optional[%d].range", i), o.Range)
 		}
+	}
+	for i, c := range shared {
+		within(SourcesFile, fmt.Sprintf("upstream.cmake-for[%d].range", i), c.Range)
 	}
 	return errs
 }

@@ -56,16 +56,18 @@ func Load(fsys fs.FS) (*Repo, error) {
 			r.Toolchains[tc.Name] = tc
 		}
 	}
+	var upstreams []Upstream
 	l.recipes = l.glob("recipes", ".toml")
 	for _, name := range l.recipes {
 		if name == SourcesFile {
-			r.Sources, r.Marks = l.sources()
+			r.Sources, upstreams, r.Marks = l.sources()
 			continue
 		}
 		if rec, ok := l.recipe(name); ok {
 			r.Recipes[rec.Name] = rec
 		}
 	}
+	r.shared(upstreams)
 	r.Envs = l.envs()
 	for _, name := range sortedKeys(r.Recipes) {
 		if from := r.Recipes[name].Bundle.Libraries; from != "" && r.Envs[from].Name == "" {

@@ -111,12 +111,7 @@ func (l *loader) recipe(name string) (Recipe, bool) {
 		}
 	}
 	f.options("cmake", rec.CMake)
-	for i, c := range rec.CMakeFor {
-		if c.Range.IsZero() {
-			f.fail(fmt.Sprintf("cmake-for[%d]", i), "cmake-for has no range")
-		}
-		f.options(fmt.Sprintf("cmake-for[%d].set", i), c.Set)
-	}
+	f.cmakeFor("cmake-for", rec.CMakeFor)
 	for i, o := range rec.Optional {
 		if !optionRE.MatchString(o.Option) || o.Header == "" || o.Gives == "" {
 			f.fail(fmt.Sprintf("optional[%d]", i), "optional needs option, header and gives")
@@ -250,13 +245,22 @@ func OptionValue(v any) (string, error) {
 	return "", fmt.Errorf("value %v is neither true or false, a whole number, a string nor a list", v)
 }
 
+func (f *file) cmakeFor(key string, list []CMakeFor) {
+	for i, c := range list {
+		if c.Range.IsZero() {
+			f.fail(fmt.Sprintf("%s[%d]", key, i), "cmake-for has no range")
+		}
+		f.options(fmt.Sprintf("%s[%d].set", key, i), c.Set)
+	}
+}
+
 // OptionsFor returns the recipe's options at build number n, later blocks over earlier ones.
 func (r Recipe) OptionsFor(n int) Options {
 	o := maps.Clone(r.CMake)
 	if o == nil {
 		o = Options{}
 	}
-	for _, c := range r.CMakeFor {
+	for _, c := range slices.Concat(r.Shared, r.CMakeFor) {
 		if c.Range.Contains(n) {
 			maps.Copy(o, c.Set)
 		}
@@ -315,14 +319,14 @@ func (l *loader) toolchain(name string) (Toolchain, bool) {
 	return tc, !f.bad
 }
 
-func (l *loader) sources() ([]Source, map[string][]string) {
+func (l *loader) sources() ([]Source, []Upstream, map[string][]string) {
 	var doc struct {
 		Upstream []Upstream `toml:"upstream"`
 		Source   []Source   `toml:"source"`
 	}
 	f := l.decode(SourcesFile, &doc)
 	if f == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
 	for i := range doc.Source {
 		s := &doc.Source[i]
@@ -352,5 +356,5 @@ func (l *loader) sources() ([]Source, map[string][]string) {
 			}
 		}
 	}
-	return doc.Source, f.upstreams(doc.Upstream)
+	return doc.Source, doc.Upstream, f.upstreams(doc.Upstream)
 }

@@ -13,7 +13,24 @@ import (
 // Upstream is what recipes/sources.toml says of an upstream itself.
 type Upstream struct {
 	Name  string   `toml:"name" json:"name"`
-	Marks []string `toml:"marks" json:"marks"` // files or folders: each of its trees has one of them, and no other upstream's has any
+	Marks []string `toml:"marks" json:"marks"` // files or folders: each of its trees has one of them, and no other upstream's has any; may be empty
+
+	// What all its recipes have beside their own.
+	Exclude  []string   `toml:"exclude" json:"exclude,omitempty"`
+	CMakeFor []CMakeFor `toml:"cmake-for" json:"cmake_for,omitempty"`
+}
+
+// shared gives the recipes what their upstream has for all of them. A recipe's own options stand behind, so that they
+// count.
+func (r *Repo) shared(list []Upstream) {
+	for name, rec := range r.Recipes {
+		for _, u := range list {
+			if u.Name == rec.Upstream {
+				rec.Exclude, rec.Shared = slices.Concat(u.Exclude, rec.Exclude), u.CMakeFor
+				r.Recipes[name] = rec
+			}
+		}
+	}
 }
 
 // upstreams checks the [[upstream]] tables, and returns their marks by name.
@@ -26,7 +43,9 @@ func (f *file) upstreams(list []Upstream) map[string][]string {
 		if _, twice := marks[u.Name]; twice {
 			f.fail(key("name"), "upstream %s is declared twice", u.Name)
 		}
-		if len(u.Marks) == 0 {
+		f.globs(key("exclude"), u.Exclude)
+		f.cmakeFor(key("cmake-for"), u.CMakeFor)
+		if len(u.Marks) == 0 && u.Exclude == nil && u.CMakeFor == nil {
 			f.fail(key("marks"), "marks is missing or empty: name a file or a folder that every tree of %s has and no tree of another upstream", u.Name)
 		}
 		for _, m := range u.Marks {

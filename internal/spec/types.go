@@ -64,6 +64,7 @@ type Recipe struct {
 	Exclude    []string   `toml:"exclude" json:"exclude"`           // paths of the tree that no build step reads
 	CMake      Options    `toml:"cmake" json:"cmake"`
 	CMakeFor   []CMakeFor `toml:"cmake-for" json:"cmake_for,omitempty"`
+	Shared     []CMakeFor `toml:"-" json:"shared,omitempty"`              // those of all recipes of the upstream, in recipes/sources.toml
 	CUDAFlags  []string   `toml:"cuda-flags" json:"cuda_flags,omitempty"` // for what compiles CUDA, beside the toolchain's
 	HIPFlags   []string   `toml:"hip-flags" json:"hip_flags,omitempty"`   // for what compiles HIP
 	Optional   []Optional `toml:"optional" json:"optional,omitempty"`
