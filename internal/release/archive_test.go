@@ -8,8 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/llpatch/llpatch/internal/binary"
 )
 
 // The same files give the same archive, however many processors pack it.
@@ -77,5 +80,47 @@ func TestPackStops(t *testing.T) {
 	left, err := os.ReadDir(dir)
 	if err != nil || len(left) != 1 {
 		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// A link is packed where it leads to its own folder, and refused where it leads out of it.
+func TestPackLinks(t *testing.T) {
+	for to, packed := range map[string]bool{
+		"a": true, "..a": true, "../a": false, "b/a": false, "/a": false, "a/../../x": false,
+	} {
+		dir := t.TempDir()
+		put(t, filepath.Join(dir, "in", "a"), "text")
+		if err := os.Symlink(to, filepath.Join(dir, "in", "link")); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(dir, "a.tar.gz")
+		_, err := writeTarGz(t.Context(), file, filepath.Join(dir, "in"), time.Unix(0, 0))
+		var r *binary.Rejected
+		if packed != (err == nil) || !packed && !errors.As(err, &r) {
+			t.Errorf("a link to %s: %v", to, err)
+		}
+		if _, err := os.Stat(file); packed != (err == nil) {
+			t.Errorf("a link to %s: %v", to, err)
+		}
+	}
+}
+
+// What a bundle takes in follows a link of its own folder, and no other.
+func TestClosureLinks(t *testing.T) {
+	for to, want := range map[string]string{
+		"app-1": "app app-1", "../app-1": "", "sub/app-1": "", "/app-1": "", "app": "",
+	} {
+		dir := t.TempDir()
+		bin := filepath.Join(dir, "bin")
+		for _, file := range []string{"app-1", "bin/app-1", "bin/sub/app-1"} {
+			put(t, filepath.Join(dir, file), "text")
+		}
+		if err := os.Symlink(to, filepath.Join(bin, "app")); err != nil {
+			t.Fatal(err)
+		}
+		got, err := closure(bin, []string{"app", "app-1"}, []string{"app"}, nil)
+		if strings.Join(got, " ") != want || (err == nil) != (want != "") {
+			t.Errorf("a link to %s: %v, %v", to, got, err)
+		}
 	}
 }

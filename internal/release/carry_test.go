@@ -204,3 +204,19 @@ func TestSplit(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A licence has at least a byte and at most maxLicence; what has not is passed over.
+func TestLicenceSize(t *testing.T) {
+	for size, taken := range map[int64]bool{0: false, 1: true, maxLicence: true, maxLicence + 1: false} {
+		dir := t.TempDir()
+		lib := put(t, filepath.Join(dir, "lib64", "libcudart.so.12"), "")
+		if err := os.Truncate(put(t, filepath.Join(dir, "EULA.txt"), ""), size); err != nil {
+			t.Fatal(err)
+		}
+		put(t, filepath.Join(dir, "LICENSE"), "the next one")
+		got, err := licenceOf(lib)
+		if err != nil || (int64(len(got)) == size) != taken || !taken && string(got) != "the next one" {
+			t.Errorf("of %d bytes: %d, %v", size, len(got), err)
+		}
+	}
+}
