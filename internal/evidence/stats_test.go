@@ -166,3 +166,18 @@ func FuzzBench(f *testing.F) {
 		}
 	})
 }
+
+// Memory is told in whole MiB, the nearest.
+func TestRemember(t *testing.T) {
+	const half = 1 << 19
+	for bytes, want := range map[int64]int64{0: 0, half - 1: 0, half: 1, 3*half - 1: 1, 3 * half: 2} {
+		var rec Run
+		rec.remember(memory.Series{
+			Points: []memory.Point{{RSS: &bytes, VRAM: &bytes}},
+			Device: memory.Device{Baseline: bytes},
+		})
+		if rec.RSS == nil || rec.PeakVRAM == nil || rec.Idle == nil || *rec.RSS != want || *rec.PeakVRAM != want || *rec.Idle != want {
+			t.Errorf("%d bytes: %+v", bytes, rec)
+		}
+	}
+}

@@ -68,3 +68,24 @@ func TestOverlap(t *testing.T) {
 		t.Errorf("got %v", c)
 	}
 }
+
+// The likeliest place of a file that is gone comes first: what is the same, then what has its
+// name, then by path.
+func TestMoves(t *testing.T) {
+	const text = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n"
+	base := tree(t, map[string]source.File{"a/f": file(text)})
+	for name, c := range map[string]struct {
+		files map[string]source.File
+		want  []Move
+	}{
+		"the same": {map[string]source.File{"z": file(text), "b/f": file(text), "a/a": file(text), "c/f": file(text + "11\n")},
+			[]Move{{"b/f", 100}, {"a/a", 100}, {"z", 100}}},
+		"nearly": {map[string]source.File{"a/b": file(text + "11\n"), "z/f": file(text + "11\n"), "y/f": file(text + "11\n"), "x": file(text + "11\n")},
+			[]Move{{"y/f", 87}, {"z/f", 87}, {"a/b", 87}}},
+	} {
+		got, err := moves(base, tree(t, c.files), "a/f")
+		if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, %v, want %v", name, got, err, c.want)
+		}
+	}
+}
