@@ -100,7 +100,7 @@ func (r *Report) inside(h *held) {
 	elsewhere := map[string][]string{} // files by the folder that they name
 	for _, f := range h.own() {
 		for _, p := range f.RunPath {
-			if !strings.HasPrefix(p, "$ORIGIN") && !strings.HasPrefix(p, "${ORIGIN}") {
+			if _, own := binary.CutOrigin(p); !own {
 				elsewhere[p] = append(elsewhere[p], f.Name)
 			}
 		}
