@@ -1,6 +1,7 @@
 package binary
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -107,5 +108,39 @@ func TestBest(t *testing.T) {
 				t.Errorf("%s of %v runs %s, by PTX %v, want %s", c[0], order, by, jit, c[2])
 			}
 		}
+	}
+}
+
+// Code is listed by its kind, then by number and suffix, then by the version of PTX.
+func TestCodeOrder(t *testing.T) {
+	var want []string
+	g := gather{c: &CUDA{}, code: map[string]*Code{}}
+	for _, c := range []Code{
+		{Kind: "cubin", Arch: "sm_86"},
+		{Kind: "cubin", Arch: "sm_90"},
+		{Kind: "cubin", Arch: "sm_90a"},
+		{Kind: "cubin", Arch: "sm_100"},
+		{Kind: "cubin", Arch: "sm_100f"},
+		{Kind: "cubin", Arch: "sm_103"},
+		{Kind: "ptx", Arch: "compute_75", ISA: "7.8"},
+		{Kind: "ptx", Arch: "compute_75", ISA: "8.0"},
+	} {
+		name := c.Kind + " " + c.Arch + " " + c.ISA
+		want = append(want, name)
+		g.code[name] = &c
+	}
+	// In another order than it stands here, by keys that sort the other way round.
+	for i, name := range want {
+		g.code[fmt.Sprint(99-i)] = g.code[name]
+		delete(g.code, name)
+	}
+	g.finish()
+	for i, c := range g.c.Code {
+		if got := c.Kind + " " + c.Arch + " " + c.ISA; got != want[i] {
+			t.Errorf("at %d: %s, want %s", i, got, want[i])
+		}
+	}
+	if len(g.c.Code) != len(want) {
+		t.Errorf("%d kinds of code, want %d", len(g.c.Code), len(want))
 	}
 }
