@@ -192,7 +192,8 @@ func TestOrigin(t *testing.T) {
 gcc -shared -fPIC -o own/libg.so g.c
 echo 'int f(void); int g(void); int main(void) { return f() + g(); }' > n.c
 gcc -Wl,-rpath,$PWD/own -o one/prog n.c -Lown -l:libg.so
-echo 'int g(void) { return 0; }' > g.c; echo 'int h(void) { return 0; }' > h.c; gcc -shared -fPIC -o own/deep/libh.so h.c
+echo 'int g(void) { return 0; }' > g.c; echo 'int h(void) { return 0; }' > h.c
+gcc -shared -fPIC -o own/deep/libh.so h.c
 gcc -shared -fPIC -Wl,--no-as-needed,-rpath,'ORIGIN/deep' -o own/libg.so g.c -Lown/deep -l:libh.so`, "one/prog", false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -176,8 +176,10 @@ func TestRemember(t *testing.T) {
 			Points: []memory.Point{{RSS: &bytes, VRAM: &bytes}},
 			Device: memory.Device{Baseline: bytes},
 		})
-		if rec.RSS == nil || rec.PeakVRAM == nil || rec.Idle == nil || *rec.RSS != want || *rec.PeakVRAM != want || *rec.Idle != want {
-			t.Errorf("%d bytes: %+v", bytes, rec)
+		for _, got := range []*int64{rec.RSS, rec.PeakVRAM, rec.Idle} {
+			if got == nil || *got != want {
+				t.Errorf("%d bytes: %+v, want %d MiB", bytes, rec, want)
+			}
 		}
 	}
 }

@@ -156,7 +156,8 @@ func TestFlatOrBounded(t *testing.T) {
 // Three digits, and the largest unit of which there is at least one.
 func TestFormatBytes(t *testing.T) {
 	for b, want := range map[float64]string{
-		0: "0 B", 1.4: "1 B", 1023: "1023 B", 1024: "1.00 KiB", -1024: "-1.00 KiB", 1<<20 - 1: "1024 KiB", 1 << 20: "1.00 MiB",
+		0: "0 B", 1.4: "1 B", 1023: "1023 B", 1024: "1.00 KiB", -1024: "-1.00 KiB",
+		1<<20 - 1: "1024 KiB", 1 << 20: "1.00 MiB",
 		9.994 * (1 << 20): "9.99 MiB", 10 << 20: "10.0 MiB", 99.94 * (1 << 20): "99.9 MiB", 100 << 20: "100 MiB",
 		1<<30 - 1: "1024 MiB", 1 << 30: "1.00 GiB", -150 << 30: "-150 GiB", 2048 << 30: "2048 GiB",
 	} {

@@ -51,7 +51,9 @@ func TestGlue(t *testing.T) {
 
 // Two hunks may touch, and must not overlap.
 func TestOverlap(t *testing.T) {
-	const touching = "diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -2,3 +2,3 @@\n a\n-b\n+B\n c\n@@ -5,3 +5,3 @@\n d\n-e\n+E\n f\n"
+	const touching = "diff --git a/f b/f\n--- a/f\n+++ b/f\n" +
+		"@@ -2,3 +2,3 @@\n a\n-b\n+B\n c\n" +
+		"@@ -5,3 +5,3 @@\n d\n-e\n+E\n f\n"
 	got, _, err := applyOne(t, "f", "x\n0\na\nb\nc\nd\ne\nf\ng\n", touching)
 	if want := "x\n0\na\nB\nc\nd\nE\nf\ng\n"; err != nil || got != want {
 		t.Errorf("%q, %v", got, err)
@@ -74,14 +76,19 @@ func TestOverlap(t *testing.T) {
 func TestMoves(t *testing.T) {
 	const text = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n"
 	base := tree(t, map[string]source.File{"a/f": file(text)})
+	same, nearly := file(text), file(text+"11\n")
 	for name, c := range map[string]struct {
 		files map[string]source.File
 		want  []Move
 	}{
-		"the same": {map[string]source.File{"z": file(text), "b/f": file(text), "a/a": file(text), "c/f": file(text + "11\n")},
-			[]Move{{"b/f", 100}, {"a/a", 100}, {"z", 100}}},
-		"nearly": {map[string]source.File{"a/b": file(text + "11\n"), "z/f": file(text + "11\n"), "y/f": file(text + "11\n"), "x": file(text + "11\n")},
-			[]Move{{"y/f", 87}, {"z/f", 87}, {"a/b", 87}}},
+		"the same": {
+			map[string]source.File{"z": same, "b/f": same, "a/a": same, "c/f": nearly},
+			[]Move{{"b/f", 100}, {"a/a", 100}, {"z", 100}},
+		},
+		"nearly": {
+			map[string]source.File{"a/b": nearly, "z/f": nearly, "y/f": nearly, "x": nearly},
+			[]Move{{"y/f", 87}, {"z/f", 87}, {"a/b", 87}},
+		},
 	} {
 		got, err := moves(base, tree(t, c.files), "a/f")
 		if err != nil || !slices.Equal(got, c.want) {
