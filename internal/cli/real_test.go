@@ -98,8 +98,21 @@ func TestReal(t *testing.T) {
 		t.Error("BUILD_INFO.json names a folder of the build machine")
 	}
 	loadModels(t, elsewhere)
+	smokeTests(t, root, elsewhere)
 	recordEvidence(t, elsewhere)
 	brokenKernel(t, built.Artifacts.Dir)
+}
+
+// smokeTests runs what internal/smoke's own tests want of a real build.
+func smokeTests(t *testing.T, root, bin string) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), "go", "test", "./internal/smoke", "-count", "1", "-v", "-run", "^TestReal",
+		"-args", "-llama-server", filepath.Join(bin, "llama-server"))
+	c.Dir = root
+	out, err := c.CombinedOutput()
+	if err != nil || bytes.Contains(out, []byte("--- SKIP")) || !bytes.Contains(out, []byte("--- PASS")) {
+		t.Errorf("go test ./internal/smoke: %v\n%s", err, out)
+	}
 }
 
 func readJSON(t *testing.T, name string, v any) []byte {
