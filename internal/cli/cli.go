@@ -18,6 +18,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/llpatch/llpatch"
+	"github.com/llpatch/llpatch/internal/authenticode"
+	"github.com/llpatch/llpatch/internal/records"
 	"github.com/llpatch/llpatch/internal/release"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -35,7 +37,7 @@ type app struct {
 	nearest  bool
 	runtime  string // --bundle
 	partMiB  int64
-	sign     *release.Signing
+	sign     *authenticode.Signer
 	stdout   io.Writer
 	stderr   io.Writer
 	progress *progress
@@ -179,12 +181,12 @@ func args(names ...string) cobra.PositionalArgs {
 
 // declarations finds and loads the declarations, and what was recorded beside
 // them on this machine.
-func (a *app) declarations() (*spec.Repo, release.Records, error) {
+func (a *app) declarations() (*spec.Repo, records.Store, error) {
 	cache, err := cacheDir()
 	if err != nil {
-		return nil, release.Records{}, err
+		return nil, records.Store{}, err
 	}
-	records := release.Records{Dir: cache, Cache: cache, Log: a.log}
+	records := records.Store{Dir: cache, Cache: cache, Log: a.log}
 	var fsys fs.FS = llpatch.Declarations
 	switch {
 	case a.dir != "":

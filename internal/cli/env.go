@@ -17,7 +17,7 @@ import (
 	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/env"
-	"github.com/llpatch/llpatch/internal/release"
+	"github.com/llpatch/llpatch/internal/records"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -102,7 +102,7 @@ func (a *app) envDecl(repo *spec.Repo, cache, name string) (env.Decl, error) {
 }
 
 // renewEnv makes the root of what the mirror has now, and writes the lock of it.
-func (a *app) renewEnv(ctx context.Context, d env.Decl, o env.Options, at release.Records) (env.Made, error) {
+func (a *app) renewEnv(ctx context.Context, d env.Decl, o env.Options, at records.Store) (env.Made, error) {
 	inside := at.Dir == at.Cache
 	name := filepath.Join(at.Dir, spec.EnvFolder, d.Name, spec.EnvLock)
 	if inside { // then the lock so far may be one that was made on this machine, and not be whole

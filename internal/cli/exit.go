@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/llpatch/llpatch/internal/authenticode"
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/compat"
@@ -111,7 +112,7 @@ func classify(err error) (code int, hint string) {
 	if _, ok := is[*spec.WrongUpstream](err); ok {
 		return exitUsage, "llpatch targets tells which upstream each target builds"
 	}
-	if s, ok := is[*release.CannotSign](err); ok {
+	if s, ok := is[*authenticode.CannotSign](err); ok {
 		return exitUsage, s.Hint
 	}
 	if _, ok := is[*release.BadOption](err); ok {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/llpatch/llpatch/internal/authenticode"
 	"github.com/llpatch/llpatch/internal/release"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -42,15 +43,15 @@ const passwordEnv = "LLPATCH_SIGN_PASSWORD"
 
 // signFlags are those that sign programs for Windows; what it returns reads them, nil
 // where nothing is to be signed.
-func signFlags(c *cobra.Command) func() (*release.Signing, error) {
-	var s release.Signing
+func signFlags(c *cobra.Command) func() (*authenticode.Signer, error) {
+	var s authenticode.Signer
 	var file string
 	c.Flags().StringVar(&s.Cert, "sign", "", "sign programs for Windows (Authenticode) with this certificate: a PKCS#12 file (.p12, .pfx), or PEM with --sign-key")
 	c.Flags().StringVar(&s.Key, "sign-key", "", "the PEM private key of the certificate")
 	c.Flags().StringVar(&file, "sign-password-file", "", "file whose first line is the password of the key (default: the variable "+passwordEnv+")")
 	c.Flags().StringVar(&s.Timestamp, "sign-timestamp", "", "URL of an RFC 3161 server that says when it was signed, so that the signature outlives the certificate")
-	return func() (*release.Signing, error) {
-		wrong := func(format string, args ...any) (*release.Signing, error) {
+	return func() (*authenticode.Signer, error) {
+		wrong := func(format string, args ...any) (*authenticode.Signer, error) {
 			return nil, &usageError{err: fmt.Errorf(format, args...), help: c.CommandPath() + " --help"}
 		}
 		if s.Cert == "" {

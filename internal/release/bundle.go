@@ -16,6 +16,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/records"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -72,7 +73,7 @@ func (c *Chain) Bundle(ctx context.Context, b *Built) (*BundleRecord, error) {
 		return nil, err
 	}
 	done := BundleRecord{}
-	if readJSON(c.own("bundle.json"), &done) && done.Key == key && done.Archive == c.own(name) {
+	if records.Read(c.own("bundle.json"), &done) && done.Key == key && done.Archive == c.own(name) {
 		if sum, err := build.SumFile(done.Archive); err == nil && sum == done.SHA256 {
 			return &done, c.writeSums(sum, name)
 		}
@@ -93,7 +94,7 @@ func (c *Chain) Bundle(ctx context.Context, b *Built) (*BundleRecord, error) {
 		return nil, err
 	}
 	done = BundleRecord{Key: key, Archive: archive, SHA256: sum, Bytes: st.Size()}
-	return &done, writeJSON(c.own("bundle.json"), done)
+	return &done, records.Write(c.own("bundle.json"), done)
 }
 
 // writeSums writes SHA256SUMS beside the archive.

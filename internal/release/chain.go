@@ -14,9 +14,11 @@ import (
 
 	"github.com/rogpeppe/go-internal/lockedfile"
 
+	"github.com/llpatch/llpatch/internal/authenticode"
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/patch"
+	"github.com/llpatch/llpatch/internal/records"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -26,7 +28,7 @@ import (
 // Options is what every stage of a chain needs.
 type Options struct {
 	Repo     *spec.Repo
-	Records  Records
+	Records  records.Store
 	Cache    string // folder for fetched sources
 	Out      string // folder for what the stages write: dist
 	Source   string // one source to use instead of the declared ones: a URL or a path
@@ -41,16 +43,16 @@ type Options struct {
 	ThreeWay *ThreeWay                            // merge where a patch does not fit; nil: do not
 	Place    Place                                // where smoke checks run
 
-	Archs       string      // CUDA archs instead of the recipe's, as spec.Recipe.SetArchs takes them; empty: the recipe's
-	With        []string    // fixes that are taken only on request
-	GFX         string      // AMD targets instead of the recipe's, as spec.Recipe.SetGFX takes them; empty: the recipe's
-	Env         *env.Decl   // the buildenv to build in; nil: this machine itself
-	EnvRuntime  *env.Decl   // the one with the libraries that a full bundle carries; nil: Env names none
-	Builds      bool        // a plan or a build follows: the tools are looked at before anything is fetched
-	On          *build.Host // the machine to build on; nil: this one
-	Box         bool        // plan for a Windows machine that nobody looks at, with the recipe's box
-	Sign        *Signing    // signs what is for Windows; nil: nothing is signed
-	BackendOnly bool        // make only the target's own backend, for the stock package of the tag
+	Archs       string               // CUDA archs instead of the recipe's, as spec.Recipe.SetArchs takes them; empty: the recipe's
+	With        []string             // fixes that are taken only on request
+	GFX         string               // AMD targets instead of the recipe's, as spec.Recipe.SetGFX takes them; empty: the recipe's
+	Env         *env.Decl            // the buildenv to build in; nil: this machine itself
+	EnvRuntime  *env.Decl            // the one with the libraries that a full bundle carries; nil: Env names none
+	Builds      bool                 // a plan or a build follows: the tools are looked at before anything is fetched
+	On          *build.Host          // the machine to build on; nil: this one
+	Box         bool                 // plan for a Windows machine that nobody looks at, with the recipe's box
+	Sign        *authenticode.Signer // signs what is for Windows; nil: nothing is signed
+	BackendOnly bool                 // make only the target's own backend, for the stock package of the tag
 }
 
 // Chain takes one tag to one target. Every stage makes those before it; what
@@ -69,8 +71,8 @@ type Chain struct {
 	root   *env.Env // of Options.Env, once it was needed
 	libs   *env.Env // of Options.EnvRuntime, likewise
 	card   card
-	signed signed   // what Stage signed
-	lacks  []string // paths that the source does not have and the build can do without
+	signed authenticode.Signed // what Stage signed
+	lacks  []string            // paths that the source does not have and the build can do without
 	lock   *lockedfile.File
 	dir    string // Out/<tag>/<target>
 }
@@ -252,7 +254,7 @@ func (c *Chain) begin(ctx context.Context) error {
 	if c.dir, err = c.absolute(); err != nil {
 		return err
 	}
-	c.lock, err = lockFile(ctx, c.Log, c.file(".lock"), c.Tree.Tag.String()+" "+c.Recipe.Name)
+	c.lock, err = records.Lock(ctx, c.Log, c.file(".lock"), c.Tree.Tag.String()+" "+c.Recipe.Name)
 	return err
 }
 
@@ -307,7 +309,7 @@ func (c *Chain) prepare(ctx context.Context) error {
 	if stats.Written+stats.Removed > 0 {
 		c.Log.Info("source: "+stats.String(), "tree", c.Patched.Tree.ID())
 	}
-	return writeJSON(c.file("patched.json"), patchedRecord{
+	return records.Write(c.file("patched.json"), patchedRecord{
 		Upstream: c.Recipe.Upstream, Tag: c.Tree.Tag.String(), Pin: c.Tree.Pin, Source: c.Tree.Source, Series: c.Series,
 		Placements: c.Patched.Placements, Tree: c.Patched.Tree.ID(), Checkout: stats,
 	})
@@ -369,7 +371,7 @@ func (c *Chain) Build(ctx context.Context) (*Built, error) {
 	for _, off := range plan.Off {
 		c.Log.Warn("left out of the build: " + off)
 	}
-	if err := writeJSON(c.file("plan.json"), plan); err != nil {
+	if err := records.Write(c.file("plan.json"), plan); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(c.file("logs"), 0o755); err != nil {
@@ -386,7 +388,7 @@ func (c *Chain) Build(ctx context.Context) (*Built, error) {
 	}
 	b := &Built{Plan: plan, Level: level, Artifacts: art}
 	c.Log.Info("built", "target", c.Recipe.Name, "compiled", art.Compiled, "seconds", int(time.Since(start).Seconds()))
-	return b, writeJSON(c.file("artifacts.json"), b)
+	return b, records.Write(c.file("artifacts.json"), b)
 }
 
 // tampered removes the built files that are not what the last build of the
@@ -395,7 +397,7 @@ func (c *Chain) Build(ctx context.Context) (*Built, error) {
 // whether there were any.
 func (c *Chain) tampered(plan build.Plan, art build.Artifacts) bool {
 	var last Built
-	if art.Steps > 0 || !readJSON(c.file("artifacts.json"), &last) || last.Plan.Digest != plan.Digest ||
+	if art.Steps > 0 || !records.Read(c.file("artifacts.json"), &last) || last.Plan.Digest != plan.Digest ||
 		last.Plan.Tree != plan.Tree || last.Plan.VersionCommit != plan.VersionCommit {
 		return false
 	}

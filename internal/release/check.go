@@ -10,7 +10,9 @@ import (
 	"os"
 	"slices"
 
+	"github.com/llpatch/llpatch/internal/authenticode"
 	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/records"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -22,7 +24,7 @@ type stageRecord struct {
 	Key     string            `json:"key"`
 	Entries map[string]string `json:"entries"` // what inventory found
 	Files   []*binary.File    `json:"files"`
-	signed
+	authenticode.Signed
 }
 
 // Stage lays the built files out as they will be shipped and verifies them
@@ -31,7 +33,7 @@ type stageRecord struct {
 // left alone.
 func (c *Chain) Stage(ctx context.Context, b *Built) ([]*binary.File, error) {
 	top := c.stageDir()
-	signer, err := c.Sign.id()
+	signer, err := c.Sign.ID()
 	if err != nil {
 		return nil, err
 	}
@@ -40,9 +42,9 @@ func (c *Chain) Stage(ctx context.Context, b *Built) ([]*binary.File, error) {
 		return nil, err
 	}
 	var done stageRecord
-	if readJSON(c.own("stage.json"), &done) && done.Key == key {
+	if records.Read(c.own("stage.json"), &done) && done.Key == key {
 		if have, err := inventory(top); err == nil && maps.Equal(have, done.Entries) {
-			c.signed = done.signed
+			c.signed = done.Signed
 			return done.Files, nil
 		}
 	}
@@ -50,14 +52,14 @@ func (c *Chain) Stage(ctx context.Context, b *Built) ([]*binary.File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("verify %s %s: %w", c.Tree.Tag, c.Recipe.Name, err)
 	}
-	if c.signed, err = c.signAll(ctx, top, files); err != nil {
+	if c.signed, err = c.sign(ctx, top, files); err != nil {
 		return nil, err
 	}
 	have, err := inventory(top)
 	if err != nil {
 		return nil, err
 	}
-	return files, writeJSON(c.own("stage.json"), stageRecord{Key: key, Entries: have, Files: files, signed: c.signed})
+	return files, records.Write(c.own("stage.json"), stageRecord{Key: key, Entries: have, Files: files, Signed: c.signed})
 }
 
 func digest(values ...any) (string, error) {
@@ -146,7 +148,7 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 		return nil, nil, err
 	}
 	var done smokeRecord
-	if readJSON(c.own("smoke.json"), &done) && done.Key == key && done.Report != nil {
+	if records.Read(c.own("smoke.json"), &done) && done.Key == key && done.Report != nil {
 		return files, done.Report, c.writeReport(done.Report)
 	}
 	o := smoke.Options{
@@ -173,7 +175,7 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 		_ = os.Remove(c.own("smoke.json"))
 		return nil, report, err
 	}
-	return files, report, writeJSON(c.own("smoke.json"), smokeRecord{Key: key, Report: report})
+	return files, report, records.Write(c.own("smoke.json"), smokeRecord{Key: key, Report: report})
 }
 
 // writeReport writes the report beside its record, smoke.json.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/patch"
+	"github.com/llpatch/llpatch/internal/records"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -80,7 +81,7 @@ func (c *Chain) Export(ctx context.Context, dir string) (*Exported, error) {
 	if err != nil {
 		return nil, err
 	}
-	lock, err := lockFile(ctx, c.Log, filepath.Join(c.Cache, "series.lock"), dir)
+	lock, err := records.Lock(ctx, c.Log, filepath.Join(c.Cache, "series.lock"), dir)
 	if err != nil {
 		return nil, err
 	}

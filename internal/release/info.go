@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/llpatch/llpatch/internal/authenticode"
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/smoke"
@@ -43,7 +44,7 @@ type BuildInfo struct {
 	Windows   string            `json:"windows,omitempty"`      // what it was checked to run on: spec.Win7 or spec.Win7VxKex
 	WebUI     bool              `json:"webui"`                  // the page of llama-server is in
 	NVIDIA    []string          `json:"nvidia,omitempty"`       // DLLs of NVIDIA's that it loads on Windows
-	signed
+	authenticode.Signed
 	Needs   []string            `json:"needs"`                     // libraries of the user's system
 	Symbols map[string][]string `json:"symbol_versions,omitempty"` // that those must have
 	DropIn  string              `json:"drop_in,omitempty"`         // the one library that the bundle holds, for the official package of the tag
@@ -305,7 +306,7 @@ func (c *Chain) info(b *Built, files []*binary.File, report *smoke.Report) (Buil
 	for _, note := range c.Recipe.Bundle.Notes {
 		i.Notes = append(i.Notes, strings.TrimSpace(note))
 	}
-	i.DropIn, i.signed = c.drop, c.signed
+	i.DropIn, i.Signed = c.drop, c.signed
 	i.WebUI = c.drop == "" && b.Plan.WebUI()
 	// Folders and programs of this machine decide nothing, and would make two
 	// builds of the same plan differ.

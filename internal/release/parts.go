@@ -15,6 +15,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/records"
 	"github.com/llpatch/llpatch/internal/regular"
 )
 
@@ -141,7 +142,7 @@ func (c *Chain) beside(ctx context.Context, done *BundleRecord) error {
 		return err
 	}
 	var info BuildInfo
-	if !readJSON(filepath.Join(c.stageDir(), "BUILD_INFO.json"), &info) {
+	if !records.Read(filepath.Join(c.stageDir(), "BUILD_INFO.json"), &info) {
 		return fmt.Errorf("%s cannot be read", filepath.Join(c.stageDir(), "BUILD_INFO.json"))
 	}
 	dir := filepath.Dir(done.Archive)
@@ -153,5 +154,5 @@ func (c *Chain) beside(ctx context.Context, done *BundleRecord) error {
 			return err
 		}
 	}
-	return writeJSON(filepath.Join(dir, "bundle.json"), done)
+	return records.Write(filepath.Join(dir, "bundle.json"), done)
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/records"
 	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/sim"
 	"github.com/llpatch/llpatch/internal/smoke"
@@ -257,7 +258,7 @@ func (c *Chain) proveAll(ctx context.Context, p *Proofs, todo []smoke.ProofOptio
 		}
 		errs = append(errs, err)
 	}
-	if err := writeJSON(c.file(record+".json"), p); err != nil {
+	if err := records.Write(c.file(record+".json"), p); err != nil {
 		return p, err
 	}
 	return p, errors.Join(append(errs, atomicfile.WriteFile(c.file(record+".md"), []byte(p.Text()), 0o644))...)

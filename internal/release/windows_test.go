@@ -18,6 +18,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/records"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
 )
@@ -158,7 +159,7 @@ func TestStockOfOneSystem(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	o := Options{
 		Repo: repo, Cache: filepath.Join(dir, "cache"), Out: filepath.Join(dir, "dist"), Source: up, Log: log,
-		Records: Records{Dir: filepath.Join(dir, "decl"), Cache: filepath.Join(dir, "cache"), Log: log},
+		Records: records.Store{Dir: filepath.Join(dir, "decl"), Cache: filepath.Join(dir, "cache"), Log: log},
 	}
 	for target, want := range map[string]struct{ compared, needs, differs string }{
 		"win7":  {"greet.c", "port", "server.c"},

@@ -1,4 +1,4 @@
-package release_test
+package lint_test
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 
 	"github.com/llpatch/llpatch"
 	"github.com/llpatch/llpatch/internal/golden"
-	"github.com/llpatch/llpatch/internal/release"
+	"github.com/llpatch/llpatch/internal/lint"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -48,13 +48,13 @@ func overlay(t *testing.T, archives ...string) fstest.MapFS {
 	return m
 }
 
-func lint(t *testing.T, m fstest.MapFS) *release.LintReport {
+func check(t *testing.T, m fstest.MapFS) *lint.Report {
 	t.Helper()
 	repo, err := spec.Load(m)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := release.Lint(t.Context(), repo, release.LintOptions{})
+	r, err := lint.Check(t.Context(), repo, lint.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestLintOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := release.Lint(t.Context(), repo, release.LintOptions{})
+	r, err := lint.Check(t.Context(), repo, lint.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestLintOwn(t *testing.T) {
 }
 
 func TestLintGood(t *testing.T) {
-	r := lint(t, overlay(t, "testdata/lint-good.txtar"))
+	r := check(t, overlay(t, "testdata/lint-good.txtar"))
 	if err := r.Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestLint(t *testing.T) {
 	}
 	for _, name := range cases {
 		t.Run(strings.TrimSuffix(filepath.Base(name), ".txtar"), func(t *testing.T) {
-			r := lint(t, overlay(t, "testdata/lint-good.txtar", name))
+			r := check(t, overlay(t, "testdata/lint-good.txtar", name))
 			err := r.Err()
 			var se *spec.Error
 			if !errors.As(err, &se) {
@@ -119,12 +119,12 @@ func TestLoadFindings(t *testing.T) {
 	m := overlay(t, "testdata/lint-good.txtar")
 	m["patches/series"] = &fstest.MapFile{Data: []byte("alpha\nALPHA\nbeta\nbeta\n")}
 	_, err := spec.Load(m)
-	r, ok := release.LoadFindings(err)
+	r, ok := lint.LoadFindings(err)
 	if !ok || len(r.Findings) != 2 || r.Findings[0].Line != 2 || r.Findings[1].Line != 4 {
 		t.Errorf("%v %+v, from %v", ok, r, err)
 	}
 	for _, err := range []error{nil, os.ErrPermission, errors.Join(err, os.ErrPermission)} {
-		if r, ok := release.LoadFindings(err); ok {
+		if r, ok := lint.LoadFindings(err); ok {
 			t.Errorf("%v gives %+v", err, r.Findings)
 		}
 	}

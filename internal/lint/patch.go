@@ -1,4 +1,4 @@
-package release
+package lint
 
 import (
 	"bytes"
@@ -35,7 +35,7 @@ var (
 )
 
 // patchFile checks one declared patch file and reports whether it can be read at all.
-func (r *LintReport) patchFile(file, fix, status string, data []byte) bool {
+func (r *Report) patchFile(file, fix, status string, data []byte) bool {
 	at := func(line int, format string, args ...any) { r.add(spec.ErrorOn(file, data, line, format, args...)) }
 	patches, err := patch.Parse(fix, path.Base(file), data)
 	if p := new(patch.ParseError); errors.As(err, &p) {

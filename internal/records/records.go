@@ -1,4 +1,6 @@
-package release
+// Package records keeps the files that llpatch itself writes: the JSON record of a stage,
+// the two lock files beside the declarations, and the lock that keeps two processes apart.
+package records
 
 import (
 	"context"
@@ -22,10 +24,10 @@ import (
 // lockWait is how long a lock may take before the user is told what llpatch waits for.
 const lockWait = 200 * time.Millisecond
 
-// lockFile takes the lock file name, and says so where it has to wait. The
+// Lock takes the lock file name, and says so where it has to wait. The
 // caller closes what it gets. The file is real and open, so that a program
 // that inherits it holds the lock too.
-func lockFile(ctx context.Context, log *slog.Logger, name, what string) (*lockedfile.File, error) {
+func Lock(ctx context.Context, log *slog.Logger, name, what string) (*lockedfile.File, error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return nil, err
 	}
@@ -61,14 +63,15 @@ func lockFile(ctx context.Context, log *slog.Logger, name, what string) (*locked
 	}
 }
 
-// readJSON reads a stage's record into v. It reports false where there is none
+// Read reads a stage's record into v. It reports false where there is none
 // or where it cannot be read: the stage is then done again.
-func readJSON(name string, v any) bool {
+func Read(name string, v any) bool {
 	data, err := os.ReadFile(name)
 	return err == nil && json.Unmarshal(data, v) == nil
 }
 
-func writeJSON(name string, v any) error {
+// Write writes a stage's record, whole or not at all.
+func Write(name string, v any) error {
 	data, err := spec.JSON(v)
 	if err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
@@ -79,10 +82,10 @@ func writeJSON(name string, v any) error {
 	return nil
 }
 
-// Records are the two files that llpatch itself keeps beside the declarations:
+// Store is where the two files are kept that llpatch itself keeps beside the declarations:
 // recipes/tags.lock and patches/llpatch.lock. Where the declarations are those
 // inside the binary, both live in the cache.
-type Records struct {
+type Store struct {
 	Dir   string // folder that holds recipes/ and patches/
 	Cache string // folder for the lock that keeps two processes apart
 	Log   *slog.Logger
@@ -91,7 +94,7 @@ type Records struct {
 // Overlay reads the records of dir into repo: what was learned on this machine
 // counts as if it were declared, unless what is declared contradicts it. Files that are
 // not there count as empty.
-func (r Records) Overlay(repo *spec.Repo) error {
+func (r Store) Overlay(repo *spec.Repo) error {
 	lock, err := r.tags()
 	if err != nil {
 		return err
@@ -130,7 +133,7 @@ func setPin(lock spec.Lock, upstream, name string, pin spec.Pin) {
 	lock[upstream][name] = pin
 }
 
-func (r Records) read(name string) ([]byte, error) {
+func (r Store) read(name string) ([]byte, error) {
 	data, err := os.ReadFile(filepath.Join(r.Dir, name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return []byte("{}"), nil
@@ -138,7 +141,7 @@ func (r Records) read(name string) ([]byte, error) {
 	return data, err
 }
 
-func (r Records) tags() (spec.Lock, error) {
+func (r Store) tags() (spec.Lock, error) {
 	data, err := r.read(spec.LockFile)
 	if err != nil {
 		return nil, err
@@ -146,7 +149,7 @@ func (r Records) tags() (spec.Lock, error) {
 	return spec.ParseLock(filepath.Join(r.Dir, spec.LockFile), data)
 }
 
-func (r Records) levels() (spec.Levels, error) {
+func (r Store) levels() (spec.Levels, error) {
 	data, err := r.read(spec.LevelsFile)
 	if err != nil {
 		return nil, err
@@ -156,12 +159,12 @@ func (r Records) levels() (spec.Levels, error) {
 
 // change reads, changes and writes one record under a lock, because another
 // llpatch may add to it at the same moment.
-func (r Records) change(ctx context.Context, name string, edit func() ([]byte, error)) error {
+func (r Store) change(ctx context.Context, name string, edit func() ([]byte, error)) error {
 	file := filepath.Join(r.Dir, name)
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}
-	l, err := lockFile(ctx, r.Log, filepath.Join(r.Cache, "records.lock"), file)
+	l, err := Lock(ctx, r.Log, filepath.Join(r.Cache, "records.lock"), file)
 	if err != nil {
 		return err
 	}
@@ -177,7 +180,7 @@ func (r Records) change(ctx context.Context, name string, edit func() ([]byte, e
 }
 
 // Pin records a tag in recipes/tags.lock.
-func (r Records) Pin(ctx context.Context, repo *spec.Repo, upstream string, t tag.Tag, p spec.Pin) error {
+func (r Store) Pin(ctx context.Context, repo *spec.Repo, upstream string, t tag.Tag, p spec.Pin) error {
 	err := r.change(ctx, spec.LockFile, func() ([]byte, error) {
 		lock, err := r.tags()
 		if err != nil {
@@ -199,7 +202,7 @@ func (r Records) Pin(ctx context.Context, repo *spec.Repo, upstream string, t ta
 
 // Level returns the n of -llp<n> for a patched tree and a plan, and records it
 // in patches/llpatch.lock where it is new. With locked it refuses a new one.
-func (r Records) Level(ctx context.Context, repo *spec.Repo, s *spec.Series, tree, plan string) (int, error) {
+func (r Store) Level(ctx context.Context, repo *spec.Repo, s *spec.Series, tree, plan string) (int, error) {
 	n, known := repo.Levels.Find(s.Upstream, s.Tag, s.Target, tree, plan)
 	if known {
 		return n, nil

@@ -1,4 +1,4 @@
-package release
+package records
 
 import (
 	"bytes"
@@ -13,10 +13,10 @@ import (
 	"github.com/llpatch/llpatch/internal/tag"
 )
 
-func records(t *testing.T) (Records, *bytes.Buffer) {
+func records(t *testing.T) (Store, *bytes.Buffer) {
 	t.Helper()
 	log := new(bytes.Buffer)
-	r := Records{Dir: t.TempDir(), Cache: t.TempDir(), Log: slog.New(slog.NewTextHandler(log, nil))}
+	r := Store{Dir: t.TempDir(), Cache: t.TempDir(), Log: slog.New(slog.NewTextHandler(log, nil))}
 	for _, name := range []string{spec.LockFile, spec.LevelsFile} {
 		file := filepath.Join(r.Dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {

@@ -1,6 +1,6 @@
 //go:build unix
 
-package release
+package authenticode
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ func TestSigningPipe(t *testing.T) {
 		t.Fatal(err)
 	}
 	var cannot *CannotSign
-	if _, err := (&Signing{Cert: pipe}).Check(t.Context()); !errors.Is(err, regular.ErrNot) || !errors.As(err, &cannot) {
+	if _, err := (&Signer{Cert: pipe}).Check(t.Context()); !errors.Is(err, regular.ErrNot) || !errors.As(err, &cannot) {
 		t.Error(err)
 	}
 }

@@ -1,4 +1,4 @@
-package release
+package lint
 
 import (
 	"context"
@@ -23,7 +23,7 @@ type Proof struct {
 }
 
 // prove judges every declared range and every pin on the history.
-func (r *LintReport) prove(ctx context.Context, repo *spec.Repo, lock spec.Lock, o LintOptions) (err error) {
+func (r *Report) prove(ctx context.Context, repo *spec.Repo, lock spec.Lock, o Options) (err error) {
 	stack, err := compat.Declared(repo, o.Upstream)
 	if err != nil {
 		return err
@@ -97,7 +97,7 @@ func defectKey(repo *spec.Repo, fix, upstream string) string {
 }
 
 // pinFaults places what the history contradicts at the lines of the pins.
-func (r *LintReport) pinFaults(repo *spec.Repo, faults []compat.PinFault) {
+func (r *Report) pinFaults(repo *spec.Repo, faults []compat.PinFault) {
 	data, err := fs.ReadFile(repo.FS, spec.LockFile)
 	if err != nil {
 		data = nil // the places are lost, the findings are not

@@ -1,4 +1,5 @@
-package release
+// Package lint checks that everything declared is true, beyond the form that spec.Load has checked.
+package lint
 
 import (
 	"bytes"
@@ -19,8 +20,8 @@ import (
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
-// LintOptions say what declarations are proven on.
-type LintOptions struct {
+// Options say what declarations are proven on.
+type Options struct {
 	Source   string // a local repository with upstream's tags and history; "": ranges and pins are not proven
 	Upstream string // whose history that is; "": llama.cpp
 	Cache    string // folder that keeps verdicts between runs; "": none are kept
@@ -28,8 +29,8 @@ type LintOptions struct {
 	Progress func(what string, done, total int64) // may be nil
 }
 
-// LintReport counts what was checked and lists what is not as declared.
-type LintReport struct {
+// Report counts what was checked and lists what is not as declared.
+type Report struct {
 	Fixes    int       `json:"fixes"`
 	Variants int       `json:"variants"`
 	Patches  int       `json:"patches"` // patch files
@@ -54,7 +55,7 @@ type Finding struct {
 }
 
 // Err joins the findings, one *spec.Error each; nil where there is none.
-func (r *LintReport) Err() error {
+func (r *Report) Err() error {
 	var all []error
 	for _, e := range r.errs {
 		all = append(all, e)
@@ -64,7 +65,7 @@ func (r *LintReport) Err() error {
 
 // Text is one line that says what was checked, and one for each fix that has no proof;
 // empty where there are findings.
-func (r *LintReport) Text() string {
+func (r *Report) Text() string {
 	if len(r.errs) > 0 {
 		return ""
 	}
@@ -91,18 +92,17 @@ func count(n int, one, many string) string {
 
 // LoadFindings is the report for declarations that spec.Load refused: err is its
 // error. It returns false where err is about something else.
-func LoadFindings(err error) (*LintReport, bool) {
-	r := &LintReport{}
+func LoadFindings(err error) (*Report, bool) {
+	r := &Report{}
 	all := r.addAll(err)
 	return r.sorted(), all
 }
 
-// Lint checks that everything declared is true, beyond the form that spec.Load
-// has checked. The findings are in the report; an error means that it could not
+// Check judges all declarations. The findings are in the report; an error means that it could not
 // be checked at all.
-func Lint(ctx context.Context, repo *spec.Repo, o LintOptions) (*LintReport, error) {
+func Check(ctx context.Context, repo *spec.Repo, o Options) (*Report, error) {
 	o.Upstream = cmp.Or(o.Upstream, spec.LlamaCpp)
-	r := &LintReport{Fixes: len(repo.Fixes), Recipes: len(repo.Recipes), Unproven: map[string]string{}}
+	r := &Report{Fixes: len(repo.Fixes), Recipes: len(repo.Recipes), Unproven: map[string]string{}}
 	for _, f := range repo.Fixes {
 		r.Variants += len(f.Variants)
 		r.fix(repo, f)
@@ -127,11 +127,11 @@ func Lint(ctx context.Context, repo *spec.Repo, o LintOptions) (*LintReport, err
 	return r.sorted(), nil
 }
 
-func (r *LintReport) add(e *spec.Error) { r.errs = append(r.errs, e) }
+func (r *Report) add(e *spec.Error) { r.errs = append(r.errs, e) }
 
 // addAll takes every *spec.Error out of a joined error. It reports whether that
 // was all there is in it.
-func (r *LintReport) addAll(err error) bool {
+func (r *Report) addAll(err error) bool {
 	var joined interface{ Unwrap() []error }
 	var e *spec.Error
 	switch {
@@ -149,7 +149,7 @@ func (r *LintReport) addAll(err error) bool {
 }
 
 // sorted puts the findings into the order of files and lines.
-func (r *LintReport) sorted() *LintReport {
+func (r *Report) sorted() *Report {
 	slices.SortStableFunc(r.errs, func(a, b *spec.Error) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))
 	})
@@ -160,7 +160,7 @@ func (r *LintReport) sorted() *LintReport {
 	return r
 }
 
-func (r *LintReport) fix(repo *spec.Repo, f spec.Fix) {
+func (r *Report) fix(repo *spec.Repo, f spec.Fix) {
 	name := path.Join("patches", f.ID, "fix.toml")
 	at := func(key, format string, args ...any) { r.add(spec.ErrorAt(repo.FS, name, key, format, args...)) }
 	if len(f.Reports) == 0 {
@@ -189,7 +189,7 @@ func (r *LintReport) fix(repo *spec.Repo, f spec.Fix) {
 	}
 }
 
-func (r *LintReport) recipes(repo *spec.Repo) {
+func (r *Report) recipes(repo *spec.Repo) {
 	for _, rec := range repo.Recipes {
 		for i, c := range rec.Smoke {
 			if err := smoke.Validate([]spec.Check{c}); err != nil {
@@ -201,7 +201,7 @@ func (r *LintReport) recipes(repo *spec.Repo) {
 
 // patches checks the patch files below patches/, the declared and the others. It
 // reports whether every declared one can be read.
-func (r *LintReport) patches(repo *spec.Repo) (bool, error) {
+func (r *Report) patches(repo *spec.Repo) (bool, error) {
 	status := map[string]string{} // declared file -> its fix's status
 	fixOf := map[string]string{}
 	for _, f := range repo.Fixes {
@@ -248,7 +248,7 @@ func (r *LintReport) patches(repo *spec.Repo) (bool, error) {
 }
 
 // series checks the one form of patches/series: an id or a # comment a line.
-func (r *LintReport) series(repo *spec.Repo) {
+func (r *Report) series(repo *spec.Repo) {
 	data, err := fs.ReadFile(repo.FS, spec.SeriesFile)
 	if err != nil {
 		r.add(&spec.Error{File: spec.SeriesFile, Msg: err.Error()})
@@ -276,7 +276,7 @@ func (r *LintReport) series(repo *spec.Repo) {
 
 // tagsLock checks that tags.lock is as llpatch writes it, and returns what it
 // says, without what was recorded on this machine only.
-func (r *LintReport) tagsLock(repo *spec.Repo) spec.Lock {
+func (r *Report) tagsLock(repo *spec.Repo) spec.Lock {
 	data, err := fs.ReadFile(repo.FS, spec.LockFile)
 	if err != nil {
 		r.add(&spec.Error{File: spec.LockFile, Msg: err.Error()})
@@ -303,7 +303,7 @@ func (r *LintReport) tagsLock(repo *spec.Repo) spec.Lock {
 
 // levelsLock checks that llpatch.lock is as llpatch writes it and names only
 // fixes and targets that there are.
-func (r *LintReport) levelsLock(repo *spec.Repo) {
+func (r *Report) levelsLock(repo *spec.Repo) {
 	data, err := fs.ReadFile(repo.FS, spec.LevelsFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return // nothing was released yet
@@ -333,7 +333,7 @@ func (r *LintReport) levelsLock(repo *spec.Repo) {
 	}
 }
 
-func (r *LintReport) level(repo *spec.Repo, data []byte, where string, lv spec.Level) {
+func (r *Report) level(repo *spec.Repo, data []byte, where string, lv spec.Level) {
 	for _, in := range lv.Fixes {
 		if !slices.ContainsFunc(repo.Fixes, func(f spec.Fix) bool { return f.ID == in.Fix }) {
 			line := lineOf(data, fmt.Sprintf("%q", in.Fix))
@@ -344,7 +344,7 @@ func (r *LintReport) level(repo *spec.Repo, data []byte, where string, lv spec.L
 }
 
 // canonical adds a finding at the first line that is not as llpatch writes it.
-func (r *LintReport) canonical(file string, data, want []byte, err error) {
+func (r *Report) canonical(file string, data, want []byte, err error) {
 	if err != nil {
 		r.add(&spec.Error{File: file, Msg: err.Error()})
 		return

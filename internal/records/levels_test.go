@@ -1,4 +1,4 @@
-package release
+package records
 
 import (
 	"log/slog"
@@ -16,7 +16,7 @@ func TestLevelsGoOn(t *testing.T) {
 		return &spec.Repo{Levels: v, Lock: spec.Lock{}}
 	}
 	dir := t.TempDir()
-	r := Records{Dir: dir, Cache: dir, Log: slog.New(slog.DiscardHandler)}
+	r := Store{Dir: dir, Cache: dir, Log: slog.New(slog.DiscardHandler)}
 	s := &spec.Series{Upstream: "llama.cpp", Tag: "b1", Target: "cpu"}
 	level := func(repo *spec.Repo, tree string, want int) {
 		t.Helper()
