@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/llpatch/llpatch/internal/binary"
-	"github.com/llpatch/llpatch/internal/release"
+	"github.com/llpatch/llpatch/internal/bundle"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -137,7 +137,7 @@ func inspectFile(ctx context.Context, name string, exports bool) (inspected, err
 // bundleHelp is the command for what inspect does not take by itself: of programs for
 // Windows a folder with --os, else a folder or an archive by doctor.
 func bundleHelp(name string) string {
-	_, part := release.PartOf(name)
+	_, part := bundle.PartOf(name)
 	entries, err := os.ReadDir(name)
 	if err == nil && slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
 		return strings.EqualFold(filepath.Ext(e.Name()), ".exe") || strings.EqualFold(filepath.Ext(e.Name()), ".dll")

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llpatch/llpatch/internal/bundle"
 	"github.com/llpatch/llpatch/internal/release"
 	"github.com/llpatch/llpatch/internal/smoke"
 )
@@ -80,7 +81,7 @@ func TestReal(t *testing.T) {
 	if v := do("./llama-server", "--version"); !strings.Contains(v, "version: 8390 (b6c83aad5-llp") {
 		t.Errorf("llama-server --version: %s", v)
 	}
-	var info release.BuildInfo
+	var info bundle.Info
 	data := readJSON(t, filepath.Join(elsewhere, "BUILD_INFO.json"), &info)
 	if info.Tree != "f4f156dc575fe331750c66b02d9e1e8152696d46" || info.Patched == info.Tree || len(info.Series.In) == 0 || info.Glibc == "" {
 		t.Errorf("BUILD_INFO: tree %s, patched %s, %d fixes, glibc %q", info.Tree, info.Patched, len(info.Series.In), info.Glibc)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llpatch/llpatch/internal/bundle"
 	"github.com/llpatch/llpatch/internal/release"
 	"github.com/llpatch/llpatch/internal/smoke"
 )
@@ -70,7 +71,7 @@ func TestFullWindows7(t *testing.T) {
 	if dlls, err := filepath.Glob(filepath.Join(elsewhere, "ggml-cpu-*.dll")); err != nil || len(dlls) != 7 {
 		t.Errorf("processors' variants: %v, %v", dlls, err)
 	}
-	var info release.BuildInfo
+	var info bundle.Info
 	readJSON(t, filepath.Join(elsewhere, "BUILD_INFO.json"), &info)
 	if info.Windows != "win7" || len(info.Checks) < 10 {
 		t.Errorf("for %q, with %d checks", info.Windows, len(info.Checks))

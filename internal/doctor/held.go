@@ -16,7 +16,7 @@ import (
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/binary"
-	"github.com/llpatch/llpatch/internal/release"
+	"github.com/llpatch/llpatch/internal/bundle"
 )
 
 // Bounds for files of others: upstream's largest bundles hold some hundred files, and a
@@ -81,7 +81,7 @@ func read(ctx context.Context, file string, libs *binary.Libraries) (*held, erro
 	case !st.Mode().IsRegular():
 		return nil, notBundle(file, "is neither a file nor a folder")
 	default:
-		if whole, ok := release.PartOf(file); ok {
+		if whole, ok := bundle.PartOf(file); ok {
 			err = h.parts(ctx, file, whole)
 		} else {
 			err = h.file(ctx, file, libs)
@@ -312,7 +312,7 @@ func (h *held) parts(ctx context.Context, name, whole string) error {
 func namedParts(whole string) ([]string, error) {
 	named, err := summed(filepath.Join(filepath.Dir(whole), "SHA256SUMS"))
 	return slices.DeleteFunc(named, func(name string) bool {
-		of, ok := release.PartOf(name)
+		of, ok := bundle.PartOf(name)
 		return !ok || of != filepath.Base(whole)
 	}), err
 }

@@ -12,10 +12,12 @@ import (
 
 	"github.com/llpatch/llpatch/internal/authenticode"
 	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/bundle"
 	"github.com/llpatch/llpatch/internal/records"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/stage"
 	"github.com/llpatch/llpatch/internal/tag"
 )
 
@@ -43,19 +45,19 @@ func (c *Chain) Stage(ctx context.Context, b *Built) ([]*binary.File, error) {
 	}
 	var done stageRecord
 	if records.Read(c.own("stage.json"), &done) && done.Key == key {
-		if have, err := inventory(top); err == nil && maps.Equal(have, done.Entries) {
+		if have, err := stage.Inventory(top, bundle.IsExtra); err == nil && maps.Equal(have, done.Entries) {
 			c.signed = done.Signed
 			return done.Files, nil
 		}
 	}
-	files, err := c.stage(b.Artifacts, top)
+	files, err := c.lay(b.Artifacts, top)
 	if err != nil {
 		return nil, fmt.Errorf("verify %s %s: %w", c.Tree.Tag, c.Recipe.Name, err)
 	}
 	if c.signed, err = c.sign(ctx, top, files); err != nil {
 		return nil, err
 	}
-	have, err := inventory(top)
+	have, err := stage.Inventory(top, bundle.IsExtra)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +98,7 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 		return nil, nil, err
 	}
 	top := c.stageDir()
-	have, err := inventory(top)
+	have, err := stage.Inventory(top, bundle.IsExtra)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -107,7 +109,7 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 			return nil, nil, err
 		}
 		checks, bin, want = t.checks, t.bin, t.want
-		if have, err = inventory(bin); err != nil {
+		if have, err = stage.Inventory(bin, bundle.IsExtra); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -119,15 +121,15 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 	if err != nil {
 		return nil, nil, err
 	}
-	libs, err := cudaLibs(c.own("libs"), files, b.Plan.CUDA)
+	libs, err := stage.CUDALibraries(c.own("libs"), files, b.Plan.CUDA)
 	if err == nil && b.Plan.HIP.Version != "" {
-		libs, err = hipLibs(c.own("libs"), files, b.Plan.HIP)
+		libs, err = stage.HIPLibraries(c.own("libs"), files, b.Plan.HIP)
 	}
 	if err != nil {
 		return nil, nil, err
 	}
 	if within != nil {
-		libs.host = nil // they lie in the root
+		libs.Host = nil // they lie in the root
 	}
 	wine, err := c.wine(ctx)
 	if err != nil {
@@ -136,7 +138,7 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 	_, needs := c.compared()
 	var compared map[string]string
 	if stock != "" {
-		if compared, err = inventory(stock); err != nil {
+		if compared, err = stage.Inventory(stock, bundle.IsExtra); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -153,15 +155,15 @@ func (c *Chain) Smoke(ctx context.Context, b *Built) ([]*binary.File, *smoke.Rep
 	}
 	o := smoke.Options{
 		Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Commit: c.Tree.Pin.Commit, Tree: c.Patched.Tree.ID(), Series: c.fixes(),
-		Bin: bin, Stock: stock, Same: same, StockWith: needs, Work: c.own("smoke"), Checks: checks, HostEnv: libs.host,
+		Bin: bin, Stock: stock, Same: same, StockWith: needs, Work: c.own("smoke"), Checks: checks, HostEnv: libs.Host,
 		Wine: wine, Inside: within, Device: c.Place.Device, SimEnv: c.Place.SimEnv, NoCard: c.card.none,
 		Want: want,
 		Log:  c.Log, Progress: c.Progress, Hold: c.hold(),
 	}
 	if on := c.card.on; on != nil {
-		o.Card, o.Driver, o.CardEnv, o.Probe, o.ProbeName = on.String(), on.List[0].Driver, slices.Concat(on.Env, libs.card), on.Probe, on.Source
+		o.Card, o.Driver, o.CardEnv, o.Probe, o.ProbeName = on.String(), on.List[0].Driver, slices.Concat(on.Env, libs.Card), on.Probe, on.Source
 	}
-	for _, how := range libs.how {
+	for _, how := range libs.How {
 		c.Log.Info("smoke: " + how)
 	}
 	report, err := smoke.Run(ctx, o)
@@ -194,19 +196,15 @@ func (c *Chain) checks(b *Built) []spec.Check {
 }
 
 // Release runs the whole chain.
-func (c *Chain) Release(ctx context.Context) (*BundleRecord, error) {
+func (c *Chain) Release(ctx context.Context) (bundle.Packed, error) {
 	if err := c.CanSmoke(ctx); err != nil { // before what takes long
-		return nil, err
+		return bundle.Packed{}, err
 	}
 	b, err := c.Build(ctx)
 	if err != nil {
-		return nil, err
+		return bundle.Packed{}, err
 	}
-	done, err := c.Bundle(ctx, b)
-	if err != nil {
-		return nil, err
-	}
-	return done, c.beside(ctx, done)
+	return c.Bundle(ctx, b)
 }
 
 // Explain chooses the series without fetching anything where the tag's build

@@ -1,12 +1,8 @@
 package release
 
 import (
-	"cmp"
 	"context"
-	"crypto/sha256"
-	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +12,7 @@ import (
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/stage"
 )
 
 // BadOption is a flag that asks of a target what it cannot give.
@@ -64,49 +61,6 @@ func (c *Chain) own(name string) string {
 	return c.file(filepath.Join("backend", name))
 }
 
-// bundleName is BundleName with the version of CUDA that it is for, and with the
-// word backend where the archive holds nothing but that. That of a HIP build says whose
-// system it was built on, for which cards, and which glibc it needs.
-func (c *Chain) bundleName(b *Built, glibc string) string {
-	rec := c.Recipe
-	if v := b.Plan.CUDA.Version; v != "" && rec.Backend == "cuda" {
-		rec.Backend += "-" + v
-	}
-	if h := b.Plan.HIP; h.Version != "" {
-		rec.OS = cmp.Or(h.System, rec.OS)
-		rec.Backend += "-" + h.Version
-		rec.Backend += "-" + targetsName(rec.Verify.HIP.Archs)
-		if glibc != "" {
-			rec.Backend += "-glibc" + glibc
-		}
-	}
-	name := BundleName(c.Tree.Tag.Short(), b.Level, rec)
-	if c.drop != "" {
-		name = strings.Replace(name, "-bin-", "-backend-", 1)
-	}
-	return name
-}
-
-// maxTargets bounds the part of an archive's name that its targets make: a file name has 255
-// bytes on most systems, and the names of parts and of temporary files are longer.
-const maxTargets = 100
-
-// targetsName writes the targets of AMD's cards as a part of a file name. Of too many it is
-// their number and a hash of them; the bundle's README.md and BUILD_INFO.json name them.
-func targetsName(targets []string) string {
-	clean := strings.NewReplacer(":", "-", "+", "on", "xnack-", "xnackoff", "sramecc-", "srameccoff")
-	var names []string
-	for _, target := range targets {
-		names = append(names, clean.Replace(target))
-	}
-	name := strings.Join(names, "-")
-	if len(name) > maxTargets {
-		sum := sha256.Sum256([]byte(name))
-		return fmt.Sprintf("%d-targets-%x", len(targets), sum[:4])
-	}
-	return name
-}
-
 // trial is a stock build with the drop-in beside its programs.
 type trial struct {
 	bin    string
@@ -128,19 +82,19 @@ func (c *Chain) tryDropIn(ctx context.Context) (*trial, error) {
 		return nil, fmt.Errorf("stock build of %s, which the drop-in is tried in: %w", rec.Name, err)
 	}
 	bin := c.own("trial")
-	host, err := stage(art, bin, rec, c.libraryDirs)
+	host, err := stage.Lay(art, bin, rec, c.libsRoot())
 	if err != nil {
 		return nil, fmt.Errorf("stock build of %s: %w", rec.Name, err)
 	}
 	lib := filepath.Join(c.stageDir(), c.drop)
-	if err := copyFile(lib, filepath.Join(bin, c.drop)); err != nil {
+	if err := stage.Copy(lib, filepath.Join(bin, c.drop)); err != nil {
 		return nil, err
 	}
 	f, err := binary.InspectContext(ctx, lib)
 	if err != nil {
 		return nil, err
 	}
-	if err := abi(ctx, c.drop, f, bin, host); err != nil {
+	if err := stage.ABI(ctx, c.drop, f, bin, host); err != nil {
 		return nil, err
 	}
 	c.warnHeaders(rec.Name)
@@ -196,52 +150,6 @@ func (c *Chain) buildHost(ctx context.Context, rec spec.Recipe) (build.Plan, bui
 	return plan, art, err
 }
 
-// abi compares what a backend library takes from ggml with what the programs and
-// libraries of a folder give.
-func abi(ctx context.Context, name string, lib *binary.File, bin string, host []*binary.File) error {
-	given := map[string]bool{}
-	for _, f := range host {
-		whole, err := binary.InspectContext(ctx, filepath.Join(bin, f.Name))
-		if err != nil {
-			return err
-		}
-		for _, s := range whole.ExportNames() {
-			given[s] = true
-		}
-	}
-	if lib.PE != nil {
-		return abiPE(name, lib.PE, given)
-	}
-	var errs []error
-	for _, s := range lib.ImportNames() {
-		if (strings.Contains(s, "ggml") || strings.Contains(s, "gguf")) && !given[s] {
-			errs = append(errs, &binary.Rejected{File: name, Fault: fmt.Sprintf("needs the symbol %s, which the stock build of this tag does not have: it is no drop-in", s)})
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// abiPE is abi for a DLL. Of ggml's DLLs it may take only C functions: those of C++ have
-// other names where Microsoft's compiler made the DLL, as it makes upstream's, and
-// other rules for what goes in and out.
-func abiPE(name string, lib *binary.PE, given map[string]bool) error {
-	var errs []error
-	for _, dll := range lib.Imports {
-		if !strings.HasPrefix(strings.ToLower(dll.DLL), "ggml") {
-			continue
-		}
-		for _, s := range dll.Functions {
-			switch {
-			case strings.HasPrefix(s, "_Z") || strings.HasPrefix(s, "?") || strings.HasPrefix(s, "#"):
-				errs = append(errs, &binary.Rejected{File: name, Fault: fmt.Sprintf("takes %s from %s, which is no C function: upstream's package, made by another compiler, cannot give it, so it is no drop-in", s, dll.DLL)})
-			case !given[s]:
-				errs = append(errs, &binary.Rejected{File: name, Fault: fmt.Sprintf("needs %s of %s, which the stock build of this tag does not have: it is no drop-in", s, dll.DLL)})
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // warnHeaders says which fixes change a header that both sides of the drop-in are
 // compiled with: names of symbols do not show a structure that changed.
 func (c *Chain) warnHeaders(host string) {
@@ -252,18 +160,10 @@ func (c *Chain) warnHeaders(host string) {
 	}
 }
 
-// stage lays out what the bundle holds in the new folder to, and verifies it.
-func (c *Chain) stage(art build.Artifacts, to string) ([]*binary.File, error) {
+// lay lays out what the bundle holds in the new folder to, and verifies it.
+func (c *Chain) lay(art build.Artifacts, to string) ([]*binary.File, error) {
 	if c.drop == "" {
-		return stage(art, to, c.Recipe, c.libraryDirs)
+		return stage.Lay(art, to, c.Recipe, c.libsRoot())
 	}
-	if err := errors.Join(os.RemoveAll(to), os.MkdirAll(to, 0o755)); err != nil {
-		return nil, err
-	}
-	if err := copyFile(filepath.Join(art.Dir, "bin", c.drop), filepath.Join(to, c.drop)); err != nil {
-		return nil, fmt.Errorf("stage %s: %w", c.drop, err)
-	}
-	v := c.Recipe.Verify
-	v.Needed = append(slices.Clone(v.Needed), "libggml-base.so*", "ggml-base.dll") // the package's own
-	return binary.Verify(to, []string{c.drop}, v)
+	return stage.LayDropIn(art, to, c.drop, c.Recipe.Verify)
 }

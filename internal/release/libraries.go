@@ -1,12 +1,13 @@
 package release
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/env"
@@ -46,34 +47,6 @@ func (c *Chain) librariesDigest() string {
 		return ""
 	}
 	return c.libs.Digest
-}
-
-// libraryDirs are the folders that a full bundle's libraries are taken from: those
-// that the build in dir linked with, the same ones of the other root, or every one of the
-// root that the recipe names.
-func (c *Chain) libraryDirs(dir string) ([]string, error) {
-	if c.libs != nil && c.Recipe.Bundle.Libraries != "" {
-		return foldersBelow(c.libs.Root)
-	}
-	dirs, err := build.LibraryDirs(dir)
-	if c.libs != nil {
-		for i := range dirs {
-			dirs[i] = filepath.Join(c.libs.Root, dirs[i])
-		}
-	}
-	return dirs, err
-}
-
-// foldersBelow lists the folders of a root that hold files, in lexical order.
-func foldersBelow(root string) ([]string, error) {
-	var dirs []string
-	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
-		if dir := filepath.Dir(p); err == nil && !d.IsDir() && !slices.Contains(dirs, dir) {
-			dirs = append(dirs, dir)
-		}
-		return err
-	})
-	return dirs, err
 }
 
 // NoRoom says that the disk has less room than a release takes.
@@ -123,4 +96,26 @@ func (c *Chain) checkRoom() error {
 		return &NoRoom{Target: c.Recipe.Name, Dir: dir, FreeMiB: free >> 20, NeedMiB: need}
 	}
 	return err
+}
+
+// NoRuntime says that a target has no full bundle.
+type NoRuntime struct{ Target string }
+
+// Error names the target and the reason.
+func (e *NoRuntime) Error() string {
+	return fmt.Sprintf("%s has no full bundle: its recipe's bundle.carry names no library of a toolkit, and what it builds needs none", e.Target)
+}
+
+// chooseRuntime makes a recipe's bundle thin or full, as was asked.
+func (o Options) chooseRuntime(rec *spec.Recipe) error {
+	if o.Runtime == spec.Full && len(rec.Bundle.Carry) == 0 {
+		return &NoRuntime{rec.Name}
+	}
+	rec.Bundle.Runtime = cmp.Or(o.Runtime, rec.Bundle.Runtime, spec.Thin)
+	return nil
+}
+
+func isDir(name string) bool {
+	st, err := os.Stat(name)
+	return err == nil && st.IsDir()
 }

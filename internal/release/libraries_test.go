@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -37,42 +36,15 @@ func TestLibrariesOfABuildenv(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-
-	dir := t.TempDir()
-	put(t, filepath.Join(dir, "CMakeCache.txt"), "CUDA_cublas_LIBRARY:FILEPATH=/usr/lib/x86_64-linux-gnu/stubs/libcublas.so\n")
-	for _, step := range []struct {
-		libs *env.Env
-		want string
-	}{
-		{nil, "/usr/lib/x86_64-linux-gnu"},
-		{&env.Env{Info: env.Info{Root: "/cache/env/kit-runtime-0/root"}}, "/cache/env/kit-runtime-0/root/usr/lib/x86_64-linux-gnu"},
-	} {
-		c.libs = step.libs
-		if got, err := c.libraryDirs(dir); err != nil || len(got) != 1 || got[0] != step.want {
-			t.Errorf("got %q, %v; want %q", got, err, step.want)
-		}
-	}
 }
 
-// The libraries that a full bundle holds are the ones that its checks use.
-func TestCarriedComeFirst(t *testing.T) {
-	top := t.TempDir()
-	kit := filepath.Join(top, "kit")
-	compile(t, filepath.Join(kit, "libcublas.so.12"))
-	needs := []*binary.File{{Name: "libggml-cuda.so", Needed: []string{"libcublas.so.12"}}}
-	fact := build.CUDAFact{Version: "12.4", Libs: []string{kit}}
-	link := filepath.Join(top, "libs/cuda/libcublas.so.12")
-	for _, carried := range []bool{false, true} {
-		if carried {
-			needs = append(needs, &binary.File{Name: "libcublas.so.12"})
-		}
-		if _, err := cudaLibs(filepath.Join(top, "libs"), needs, fact); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := os.Lstat(link); carried != os.IsNotExist(err) {
-			t.Errorf("carried %v: %v", carried, err)
-		}
+// put writes a file and the folders above it.
+func put(t *testing.T, file, text string) string {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
+		t.Fatal(err)
 	}
+	return file
 }
 
 // The room that a recipe asks for is looked at before anything is written; what an

@@ -20,6 +20,7 @@ import (
 	"github.com/llpatch/llpatch/internal/sim"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/stage"
 )
 
 // Simulation says how the simulated device's libraries are made.
@@ -197,7 +198,7 @@ func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, err
 	if err != nil {
 		return nil, err
 	}
-	bin, err := withoutCUDA(c.stageDir(), c.file(filepath.Join(s.folder(), "bin")))
+	bin, err := stage.WithoutCUDA(c.stageDir(), c.file(filepath.Join(s.folder(), "bin")))
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/llpatch/llpatch/internal/authenticode"
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/stage"
 )
 
 // checkSigning looks at the flag and at all that signing needs.
@@ -29,7 +30,7 @@ func (o Options) checkSigning(ctx context.Context, rec spec.Recipe) error {
 // sign signs what was built of the staged files. Those of others that a full bundle
 // carries stay as their makers gave them out.
 func (c *Chain) sign(ctx context.Context, top string, files []*binary.File) (authenticode.Signed, error) {
-	mine := slices.DeleteFunc(slices.Clone(files), func(f *binary.File) bool { return matches(c.Recipe.Bundle.Carry, f.Name) })
+	mine := slices.DeleteFunc(slices.Clone(files), func(f *binary.File) bool { return stage.Carries(c.Recipe.Bundle, f.Name) })
 	signed, err := c.Sign.SignAll(ctx, top, mine, c.Progress)
 	if err == nil && c.Sign != nil {
 		c.Log.Info("signed", "files", len(signed.Unsigned), "by", signed.Signer)

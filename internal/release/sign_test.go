@@ -20,7 +20,11 @@ func TestCarriedIsNotSigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := put(t, filepath.Join(top, "cudart64_110.dll"), string(data))
-	files := []*binary.File{inspect(t, file)}
+	f, err := binary.Inspect(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := []*binary.File{f}
 	c := &Chain{Options: Options{Sign: &authenticode.Signer{Cert: "none", Env: []string{"PATH="}}, Log: slog.New(slog.DiscardHandler)}}
 	if _, err := c.sign(t.Context(), top, files); err == nil {
 		t.Error("a file of ours was not to be signed")

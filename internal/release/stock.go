@@ -16,6 +16,7 @@ import (
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/stage"
 )
 
 // stock returns the folder of the programs without the series, for checks that
@@ -154,7 +155,7 @@ func (d device) there() bool {
 		_, err := os.Stat(d.sign)
 		return err == nil
 	}
-	return find(systemLibs, d.sign) != ""
+	return stage.OnSystem(d.sign)
 }
 
 // idle returns why stock and patched are the same programs here, or "": all that the
