@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/llpatch/llpatch/internal/merge"
 	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/release"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -26,7 +27,7 @@ func (a *app) applyCmd() *cobra.Command {
 	follow := map[string]string{}
 	c := a.tunedChainCmd("apply", "Write the patched tree to a folder and print its git tree id", func(o *release.Options) {
 		if f.threeWay {
-			o.ThreeWay = &release.ThreeWay{Git: patch.FindGit(os.Getenv("PATH")), Follow: follow, Accept: f.accept, Show: a.showMerge}
+			o.ThreeWay = &merge.ThreeWay{Git: patch.FindGit(os.Getenv("PATH")), Follow: follow, Accept: f.accept, Show: a.showMerge}
 		}
 	}, func(ctx context.Context, c *release.Chain) error {
 		stats, err := c.Checkout(ctx, f.to)
@@ -43,7 +44,7 @@ func (a *app) applyCmd() *cobra.Command {
 			Dir        string            `json:"dir"`
 			Series     *spec.Series      `json:"series"`
 			Placements []patch.Placement `json:"placements"`
-			Variants   []release.Variant `json:"variants,omitempty"`
+			Variants   []merge.Variant   `json:"variants,omitempty"`
 			Unread     bool              `json:"source_unread,omitempty"` // the tag was in the cache, and --source was not read
 		}{c.Tree.Tag.String(), c.Patched.Tree.ID(), f.to, c.Series, c.Patched.Placements, c.Variants, c.Tree.Unread}
 		return a.print(v, func() string { return c.Patched.Tree.ID() + "\n" })

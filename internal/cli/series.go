@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/llpatch/llpatch/internal/merge"
 	"github.com/llpatch/llpatch/internal/release"
 )
 
@@ -15,7 +16,7 @@ func (a *app) seriesCmd() *cobra.Command {
 	var to string
 	c := a.chainCmd("series", "Export the patches of a tag and target for git am and quilt", func(ctx context.Context, c *release.Chain) error {
 		done, err := c.Export(ctx, to)
-		if f, ok := is[*release.ForeignFile](err); ok {
+		if f, ok := is[*merge.ForeignFile](err); ok {
 			return &usageError{err: f}
 		}
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/bundle"
+	"github.com/llpatch/llpatch/internal/merge"
 	"github.com/llpatch/llpatch/internal/records"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -89,7 +90,7 @@ func (c *Chain) content(b *Built, files []*binary.File, report *smoke.Report) (b
 		out.Licenses[strings.ReplaceAll(name, "/", "-")] = f.Data
 	}
 	for _, in := range c.Series.In {
-		data, err := c.patchBytes(in)
+		data, err := merge.Bytes(c.Repo.FS, in)
 		if err != nil {
 			return out, err
 		}

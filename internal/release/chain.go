@@ -17,6 +17,7 @@ import (
 	"github.com/llpatch/llpatch/internal/authenticode"
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/env"
+	"github.com/llpatch/llpatch/internal/merge"
 	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/records"
 	"github.com/llpatch/llpatch/internal/smoke"
@@ -40,7 +41,7 @@ type Options struct {
 	PartMiB  int64  // a larger archive is also cut into parts of so much; 0: DefaultPartMiB
 	Log      *slog.Logger
 	Progress func(what string, done, total int64) // may be nil; total 0: unknown
-	ThreeWay *ThreeWay                            // merge where a patch does not fit; nil: do not
+	ThreeWay *merge.ThreeWay                      // merge where a patch does not fit; nil: do not
 	Place    Place                                // where smoke checks run
 
 	Archs       string               // CUDA archs instead of the recipe's, as spec.Recipe.SetArchs takes them; empty: the recipe's
@@ -64,7 +65,7 @@ type Chain struct {
 	Tree      *source.Tree
 	Series    *spec.Series
 	Patched   *patch.Result
-	Variants  []Variant // what --accept wrote
+	Variants  []merge.Variant // what --accept wrote
 
 	drop   string // file name of the backend that is made alone; empty: the whole target
 	facts  *build.Facts
@@ -142,11 +143,16 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (_ *Chain, e
 	if err := c.Series.Asked(rec); err != nil {
 		return nil, errors.Join(&BadOption{"--with", err}, c.Tree.Close())
 	}
-	patches, err := o.patches(ctx, c.Series)
+	patches, err := merge.Patches(ctx, o.Repo.FS, o.source(), c.Series)
 	switch {
 	case err != nil:
 	case o.ThreeWay != nil:
-		err = c.mergeSeries(ctx, patches)
+		base := o
+		base.Nearest = false
+		c.Patched, c.Variants, err = o.ThreeWay.Apply(ctx, merge.Series{
+			Series: c.Series, Repo: o.Repo, Records: o.Records, Tree: c.Tree, Patches: patches, Log: o.Log,
+			Fetch: func(ctx context.Context, t tag.Tag) (*source.Tree, error) { return base.Fetch(ctx, rec.Upstream, t) },
+		})
 	default:
 		c.Patched, err = patch.Apply(c.Tree, patches)
 	}
@@ -198,7 +204,7 @@ func (c *Chain) folder() string {
 func (c *Chain) landed() {
 	var in []spec.Chosen
 	for _, f := range c.Series.In {
-		switch held, all := c.held(f.Fix); {
+		switch held, all := c.Patched.Held(f.Fix); {
 		case held == all:
 			c.Series.Landed = append(c.Series.Landed, spec.Left{
 				Fix: f.Fix, Summary: f.Summary, Case: spec.Cured, Reason: fmt.Sprintf("%s; upstream has all of %s already", f.Reason, f.Patch+f.Commit),
@@ -212,16 +218,18 @@ func (c *Chain) landed() {
 	c.Series.In = append([]spec.Chosen{}, in...)
 }
 
-// patches reads and parses the patch files of a series, in order.
-func (o Options) patches(ctx context.Context, s *spec.Series) ([]patch.Patch, error) {
-	var all []patch.Patch
-	var errs []error
-	for i := range s.In {
-		p, err := o.read(ctx, s.Upstream, &s.In[i])
-		errs = append(errs, err)
-		all = append(all, p...)
+// source says where trees and history come from.
+func (o Options) source() source.Options {
+	return source.Options{
+		Cache: o.Cache, Sources: o.Repo.Sources, Lock: o.Repo.Lock, Override: o.Source,
+		Locked: o.Locked, Offline: o.Offline, Nearest: o.Nearest, Log: o.Log, Progress: o.Progress,
 	}
-	return all, errors.Join(errs...)
+}
+
+// Export writes the chain's patches to a folder.
+func (c *Chain) Export(ctx context.Context, dir string) (*merge.Exported, error) {
+	a := merge.Applied{FS: c.Repo.FS, Series: c.Series, Tree: c.Tree, Result: c.Patched}
+	return merge.Export(ctx, a, dir, filepath.Join(c.Cache, "series.lock"), c.Log)
 }
 
 // Close gives back the lock and the source.

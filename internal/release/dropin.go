@@ -153,7 +153,7 @@ func (c *Chain) buildHost(ctx context.Context, rec spec.Recipe) (build.Plan, bui
 // warnHeaders says which fixes change a header that both sides of the drop-in are
 // compiled with: names of symbols do not show a structure that changed.
 func (c *Chain) warnHeaders(host string) {
-	for path, fixes := range c.touched() {
+	for path, fixes := range c.Patched.Changed() {
 		if filepath.Ext(path) == ".h" && (strings.HasPrefix(path, "ggml/include/") || filepath.Dir(path) == "ggml/src") {
 			c.Log.Warn("a fix changes a header that the stock package was compiled without; a structure in it must be the same in both", "header", path, "fixes", strings.Join(fixes, ", "), "package", host)
 		}

@@ -54,14 +54,12 @@ func (o Options) fetch(ctx context.Context, upstream string, t tag.Tag, pins *pe
 		return nil, err
 	}
 	var found pending
-	tree, err := source.Fetch(ctx, source.Options{
-		Cache: o.Cache, Sources: o.Repo.Sources, Lock: o.Repo.Lock, Override: o.Source,
-		Locked: o.Locked, Offline: o.Offline, Nearest: o.Nearest, Log: o.Log, Progress: o.Progress,
-		Record: func(upstream string, t tag.Tag, p spec.Pin) error {
-			found = append(found, pendingPin{upstream, t, p})
-			return nil
-		},
-	}, upstream, t)
+	so := o.source()
+	so.Record = func(upstream string, t tag.Tag, p spec.Pin) error {
+		found = append(found, pendingPin{upstream, t, p})
+		return nil
+	}
+	tree, err := source.Fetch(ctx, so, upstream, t)
 	if err != nil {
 		return nil, err
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/env"
-	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -33,7 +32,7 @@ func (c *Chain) input(ctx context.Context, dir string) (build.Input, error) {
 	return build.Input{
 		NoVersion: noVersion, Tag: c.Tree.Tag.String(), Build: c.Tree.Pin.Build, BuildMax: c.Tree.Pin.Max, Commit: c.Tree.Pin.Commit, Time: c.Tree.Pin.Time,
 		Tree: c.Patched.Tree.ID(), Recipe: c.Recipe, Toolchain: c.Toolchain, Facts: facts,
-		Source: filepath.Join(dir, "src"), Dir: filepath.Join(dir, "build"), Touched: c.touched(), Missing: c.lacks, Series: c.fixes(),
+		Source: filepath.Join(dir, "src"), Dir: filepath.Join(dir, "build"), Touched: c.Patched.Changed(), Missing: c.lacks, Series: c.fixes(),
 		Only: c.only(), Peaks: build.LoadPeaks(build.PeaksFile(c.Cache, c.Recipe.Name, facts)),
 	}, nil
 }
@@ -95,18 +94,4 @@ func (c *Chain) fixes() []string {
 		ids = append(ids, in.Fix)
 	}
 	return ids
-}
-
-// touched maps each path that the series changes to the fixes that do so.
-func (c *Chain) touched() map[string][]string {
-	m := map[string][]string{}
-	for _, p := range c.Patched.Placements {
-		if p.Kind == patch.Landed {
-			continue // upstream wrote that
-		}
-		if fixes := m[p.Path]; len(fixes) == 0 || fixes[len(fixes)-1] != p.Fix {
-			m[p.Path] = append(fixes, p.Fix)
-		}
-	}
-	return m
 }

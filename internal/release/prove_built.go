@@ -150,7 +150,7 @@ func ofBuild(c spec.Check) bool {
 // touched are the paths that a fix changes.
 func (h halves) touched(fix string) []string {
 	var paths []string
-	for name, by := range h.c.touched() {
+	for name, by := range h.c.Patched.Changed() {
 		if slices.Contains(by, fix) {
 			paths = append(paths, name)
 		}

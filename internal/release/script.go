@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/merge"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
 )
@@ -45,17 +46,17 @@ func (c *Chain) Script(p build.Plan) (build.Script, error) {
 		}
 	}
 	for _, in := range c.Series.In {
-		if held, all := c.held(in.Fix); held > 0 {
+		if held, all := c.Patched.Held(in.Fix); held > 0 {
 			return s, &spec.Error{
 				File: path.Join("patches", in.Fix, "fix.toml"),
-				Msg:  fmt.Sprintf("upstream has %d of the %d changes of %s on %s: git apply refuses the file; write a variant for this tag", held, all, patchName(in), c.Tree.Tag),
+				Msg:  fmt.Sprintf("upstream has %d of the %d changes of %s on %s: git apply refuses the file; write a variant for this tag", held, all, merge.FileName(in), c.Tree.Tag),
 			}
 		}
-		data, err := c.patchBytes(in)
+		data, err := merge.Bytes(c.Repo.FS, in)
 		if err != nil {
 			return s, err
 		}
-		s.Patches = append(s.Patches, build.ScriptPatch{Name: patchName(in), Data: data})
+		s.Patches = append(s.Patches, build.ScriptPatch{Name: merge.FileName(in), Data: data})
 	}
 	return s, nil
 }

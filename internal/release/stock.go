@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/merge"
 	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/source"
@@ -90,7 +91,7 @@ func (c *Chain) compared() (paths map[string][]string, needs []string) {
 			needs = append(needs, f.ID)
 		}
 	}
-	paths = c.touched()
+	paths = c.Patched.Changed()
 	maps.DeleteFunc(paths, func(_ string, by []string) bool {
 		return !slices.ContainsFunc(by, func(id string) bool { return !slices.Contains(needs, id) })
 	})
@@ -111,7 +112,7 @@ func (c *Chain) unpatched(ctx context.Context) (*source.Tree, error) {
 func (c *Chain) treeOf(ctx context.Context, name string, keep func(id string) bool) (*source.Tree, error) {
 	only := *c.Series
 	only.In = slices.DeleteFunc(slices.Clone(only.In), func(in spec.Chosen) bool { return !keep(in.Fix) })
-	patches, err := c.patches(ctx, &only)
+	patches, err := merge.Patches(ctx, c.Repo.FS, c.source(), &only)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

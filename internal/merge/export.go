@@ -1,4 +1,4 @@
-package release
+package merge
 
 import (
 	"bytes"
@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/records"
+	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -62,30 +64,39 @@ const (
 // exportSum is the line of the series file that says what llpatch wrote.
 var exportSum = regexp.MustCompile(`(?m)^# sha256 ([0-9a-f]{64})  (\S+)$`)
 
-// Export writes the chain's patches to dir, byte for byte as they are declared,
+// Applied is a series on a tag's tree.
+type Applied struct {
+	FS     fs.FS // the declarations
+	Series *spec.Series
+	Tree   *source.Tree  // the tag's
+	Result *patch.Result // with the series on it
+}
+
+// Export writes the patches of the series to dir, byte for byte as they are declared,
 // as 0001-<fix>.patch and so on, and a quilt series file. On the tag's tree, git
-// am and quilt push -a --fuzz=0 give the patched tree of the chain.
+// am and quilt push -a --fuzz=0 give the tree of the result. lock is a file that keeps two
+// exports apart.
 //
 // The folder must be new or empty, or hold only what Export wrote there before:
 // else the error is a *ForeignFile and nothing is changed.
-func (c *Chain) Export(ctx context.Context, dir string) (*Exported, error) {
+func Export(ctx context.Context, a Applied, dir, lock string, log *slog.Logger) (*Exported, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
 	}
 	out := &Exported{
-		Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Dir: dir,
-		Base: c.Tree.ID(), Tree: c.Patched.Tree.ID(), Files: []ExportedFile{},
+		Tag: a.Series.Tag, Target: a.Series.Target, Dir: dir,
+		Base: a.Tree.ID(), Tree: a.Result.Tree.ID(), Files: []ExportedFile{},
 	}
-	files, err := c.exportFiles(out)
+	files, err := exportFiles(a, out, log)
 	if err != nil {
 		return nil, err
 	}
-	lock, err := records.Lock(ctx, c.Log, filepath.Join(c.Cache, "series.lock"), dir)
+	held, err := records.Lock(ctx, log, lock, dir)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = lock.Close() }()
+	defer func() { _ = held.Close() }()
 	old, err := exported(dir, files)
 	if err != nil {
 		return nil, err
@@ -106,25 +117,25 @@ type exportFile struct {
 	data []byte
 }
 
-func (c *Chain) exportFiles(out *Exported) ([]exportFile, error) {
+func exportFiles(a Applied, out *Exported, log *slog.Logger) ([]exportFile, error) {
 	var files []exportFile
-	for _, l := range c.Series.Landed {
-		c.Log.Warn("upstream has all of it: it is not exported", "fix", l.Fix)
+	for _, l := range a.Series.Landed {
+		log.Warn("upstream has all of it: it is not exported", "fix", l.Fix)
 	}
-	for _, in := range c.Series.In {
-		if held, all := c.held(in.Fix); held > 0 {
+	for _, in := range a.Series.In {
+		if held, all := a.Result.Held(in.Fix); held > 0 {
 			return nil, &spec.Error{
 				File: path.Join("patches", in.Fix, "fix.toml"),
 				Msg: fmt.Sprintf("upstream has %d of the %d changes of %s on %s: llpatch leaves those out, but git am and quilt refuse the file; write a variant for this tag",
-					held, all, patchName(in), out.Tag),
+					held, all, FileName(in), out.Tag),
 			}
 		}
-		data, err := c.patchBytes(in)
+		data, err := Bytes(a.FS, in)
 		if err != nil {
 			return nil, fmt.Errorf("export %s: %w", in.Fix, err)
 		}
 		if bytes.Contains(data, []byte("\nGIT binary patch\n")) {
-			c.Log.Warn("quilt takes no binary change; git am does", "fix", in.Fix)
+			log.Warn("quilt takes no binary change; git am does", "fix", in.Fix)
 		}
 		sum := sha256.Sum256(data)
 		f := ExportedFile{
@@ -134,7 +145,7 @@ func (c *Chain) exportFiles(out *Exported) ([]exportFile, error) {
 		out.Files = append(out.Files, f)
 		files = append(files, exportFile{f.Name, data})
 	}
-	return withSeries(files, fmt.Sprintf("%s %s for %s", c.Recipe.Upstream, out.Tag, out.Target), "on tree "+out.Base, "gives tree "+out.Tree), nil
+	return withSeries(files, fmt.Sprintf("%s %s for %s", a.Series.Upstream, out.Tag, out.Target), "on tree "+out.Base, "gives tree "+out.Tree), nil
 }
 
 // withSeries adds the series file: comments that begin with what it is and end
@@ -149,21 +160,6 @@ func withSeries(files []exportFile, about ...string) []exportFile {
 		series.WriteString(f.name + "\n")
 	}
 	return append(files, exportFile{quiltSeries, series.Bytes()})
-}
-
-// held counts the changes of a fix, and those of them that the tag's tree has
-// already.
-func (c *Chain) held(fix string) (held, all int) {
-	for _, p := range c.Patched.Placements {
-		if p.Fix != fix {
-			continue
-		}
-		all++
-		if p.Kind == patch.Landed {
-			held++
-		}
-	}
-	return held, all
 }
 
 // exportedDir is what a folder holds of an earlier export.
