@@ -20,7 +20,7 @@ const module = "github.com/llpatch/llpatch"
 // layers is the order of the packages: each may import only those below it.
 // It is docs/design.md's list.
 var layers = []string{
-	"cli", "doctor", "fork", "release", "lint", "merge", "bundle", "stage", "authenticode", "smoke", "evidence", "leak", "llamaserver", "memory", "gguf", "sim", "wine",
+	"cli", "doctor", "fork", "chain", "lint", "merge", "bundle", "stage", "authenticode", "smoke", "evidence", "leak", "llamaserver", "memory", "gguf", "sim", "wine",
 	"build", "binary", "compat", "broken", "patch", "source", "records", "spec", "env", "sshd", "run", "tag", "atomicfile", "regular", "golden",
 }
 

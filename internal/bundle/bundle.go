@@ -74,7 +74,11 @@ func (c Content) Pack(ctx context.Context, top, archive string, when time.Time, 
 
 // Beside are the files that lie beside an archive: SHA256SUMS and NOTES.md.
 func (c Content) Beside(p Packed) map[string][]byte {
-	return map[string][]byte{"SHA256SUMS": sumsOf(p.SHA256, filepath.Base(p.Archive), p.Parts), "NOTES.md": notesPage(c.Info, p)}
+	sums := fmt.Appendf(nil, "%s  %s\n", p.SHA256, filepath.Base(p.Archive))
+	for _, part := range p.Parts {
+		sums = fmt.Appendf(sums, "%s  %s\n", part.SHA256, part.Name)
+	}
+	return map[string][]byte{"SHA256SUMS": sums, "NOTES.md": notesPage(c.Info, p)}
 }
 
 // Top is the folder that upstream's archives of a tag have at their top.

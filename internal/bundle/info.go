@@ -121,11 +121,17 @@ func bundlePage(i Info) []byte {
 	if i.Check == checkScript {
 		b.WriteString("- check.sh: `sh check.sh` says in one sentence whether it can run on your machine, or what is in the way and what to do; it changes nothing\n")
 	}
-	b.WriteString("- PATCHES/: every change to upstream's source, and why\n- BUILD_INFO.json: the source, the options, the tools, the checks\n- SHA256SUMS: " + i.compare() + "\n- LICENSES/: upstream's licence and those of what it holds\n\n| check | place | verdict |\n|---|---|---|\n")
-	for _, c := range i.Checks {
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", c.Name, c.Place, c.Verdict)
-	}
+	b.WriteString("- PATCHES/: every change to upstream's source, and why\n- BUILD_INFO.json: the source, the options, the tools, the checks\n- SHA256SUMS: " + i.compare() + "\n- LICENSES/: upstream's licence and those of what it holds\n" + i.checks())
 	return b.Bytes()
+}
+
+// checks is a table of their verdicts.
+func (i Info) checks() string {
+	text := "\n| check | place | verdict |\n|---|---|---|\n"
+	for _, c := range i.Checks {
+		text += fmt.Sprintf("| %s | %s | %s |\n", c.Name, c.Place, c.Verdict)
+	}
+	return text
 }
 
 // compare says how the user compares the files with SHA256SUMS.
@@ -222,10 +228,7 @@ func notesPage(i Info, r Packed) []byte {
 	if n := len(r.Parts); n > 0 {
 		fmt.Fprintf(&b, "\nIt is given in %d parts. Download all of them and SHA256SUMS, and join them:\n\n    cat %s.part* > %s\n    sha256sum --ignore-missing -c SHA256SUMS\n", n, name, name)
 	}
-	b.WriteString("\n| check | place | verdict |\n|---|---|---|\n")
-	for _, c := range i.Checks {
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", c.Name, c.Place, c.Verdict)
-	}
+	b.WriteString(i.checks())
 	return b.Bytes()
 }
 
@@ -241,6 +244,7 @@ type Made struct {
 	Tools   map[string]string // that built it, and their versions
 	Top     string            // the staged folder
 	Files   []*binary.File    // its programs and libraries
+	Sums    map[string]string // SHA-256 of those that are no links
 	Signed  authenticode.Signed
 	Carried []string // libraries of a toolkit among them
 	DropIn  string   // the one library; empty: it is the whole target
@@ -254,7 +258,7 @@ func Describe(m Made) (Info, error) {
 		Build: m.Tree.Pin.Build, Commit: m.Tree.Pin.Commit, Tree: m.Tree.ID(), Patched: m.Patched, Target: m.Recipe.Name,
 		Level: m.Level, Version: m.Plan.VersionCommit, Carried: m.Carried, DropIn: m.DropIn, Signed: m.Signed,
 		Series: m.Series, Plan: m.Plan.Digest, Options: options(m.Plan), LeftOut: append([]string{}, m.Plan.Off...), Tools: m.Tools,
-		Glibc: binary.Floor(m.Files, "GLIBC"), Libstdcpp: binary.Floor(m.Files, "GLIBCXX"), Needs: binary.Outside(m.Files), Files: m.Files,
+		Glibc: binary.Floor(m.Files, "GLIBC"), Libstdcpp: binary.Floor(m.Files, "GLIBCXX"), Needs: binary.Outside(m.Files), Files: m.Files, Sums: m.Sums,
 		Check: checkName(m.Recipe.Bundle.Check), WebUI: m.DropIn == "" && m.Plan.WebUI(),
 	}
 	if err := i.read(m); err != nil {
@@ -273,9 +277,7 @@ func Describe(m Made) (Info, error) {
 	for _, r := range m.Checks {
 		i.Checks = append(i.Checks, CheckInfo{Name: r.Name, Verdict: string(r.Verdict), Place: r.Place})
 	}
-	var err error
-	i.Sums, err = sums(m.Top)
-	return i, err
+	return i, nil
 }
 
 // read reads again what a record of the staged files does not have: all that a verdict on
@@ -333,20 +335,4 @@ func options(p build.Plan) map[string]string {
 		}
 	}
 	return all
-}
-
-// sums are the SHA-256 of the staged files.
-func sums(top string) (map[string]string, error) {
-	text, err := checksums(top)
-	if err != nil {
-		return nil, err
-	}
-	m := map[string]string{}
-	for line := range strings.Lines(string(text)) {
-		sum, name, _ := strings.Cut(strings.TrimSpace(line), "  ")
-		if first, _, _ := strings.Cut(name, "/"); !IsExtra(first) {
-			m[name] = sum
-		}
-	}
-	return m, nil
 }

@@ -1,7 +1,6 @@
 package bundle
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,7 +12,6 @@ import (
 	"regexp"
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
-	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/regular"
 )
 
@@ -46,64 +44,43 @@ func PartOf(name string) (archive string, ok bool) {
 	return m[1], true
 }
 
-// split writes the parts of an archive beside it, where it is larger than limit, and
-// removes those of an earlier one of that name. What is there and right stays.
-func split(ctx context.Context, archive string, limit int64) ([]Part, error) {
-	st, err := os.Stat(archive)
+// split writes the parts of an archive beside it, where it is larger than limit bytes, in the
+// place of those of an earlier one of that name.
+func split(ctx context.Context, archive string, limit int64) (parts []Part, err error) {
+	entries, err := os.ReadDir(filepath.Dir(archive))
+	for _, e := range entries {
+		if of, is := PartOf(e.Name()); is && of == filepath.Base(archive) {
+			err = errors.Join(err, os.Remove(filepath.Join(filepath.Dir(archive), e.Name())))
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	var parts []Part
-	keep := map[string]bool{}
-	if st.Size() > limit {
-		if st.Size() > 999*limit {
-			return nil, fmt.Errorf("%s has %d bytes: it would be more than 999 parts of %d", archive, st.Size(), limit)
-		}
-		f, err := os.Open(archive)
+	f, err := os.Open(archive)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read from
+	st, err := f.Stat()
+	if err != nil || st.Size() <= limit {
+		return nil, err
+	}
+	if st.Size() > 999*limit {
+		return nil, fmt.Errorf("%s has %d bytes: it would be more than 999 parts of %d", archive, st.Size(), limit)
+	}
+	for from := int64(0); from < st.Size(); from += limit {
+		name := fmt.Sprintf("%s.part%03d", archive, len(parts)+1)
+		p, err := writePart(ctx, io.NewSectionReader(f, from, min(limit, st.Size()-from)), name)
 		if err != nil {
 			return nil, err
 		}
-		defer func() { _ = f.Close() }()
-		for from := int64(0); from < st.Size(); from += limit {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			name := fmt.Sprintf("%s.part%03d", archive, len(parts)+1)
-			p, err := writePart(ctx, io.NewSectionReader(f, from, min(limit, st.Size()-from)), name)
-			if err != nil {
-				return nil, err
-			}
-			parts = append(parts, p)
-			keep[p.Name] = true
-		}
-	}
-	dir := filepath.Dir(archive)
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range entries {
-		if of, is := PartOf(e.Name()); is && of == filepath.Base(archive) && !keep[e.Name()] {
-			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
-				return nil, err
-			}
-		}
+		parts = append(parts, p)
 	}
 	return parts, nil
 }
 
-// writePart writes one part, unless it is there already.
+// writePart writes one part.
 func writePart(ctx context.Context, r *io.SectionReader, name string) (p Part, err error) {
-	p = Part{Name: filepath.Base(name), Bytes: r.Size()}
-	if p.SHA256, err = build.Sum(regular.Until(ctx, r)); err != nil {
-		return p, err
-	}
-	if have, err := build.SumFile(name); err == nil && have == p.SHA256 {
-		return p, nil
-	}
-	if _, err := r.Seek(0, io.SeekStart); err != nil {
-		return p, err
-	}
 	out, err := atomicfile.Create(name, 0o644)
 	if err != nil {
 		return p, err
@@ -113,21 +90,8 @@ func writePart(ctx context.Context, r *io.SectionReader, name string) (p Part, e
 	if _, err := io.Copy(io.MultiWriter(out, hash), regular.Until(ctx, r)); err != nil {
 		return p, fmt.Errorf("write %s: %w", name, err)
 	}
-	if got := hex.EncodeToString(hash.Sum(nil)); got != p.SHA256 {
-		return p, fmt.Errorf("%s changed while it was cut into parts", name)
-	}
 	if err := out.Commit(); err != nil {
 		return p, fmt.Errorf("write %s: %w", name, err)
 	}
-	return p, nil
-}
-
-// sumsOf is what SHA256SUMS beside an archive says: the archive and its parts.
-func sumsOf(sum, archive string, parts []Part) []byte {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "%s  %s\n", sum, archive)
-	for _, p := range parts {
-		fmt.Fprintf(&b, "%s  %s\n", p.SHA256, p.Name)
-	}
-	return b.Bytes()
+	return Part{Name: filepath.Base(name), SHA256: hex.EncodeToString(hash.Sum(nil)), Bytes: r.Size()}, nil
 }

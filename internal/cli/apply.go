@@ -10,7 +10,6 @@ import (
 
 	"github.com/llpatch/llpatch/internal/merge"
 	"github.com/llpatch/llpatch/internal/patch"
-	"github.com/llpatch/llpatch/internal/release"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -25,17 +24,19 @@ type applyFlags struct {
 func (a *app) applyCmd() *cobra.Command {
 	var f applyFlags
 	follow := map[string]string{}
-	c := a.tunedChainCmd("apply", "Write the patched tree to a folder and print its git tree id", func(o *release.Options) {
+	three := func(r *request) {
 		if f.threeWay {
-			o.ThreeWay = &merge.ThreeWay{Git: patch.FindGit(os.Getenv("PATH")), Follow: follow, Accept: f.accept, Show: a.showMerge}
+			r.three = &merge.ThreeWay{Git: patch.FindGit(os.Getenv("PATH")), Follow: follow, Accept: f.accept, Show: a.showMerge}
 		}
-	}, func(ctx context.Context, c *release.Chain) error {
-		stats, err := c.Checkout(ctx, f.to)
+	}
+	c := a.chainCmd("apply", "Write the patched tree to a folder and print its git tree id", three, func(ctx context.Context, j job) error {
+		p := j.patched
+		stats, err := p.Checkout(ctx, f.to)
 		if err != nil {
 			return err
 		}
 		a.log.Info(f.to + ": " + stats.String())
-		for _, v := range c.Variants {
+		for _, v := range p.Variants {
 			_, _ = fmt.Fprintf(a.stderr, "written %s; to use it, add to patches/%s/fix.toml:\n\n%s\n", v.File, v.Fix, v.Block)
 		}
 		v := struct {
@@ -46,8 +47,8 @@ func (a *app) applyCmd() *cobra.Command {
 			Placements []patch.Placement `json:"placements"`
 			Variants   []merge.Variant   `json:"variants,omitempty"`
 			Unread     bool              `json:"source_unread,omitempty"` // the tag was in the cache, and --source was not read
-		}{c.Tree.Tag.String(), c.Patched.Tree.ID(), f.to, c.Series, c.Patched.Placements, c.Variants, c.Tree.Unread}
-		return a.print(v, func() string { return c.Patched.Tree.ID() + "\n" })
+		}{p.Tree.Tag.String(), p.Result.Tree.ID(), f.to, p.Series, p.Result.Placements, p.Variants, p.Tree.Unread}
+		return a.print(v, func() string { return p.Result.Tree.ID() + "\n" })
 	})
 	c.Example = "  llpatch apply b8833 linux-cpu -o llama.cpp\n  llpatch apply b8900 linux-cpu -o llama.cpp --three-way --accept"
 	c.PreRunE = func(*cobra.Command, []string) error { return f.check(follow) }

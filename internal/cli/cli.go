@@ -19,8 +19,8 @@ import (
 
 	"github.com/llpatch/llpatch"
 	"github.com/llpatch/llpatch/internal/authenticode"
+	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/records"
-	"github.com/llpatch/llpatch/internal/release"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -229,16 +229,14 @@ func cacheDir() (string, error) {
 	return filepath.Join(dir, "llpatch"), nil
 }
 
-func (a *app) options() (release.Options, error) {
+func (a *app) env() (chain.Env, error) {
 	repo, records, err := a.declarations()
 	if err != nil {
-		return release.Options{}, err
+		return chain.Env{}, err
 	}
-	return release.Options{
-		Repo: repo, Records: records, Cache: records.Cache, Out: a.out, Source: a.source,
-		Place:   release.Place{Env: os.Environ()},
-		Runtime: a.runtime, PartMiB: a.partMiB, Sign: a.sign,
-		Locked: a.locked, Offline: a.offline, Nearest: a.nearest, Version: version(), Log: a.log, Progress: a.progress.update,
+	return chain.Env{
+		Repo: repo, Records: records, Cache: records.Cache, Out: a.out, Version: version(), Log: a.log, Progress: a.progress.update,
+		Source: a.source, Locked: a.locked, Offline: a.offline, Nearest: a.nearest,
 	}, nil
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/llpatch/llpatch/internal/doctor"
+	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
 )
@@ -25,12 +26,12 @@ func (a *app) doctorCmd() *cobra.Command {
 			"  llpatch doctor llama-b8833-llp1-bin-linux-cpu-x64.tar.gz",
 		Args: args("TARGET", "[TAG]"),
 		RunE: func(c *cobra.Command, got []string) error {
-			o, err := a.options()
+			e, err := a.env()
 			if err != nil {
 				return err
 			}
 			var r *doctor.Report
-			if _, known := o.Repo.Recipes[got[0]]; !known && isPath(got[0]) {
+			if _, known := e.Repo.Recipes[got[0]]; !known && isPath(got[0]) {
 				if err := ofTarget(c, got[0]); err != nil {
 					return err
 				}
@@ -42,12 +43,13 @@ func (a *app) doctorCmd() *cobra.Command {
 					return &usageError{err: err, help: c.CommandPath() + " --help"}
 				}
 			} else {
+				var root *env.Decl
 				if buildenv != "" {
-					d, err := a.envDecl(o.Repo, o.Cache, buildenv)
+					d, err := a.envDecl(e.Repo, e.Cache, buildenv)
 					if err != nil {
 						return err
 					}
-					o.Env = &d
+					root = &d
 				}
 				var t *tag.Tag
 				if len(got) == 2 {
@@ -57,7 +59,7 @@ func (a *app) doctorCmd() *cobra.Command {
 					}
 					t = &named
 				}
-				r, err = doctor.Target(c.Context(), doctor.Options{Options: o, CUDAHeaders: cmp.Or(headers, os.Getenv("CUDA_HEADERS")), Clang: clang}, got[0], t)
+				r, err = doctor.Target(c.Context(), doctor.Options{Env: e, Root: root, Environ: os.Environ(), CUDAHeaders: cmp.Or(headers, os.Getenv("CUDA_HEADERS")), Clang: clang}, got[0], t)
 			}
 			if unknown := new(spec.UnknownTarget); errors.As(err, &unknown) {
 				return fmt.Errorf("%w; nor is there such a file", err)

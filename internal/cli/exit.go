@@ -14,13 +14,13 @@ import (
 	"github.com/llpatch/llpatch/internal/authenticode"
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/compat"
 	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/evidence"
 	"github.com/llpatch/llpatch/internal/gguf"
 	"github.com/llpatch/llpatch/internal/leak"
 	"github.com/llpatch/llpatch/internal/patch"
-	"github.com/llpatch/llpatch/internal/release"
 	"github.com/llpatch/llpatch/internal/sim"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/source"
@@ -106,7 +106,7 @@ func classify(err error) (code int, hint string) {
 	if _, ok := is[*spec.UnknownTarget](err); ok {
 		return exitUsage, "llpatch targets tells what each of them is"
 	}
-	if _, ok := is[*release.NoRuntime](err); ok {
+	if _, ok := is[*chain.NoRuntime](err); ok {
 		return exitUsage, "without --bundle, or with --bundle thin, it is made"
 	}
 	if _, ok := is[*spec.WrongUpstream](err); ok {
@@ -115,7 +115,7 @@ func classify(err error) (code int, hint string) {
 	if s, ok := is[*authenticode.CannotSign](err); ok {
 		return exitUsage, s.Hint
 	}
-	if _, ok := is[*release.BadOption](err); ok {
+	if _, ok := is[*chain.BadOption](err); ok {
 		return exitUsage, ""
 	}
 	if _, ok := is[*spec.OutOfRange](err); ok {
@@ -145,7 +145,7 @@ func classify(err error) (code int, hint string) {
 	if _, ok := is[*build.BadFolder](err); ok {
 		return exitUsage, "--out DIR takes another folder"
 	}
-	if _, ok := is[*release.NoRoom](err); ok {
+	if _, ok := is[*chain.NoRoom](err); ok {
 		return exitBuild, "--out DIR takes another disk"
 	}
 	if _, ok := is[*build.Failed](err); ok {

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/llpatch/llpatch/internal/bundle"
-	"github.com/llpatch/llpatch/internal/release"
+	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/smoke"
 )
 
@@ -43,7 +43,7 @@ func TestReal(t *testing.T) {
 		return strings.TrimSpace(string(out)), time.Since(start)
 	}
 	archive, cold := llpatch("release", "b8390", "linux-cpu", "--locked")
-	var built release.Built
+	var built chain.Built
 	readJSON(t, filepath.Join(filepath.Dir(archive), "artifacts.json"), &built)
 	var smoked struct{ Report smoke.Report }
 	readJSON(t, filepath.Join(filepath.Dir(archive), "smoke.json"), &smoked)

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/llpatch/llpatch/internal/bundle"
-	"github.com/llpatch/llpatch/internal/release"
+	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/smoke"
 )
 
@@ -43,7 +43,7 @@ func TestFullWindows7(t *testing.T) {
 	start := time.Now()
 	archive := llpatch("release", "b8390", "win7-cpu", "--locked")
 	cold := time.Since(start)
-	var built release.Built
+	var built chain.Built
 	readJSON(t, filepath.Join(filepath.Dir(archive), "artifacts.json"), &built)
 	var smoked struct{ Report smoke.Report }
 	readJSON(t, filepath.Join(filepath.Dir(archive), "smoke.json"), &smoked)

@@ -9,13 +9,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/llpatch/llpatch/internal/merge"
-	"github.com/llpatch/llpatch/internal/release"
 )
 
 func (a *app) seriesCmd() *cobra.Command {
 	var to string
-	c := a.chainCmd("series", "Export the patches of a tag and target for git am and quilt", func(ctx context.Context, c *release.Chain) error {
-		done, err := c.Export(ctx, to)
+	c := a.chainCmd("series", "Export the patches of a tag and target for git am and quilt", nil, func(ctx context.Context, j job) error {
+		done, err := j.patched.Export(ctx, j.Env, to)
 		if f, ok := is[*merge.ForeignFile](err); ok {
 			return &usageError{err: f}
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/llpatch/llpatch/internal/release"
+	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -19,34 +19,27 @@ func (a *app) smokeCmd() *cobra.Command {
 	device, card := spec.Host, ""
 	var headers, hip, clang string
 	more, proofs := false, false
-	tune := func(o *release.Options) { o.Place.Pick = card }
-	c := a.tunedChainCmd("smoke", "Build a target and run its checks, or its fixes' proofs on the simulated device", tune, func(ctx context.Context, c *release.Chain) error {
-		switch device {
-		case spec.Host:
-			if proofs {
-				p, err := c.ProveBuilt(ctx)
-				return a.proven(p, err)
-			}
-		case spec.Card:
-			c.Place.Device = device
-			if err := c.FindCard(ctx); err != nil { // before what takes long
-				return err
-			}
-		case spec.Sim, simHIP:
-			s := release.Simulation{Headers: headers, Clang: clang, More: more}
+	c := a.chainCmd("smoke", "Build a target and run its checks, or its fixes' proofs on the simulated device", nil, func(ctx context.Context, j job) error {
+		switch {
+		case proofs:
+			p, err := chain.ProveBuilt(ctx, j.Env, j.patched, j.site)
+			return a.proven(p, err)
+		case device == spec.Sim || device == simHIP:
+			s := chain.Simulation{Headers: headers, Clang: clang, More: more}
 			if device == simHIP {
 				s.HIP = cmp.Or(hip, os.Getenv("HIP_HEADERS"))
 			}
-			return a.prove(ctx, c, s)
+			return a.prove(ctx, j, s)
 		}
-		if err := c.CanSmoke(ctx); err != nil { // before what takes long
-			return err
+		on := chain.Device{Pick: card, Environ: os.Environ()}
+		if device == spec.Card {
+			on.Name = device
 		}
-		b, err := c.Build(ctx)
+		venue, err := on.Look(ctx, j.Env, j.patched.Order, j.site.Toolchain) // before what takes long
 		if err != nil {
 			return err
 		}
-		_, report, err := c.Smoke(ctx, b)
+		report, err := chain.Smoke(ctx, j.Env, j.patched, j.site, venue)
 		if report != nil {
 			err = errors.Join(a.print(report, report.Markdown), err)
 		}
@@ -115,7 +108,7 @@ same host code as ggml-hip compiles it; AMD's headers are wanted beside NVIDIA's
 const simHIP = "sim-hip"
 
 // prove runs the proofs on the simulated device.
-func (a *app) prove(ctx context.Context, c *release.Chain, s release.Simulation) error {
+func (a *app) prove(ctx context.Context, j job, s chain.Simulation) error {
 	s.Headers = cmp.Or(s.Headers, os.Getenv("CUDA_HEADERS"))
 	var err error
 	for _, dir := range []*string{&s.Headers, &s.HIP} {
@@ -126,22 +119,18 @@ func (a *app) prove(ctx context.Context, c *release.Chain, s release.Simulation)
 			return err
 		}
 	}
-	if err := c.CanProve(ctx, s); err != nil { // before what takes long
-		if holds[*release.NoFolder](err) {
+	if err := chain.CanProve(ctx, j.Env, j.patched, j.site, s); err != nil { // before what takes long
+		if holds[*chain.NoFolder](err) {
 			return &usageError{err: err}
 		}
 		return err
 	}
-	b, err := c.Build(ctx)
-	if err != nil {
-		return err
-	}
-	p, err := c.Prove(ctx, b, s)
+	p, err := chain.Prove(ctx, j.Env, j.patched, j.site, s)
 	return a.proven(p, err)
 }
 
 // proven prints one line for each proof.
-func (a *app) proven(p *release.Proofs, err error) error {
+func (a *app) proven(p *chain.Proofs, err error) error {
 	if p != nil {
 		err = errors.Join(a.print(p, p.Text), err)
 	}

@@ -12,19 +12,21 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/llpatch/llpatch/internal/build"
-	"github.com/llpatch/llpatch/internal/release"
+	"github.com/llpatch/llpatch/internal/chain"
+	"github.com/llpatch/llpatch/internal/env"
+	"github.com/llpatch/llpatch/internal/merge"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
 )
 
 // begin reads the tag and loads what every command on one needs.
-func (a *app) begin(name string) (tag.Tag, release.Options, error) {
+func (a *app) begin(name string) (tag.Tag, chain.Env, error) {
 	t, err := tag.Parse(name)
 	if err != nil {
-		return t, release.Options{}, &usageError{err: err}
+		return t, chain.Env{}, &usageError{err: err}
 	}
-	o, err := a.options()
-	return t, o, err
+	e, err := a.env()
+	return t, e, err
 }
 
 // withFlag is --with: the fixes that no recipe takes.
@@ -37,20 +39,19 @@ func (a *app) explainCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "explain TAG TARGET", Short: "Say for every fix why it is in or out", Args: args("TAG", "TARGET"),
 		RunE: func(c *cobra.Command, got []string) error {
-			t, o, err := a.begin(got[0])
+			t, e, err := a.begin(got[0])
 			if err != nil {
 				return err
 			}
-			o.With = with
-			s, err := o.Explain(c.Context(), t, got[1])
+			s, err := e.Explain(c.Context(), t, got[1], with)
 			if err != nil {
 				return err
 			}
-			e := explained{Series: s}
-			if e.Landed, err = a.landed(c.Context(), o, s); err != nil {
+			out := explained{Series: s}
+			if out.Landed, err = a.landed(c.Context(), e, s); err != nil {
 				return err
 			}
-			return a.print(e, func() string { return explain(e) })
+			return a.print(out, func() string { return explain(out) })
 		},
 	}
 	a.sourceFlags(c)
@@ -95,11 +96,11 @@ func (a *app) fetchCmd() *cobra.Command {
 			if history {
 				return a.fetchHistory(c.Context(), upstream)
 			}
-			t, o, err := a.begin(got[0])
+			t, e, err := a.begin(got[0])
 			if err != nil {
 				return err
 			}
-			tree, err := o.Fetch(c.Context(), upstream, t)
+			tree, err := e.Fetch(c.Context(), upstream, t)
 			if err != nil {
 				return err
 			}
@@ -124,9 +125,11 @@ func (a *app) fetchCmd() *cobra.Command {
 	return c
 }
 
-// chainCmd is a command that takes a tag and a target and works on their chain.
-func (a *app) chainCmd(use, short string, do func(context.Context, *release.Chain) error) *cobra.Command {
-	return a.tunedChainCmd(use, short, func(*release.Options) {}, do)
+// job is what a command on a tag and a target works with.
+type job struct {
+	chain.Env
+	patched chain.Patched
+	site    chain.Site // of a command that builds: it was looked at
 }
 
 // building names the commands that build, or say how, in a folder of --out.
@@ -141,17 +144,24 @@ func checkOut(dir string) error {
 	return build.CheckFolder(dir)
 }
 
-// tunedChainCmd is chainCmd for a command with options of its own.
-func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do func(context.Context, *release.Chain) error) *cobra.Command {
+// request is what the flags of such a command ask for.
+type request struct {
+	flags   chain.Flags
+	machine chain.Machine
+	three   *merge.ThreeWay // how patches that do not fit are merged; nil: not
+}
+
+// chainCmd is a command that takes a tag and a target and works on their chain. tune, which
+// may be nil, adds to the request what its own flags say.
+func (a *app) chainCmd(use, short string, tune func(*request), do func(context.Context, job) error) *cobra.Command {
 	builds := slices.Contains(building, use)
-	var archs, gfx string
-	var backendOnly bool
+	var r request
 	var buildenv, on string
-	var with []string
 	c := &cobra.Command{
 		Use: use + " TAG TARGET", Short: short, Args: args("TAG", "TARGET"),
-		RunE: func(c *cobra.Command, got []string) error {
-			t, o, err := a.begin(got[0])
+		RunE: func(c *cobra.Command, got []string) (err error) {
+			ctx := c.Context()
+			t, e, err := a.begin(got[0])
 			if err != nil {
 				return err
 			}
@@ -160,63 +170,83 @@ func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do f
 					return err
 				}
 			}
-			o.Archs, o.GFX, o.With, o.BackendOnly, o.Builds = archs, gfx, with, backendOnly, builds
 			if on != "" {
 				h, err := build.ParseHost(on, os.Environ())
 				if err != nil {
 					return &usageError{err: fmt.Errorf("--on: %w", err), help: c.CommandPath() + " --help"}
 				}
-				o.On = &h
+				r.machine.Host = &h
 			}
 			if buildenv != "" {
-				d, err := a.envDecl(o.Repo, o.Cache, buildenv)
-				if err != nil {
+				if r.machine.Root, r.machine.Libraries, err = a.buildEnvs(e, buildenv); err != nil {
 					return err
 				}
-				if len(d.Programs) == 0 {
-					return &usageError{err: fmt.Errorf("buildenv %s has no compilers: nothing is built in it", d.Name), help: "llpatch env list"}
-				}
-				o.Env = &d
-				if d.Runtime != "" {
-					r, err := a.envDecl(o.Repo, o.Cache, d.Runtime)
-					if err != nil {
-						return err
-					}
-					o.EnvRuntime = &r
-				}
 			}
-			tune(&o)
-			chain, err := release.Open(c.Context(), o, t, got[1])
+			r.flags.Runtime = a.runtime
+			if tune != nil {
+				tune(&r)
+			}
+			order, err := chain.NewOrder(e, t, got[1], r.flags)
 			if err != nil {
 				return err
 			}
-			return errors.Join(do(c.Context(), chain), chain.Close())
+			if err := chain.CheckSigner(ctx, e, order, a.sign); err != nil {
+				return err
+			}
+			j := job{Env: e}
+			if builds { // the tools are looked at before anything is fetched
+				if j.site, err = r.machine.Look(ctx, e, order); err != nil {
+					return err
+				}
+				defer func() { err = errors.Join(err, j.site.Close()) }()
+			}
+			if j.patched, err = chain.Patch(ctx, e, order, r.three); err != nil {
+				return err
+			}
+			return errors.Join(do(ctx, j), j.patched.Tree.Close())
 		},
 	}
 	a.sourceFlags(c)
-	withFlag(c, &with)
+	withFlag(c, &r.flags.With)
 	if builds {
-		c.Flags().StringVar(&archs, "cuda-archs", "", "make device code for these instead of the recipe's: 86 or 120a for machine code and PTX, 86-real, 86-virtual; several joined by commas")
-		c.Flags().StringVar(&gfx, "gfx", "", "make device code for these AMD cards instead of the recipe's: gfx1201, gfx12-generic; several joined by commas")
+		c.Flags().StringVar(&r.flags.Archs, "cuda-archs", "", "make device code for these instead of the recipe's: 86 or 120a for machine code and PTX, 86-real, 86-virtual; several joined by commas")
+		c.Flags().StringVar(&r.flags.GFX, "gfx", "", "make device code for these AMD cards instead of the recipe's: gfx1201, gfx12-generic; several joined by commas")
 		c.Flags().StringVar(&buildenv, "env", "", "build inside the root of this buildenv, which llpatch env create NAME makes, with its compilers")
 		if use != "plan" {
 			c.Flags().StringVar(&on, "on", "", "build on another machine, ssh:HOST or ssh:HOST:DIR (a folder there that llpatch may fill; default: llpatch), and fetch the programs")
 		}
-		c.Flags().BoolVar(&backendOnly, "backend-only", false, "make nothing but the target's backend library, for the official package of the same tag")
+		c.Flags().BoolVar(&r.flags.BackendOnly, "backend-only", false, "make nothing but the target's backend library, for the official package of the same tag")
 	}
 	return c
 }
 
+// buildEnvs are the buildenv that a build runs in and the one with the libraries that a full
+// bundle carries, which is nil where the first names none.
+func (a *app) buildEnvs(e chain.Env, name string) (root, libraries *env.Decl, err error) {
+	d, err := a.envDecl(e.Repo, e.Cache, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(d.Programs) == 0 {
+		return nil, nil, &usageError{err: fmt.Errorf("buildenv %s has no compilers: nothing is built in it", d.Name), help: "llpatch env list"}
+	}
+	if d.Runtime == "" {
+		return &d, nil, nil
+	}
+	r, err := a.envDecl(e.Repo, e.Cache, d.Runtime)
+	return &d, &r, err
+}
+
 func (a *app) planCmd() *cobra.Command {
 	var sh, ps1 bool
-	c := a.tunedChainCmd("plan", "Show the commands that build the target", func(o *release.Options) { o.Box = ps1 }, func(ctx context.Context, c *release.Chain) error {
-		plan, _, err := c.Plan(ctx)
+	c := a.chainCmd("plan", "Show the commands that build the target", func(r *request) { r.machine.Box = ps1 }, func(ctx context.Context, j job) error {
+		plan, err := chain.NewPlan(j.Env, j.patched, j.site)
 		if err != nil {
 			return err
 		}
 		a.progress.close()
 		if ps1 {
-			script, err := c.BoxScript()
+			script, err := chain.BoxScript(j.patched)
 			if err != nil {
 				return err
 			}
@@ -225,7 +255,7 @@ func (a *app) planCmd() *cobra.Command {
 		if !sh {
 			return a.print(plan, func() string { return planText(plan) })
 		}
-		script, err := c.Script(plan)
+		script, err := chain.Script(j.Env, j.patched, j.site, plan)
 		if err != nil {
 			return err
 		}
@@ -266,9 +296,12 @@ func planText(p build.Plan) string {
 }
 
 func (a *app) buildCmd() *cobra.Command {
-	return a.chainCmd("build", "Fetch, patch and build a target", func(ctx context.Context, c *release.Chain) error {
-		b, err := c.Build(ctx)
+	return a.chainCmd("build", "Fetch, patch and build a target", nil, func(ctx context.Context, j job) error {
+		b, err := chain.Build(ctx, j.Env, j.patched, j.site)
 		if err != nil {
+			return err
+		}
+		if err := b.Close(); err != nil {
 			return err
 		}
 		return a.print(b, func() string { return filepath.Join(b.Artifacts.Dir, "bin") + "\n" })
@@ -276,17 +309,21 @@ func (a *app) buildCmd() *cobra.Command {
 }
 
 func (a *app) bundleCmd() *cobra.Command {
-	return a.chainCmd("bundle", "Build, check and pack a target (the same as release, by the stage's name)", a.bundle)
+	return a.chainCmd("bundle", "Build, check and pack a target (the same as release, by the stage's name)", nil, a.bundle)
 }
 
 func (a *app) releaseCmd() *cobra.Command {
-	c := a.chainCmd("release", "Run the whole chain: fetch, patch, build, smoke, bundle", a.bundle)
+	c := a.chainCmd("release", "Run the whole chain: fetch, patch, build, smoke, bundle", nil, a.bundle)
 	c.Example = "  llpatch release b8833 linux-cpu\n  llpatch release b8833 linux-cuda --cuda-archs 86-real --backend-only\n  llpatch release b8833 win7-vxkex-cuda11.4 --env win7-cuda-11.8\n  llpatch release b8833 linux-cuda --with upstream-fattn-reserve"
 	return c
 }
 
-func (a *app) bundle(ctx context.Context, c *release.Chain) error {
-	done, err := c.Release(ctx)
+func (a *app) bundle(ctx context.Context, j job) error {
+	venue, err := chain.Device{Environ: os.Environ()}.Look(ctx, j.Env, j.patched.Order, j.site.Toolchain) // before what takes long
+	if err != nil {
+		return err
+	}
+	done, err := chain.Release(ctx, j.Env, j.patched, j.site, venue, a.sign, a.partMiB)
 	if err != nil {
 		return err
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/env"
-	"github.com/llpatch/llpatch/internal/release"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
@@ -22,9 +22,11 @@ import (
 
 // Options is what a look at a target needs.
 type Options struct {
-	release.Options
-	CUDAHeaders string // folder of the CUDA headers for the simulated device; may be empty
-	Clang       string // its compiler; empty: the first that serves
+	chain.Env
+	Root        *env.Decl // the buildenv whose tools are looked at; nil: this machine's
+	Environ     []string  // the user's, for the tools that know the cards
+	CUDAHeaders string    // folder of the CUDA headers for the simulated device; may be empty
+	Clang       string    // its compiler; empty: the first that serves
 }
 
 // Target says what this machine has and lacks to build a target, for any tag or for t.
@@ -43,7 +45,7 @@ func Target(ctx context.Context, o Options, name string, t *tag.Tag) (*Report, e
 		if err := o.CheckTag(rec.Upstream, *t); err != nil {
 			return nil, err
 		}
-		if err := o.inRange(rec, *t); err != nil {
+		if err := o.InRange(rec, *t); err != nil {
 			return nil, err
 		}
 	}
@@ -52,7 +54,7 @@ func Target(ctx context.Context, o Options, name string, t *tag.Tag) (*Report, e
 	if err != nil {
 		return nil, err
 	}
-	if o.Env != nil && facts.MemoryMiB == 0 { // the root could not be entered; memory is this machine's
+	if o.Root != nil && facts.MemoryMiB == 0 { // the root could not be entered; memory is this machine's
 		facts.Cores, facts.MemoryMiB = runtime.GOMAXPROCS(0), build.FreeMemory()
 	}
 	r.memory(facts, tc)
@@ -73,22 +75,10 @@ func Target(ctx context.Context, o Options, name string, t *tag.Tag) (*Report, e
 	return r.judge(), nil
 }
 
-// inRange refuses a tag that the recipe does not build.
-func (o Options) inRange(rec spec.Recipe, t tag.Tag) error {
-	pin, known := o.Repo.Lock[rec.Upstream][t.String()]
-	if !known {
-		pin.Build, known = t.Build()
-	}
-	if known && !rec.Range.Contains(pin.Build) {
-		return &spec.OutOfRange{Recipe: rec, Tag: t.String(), Number: pin.Number()}
-	}
-	return nil
-}
-
 // tools looks for the toolchain's programs and the headers of optional features, on
-// this machine or in the root of Options.Env, which it returns.
+// this machine or in the root of Options.Root, which it returns.
 func (r *Report) tools(ctx context.Context, o Options, tc spec.Toolchain, rec spec.Recipe) (facts build.Facts, root string, err error) {
-	if o.Env == nil {
+	if o.Root == nil {
 		facts, err = build.Probe(ctx, tc, rec)
 	} else {
 		facts, root, err = o.inside(ctx, tc, rec)
@@ -96,7 +86,7 @@ func (r *Report) tools(ctx context.Context, o Options, tc spec.Toolchain, rec sp
 	if ctx.Err() != nil {
 		return facts, root, context.Cause(ctx)
 	}
-	r.programs(facts, err, o.Env, tc, rec)
+	r.programs(facts, err, o.Root, tc, rec)
 	return facts, root, nil
 }
 
@@ -267,7 +257,7 @@ func (r *Report) sources(ctx context.Context, o Options, rec spec.Recipe, t *tag
 		if err != nil {
 			return err
 		}
-		if err := o.inRange(rec, near); err != nil {
+		if err := o.InRange(rec, near); err != nil {
 			return err
 		}
 		r.ok("source", "No source has %s; --nearest takes %s instead.", what, near)
@@ -321,17 +311,17 @@ func (r *Report) system(ctx context.Context, o Options, rec spec.Recipe, root st
 	if rec.OS != "linux" || rec.Verify.Machine == "" {
 		return nil
 	}
-	libs, err := binary.SystemLibraries(ctx, o.Place.Env)
+	libs, err := binary.SystemLibraries(ctx, o.Environ)
 	if err != nil {
 		return err
 	}
-	mine, err := glibcIn(libs, rec.Verify.Machine)
+	mine, err := libs.Glibc(rec.Verify.Machine)
 	if err != nil {
 		return err
 	}
 	has, whose := mine, "this machine's"
-	if o.Env != nil {
-		whose = o.Env.Name + "'s"
+	if o.Root != nil {
+		whose = o.Root.Name + "'s"
 		if has, err = o.envGlibc(root, rec.Verify.Machine); err != nil {
 			return err
 		}

@@ -6,7 +6,6 @@ package merge
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -44,8 +43,7 @@ func read(ctx context.Context, fsys fs.FS, so source.Options, upstream string, c
 	if err != nil {
 		return nil, &spec.Error{File: path.Join("patches", c.Fix, "fix.toml"), Msg: err.Error()}
 	}
-	sum := sha256.Sum256(made)
-	c.Made, c.SHA256 = made, hex.EncodeToString(sum[:])
+	c.Made, c.SHA256 = made, fmt.Sprintf("%x", sha256.Sum256(made))
 	subject, _, _ := strings.Cut(change.Message, "\n")
 	c.Credit = fmt.Sprintf("%q by %s, commit %s", subject, change.Author, c.Commit)
 	return patch.Parse(c.Fix, FileName(*c), made)

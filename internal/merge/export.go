@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -137,10 +136,9 @@ func exportFiles(a Applied, out *Exported, log *slog.Logger) ([]exportFile, erro
 		if bytes.Contains(data, []byte("\nGIT binary patch\n")) {
 			log.Warn("quilt takes no binary change; git am does", "fix", in.Fix)
 		}
-		sum := sha256.Sum256(data)
 		f := ExportedFile{
 			Name: fmt.Sprintf("%04d-%s.patch", len(files)+1, in.Fix), Fix: in.Fix,
-			From: in.Patch + in.Commit, SHA256: hex.EncodeToString(sum[:]),
+			From: in.Patch + in.Commit, SHA256: fmt.Sprintf("%x", sha256.Sum256(data)),
 		}
 		out.Files = append(out.Files, f)
 		files = append(files, exportFile{f.Name, data})
@@ -257,8 +255,7 @@ func foreign(name string, data []byte, sums map[string][]string, files []exportF
 	if !ok {
 		return "llpatch did not write it"
 	}
-	sum := sha256.Sum256(data)
-	if !slices.Contains(known, hex.EncodeToString(sum[:])) {
+	if !slices.Contains(known, fmt.Sprintf("%x", sha256.Sum256(data))) {
 		return "was changed since llpatch wrote it"
 	}
 	return ""

@@ -239,6 +239,12 @@ func Inventory(top string, skip func(name string) bool) (map[string]string, erro
 	return m, err
 }
 
+// Sum is the SHA-256 that an entry of an inventory names, and false where it is no file.
+func Sum(entry string) (sum string, file bool) {
+	sum, _, file = strings.Cut(entry, " executable=")
+	return sum, file
+}
+
 // Licenses are the paths of a tree that the patterns of bundle.licenses name.
 func Licenses(tree *source.Tree, patterns []string) ([]string, error) {
 	var names []string

@@ -1,6 +1,7 @@
-package release
+package chain
 
 import (
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -14,7 +15,7 @@ import (
 // What others made and a full bundle carries gets no signature: nothing is tried, though
 // the certificate is none.
 func TestCarriedIsNotSigned(t *testing.T) {
-	top := t.TempDir()
+	top, e := t.TempDir(), Env{Log: slog.New(slog.DiscardHandler)}
 	data, err := os.ReadFile("../binary/testdata/pe/helper.dll")
 	if err != nil {
 		t.Fatal(err)
@@ -25,12 +26,16 @@ func TestCarriedIsNotSigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := []*binary.File{f}
-	c := &Chain{Options: Options{Sign: &authenticode.Signer{Cert: "none", Env: []string{"PATH="}}, Log: slog.New(slog.DiscardHandler)}}
-	if _, err := c.sign(t.Context(), top, files); err == nil {
+	signer := &authenticode.Signer{Cert: "none", Env: []string{"PATH="}}
+	if _, err := sign(t.Context(), e, spec.Bundle{}, top, files, signer); err == nil {
 		t.Error("a file of ours was not to be signed")
 	}
-	c.Recipe.Bundle = spec.Bundle{Carry: []string{"cudart64_*.dll"}}
-	if got, err := c.sign(t.Context(), top, files); err != nil || len(got.Unsigned) > 0 {
+	carry := spec.Bundle{Carry: []string{"cudart64_*.dll"}}
+	if got, err := sign(t.Context(), e, carry, top, files, signer); err != nil || len(got.Unsigned) > 0 {
 		t.Errorf("%+v, %v", got, err)
+	}
+	var bad *BadOption
+	if err := CheckSigner(t.Context(), e, Order{Recipe: spec.Recipe{Name: "linux-cpu"}}, signer); !errors.As(err, &bad) {
+		t.Errorf("a target for Linux: %v", err)
 	}
 }

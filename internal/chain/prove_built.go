@@ -1,4 +1,4 @@
-package release
+package chain
 
 import (
 	"context"
@@ -23,8 +23,8 @@ import (
 // Windows run through wine. The fixes that have no such proof are told in the result. A
 // proof that does not hold is an error that wraps *smoke.Failed or *smoke.NotRun, after
 // all of them have run.
-func (c *Chain) ProveBuilt(ctx context.Context) (*Proofs, error) {
-	p, todo, err := c.listed("build machine", func(f spec.Fix) ([]smoke.ProofCheck, string) {
+func ProveBuilt(ctx context.Context, e Env, c Patched, at Site) (p *Proofs, err error) {
+	p, todo, err := listed(e, c, "build machine", func(f spec.Fix) ([]smoke.ProofCheck, string) {
 		switch mine := func(backend string) bool { return slices.Contains(c.Recipe.Backends, backend) }; {
 		case smoke.OnDevice(f.Proof):
 			return nil, "it wants --device sim"
@@ -36,32 +36,33 @@ func (c *Chain) ProveBuilt(ctx context.Context) (*Proofs, error) {
 	if err != nil || len(todo) == 0 {
 		return p, err
 	}
-	if c.On != nil {
+	if at.Host != nil {
 		return nil, &BadOption{"--on", errors.New("the proofs of --prove build on this machine")}
 	}
 	var wine *smoke.Wine
 	if slices.ContainsFunc(todo, func(o smoke.ProofOptions) bool { return !ofBuild(o.Check) }) {
-		if wine, err = c.wine(ctx); err != nil {
+		if wine, err = findWine(ctx, e, c.Order, at.Toolchain); err != nil {
 			return nil, err
 		}
 	}
-	if err := errors.Join(c.checkRoom(), c.begin(ctx)); err != nil {
+	if err := checkRoom(c); err != nil {
 		return nil, err
 	}
-	dir, err := c.absolute()
-	if err != nil {
+	h := halves{Built: Built{Patched: c, site: at}, env: e}
+	if h.claim, err = claim(ctx, e, c); err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, h.Close()) }()
 	if err := os.MkdirAll(c.file("logs"), 0o755); err != nil {
 		return nil, err
 	}
-	h := halves{c: c, dir: filepath.Join(dir, proofFolder)}
-	if h.in, err = c.input(ctx, h.dir); err != nil {
+	if h.in, err = e.inputFor(c, at, c.Result.Tree, c.file(proofFolder)); err != nil {
 		return nil, err
 	}
+	h.in.Touched, h.in.Series, h.in.Only = c.Result.Changed(), c.fixes(), c.only()
 	plan, err := build.NewPlan(h.in)
 	if err != nil {
-		return nil, c.placed(err)
+		return nil, e.placed(err)
 	}
 	for i := range todo {
 		o := &todo[i]
@@ -72,33 +73,33 @@ func (c *Chain) ProveBuilt(ctx context.Context) (*Proofs, error) {
 			return h.make(ctx, o.Fix, o.Check, half == "patched")
 		}
 	}
-	return c.proveAll(ctx, p, todo, proofFolder, "proofs-built")
+	return p, p.run(ctx, e, c, h.hold(), todo, proofFolder, "proofs-built")
 }
 
-// proofFolder is where the builds of ProveBuilt lie, below the chain's folder.
+// proofFolder is where the builds of ProveBuilt lie, below the folder of the tag and target.
 const proofFolder = "proof"
 
 // halves makes the two builds of a proof.
 type halves struct {
-	c   *Chain
-	dir string
+	Built
+	env Env
 	in  build.Input // of the whole tree; its version is that of both
 }
 
 // make makes one of them, and does the check where it is one of the build itself.
 func (h halves) make(ctx context.Context, fix string, check spec.Check, patched bool) (*smoke.Result, error) {
-	tree := h.c.Patched.Tree
+	tree := h.Result.Tree
 	var err error
 	if !patched {
-		if tree, err = h.c.without(ctx, fix); err != nil {
+		if tree, err = h.without(ctx, h.env, fix); err != nil {
 			return nil, err
 		}
 	}
-	if _, err := tree.CheckoutOwn(ctx, h.in.Source, h.c.excluded()); err != nil {
+	if _, err := tree.CheckoutOwn(ctx, h.in.Source, h.excluded()); err != nil {
 		return nil, err
 	}
 	in := h.in
-	if in.NoVersion, err = noVersion(h.c.Recipe.Upstream, tree); err != nil {
+	if in.NoVersion, err = noVersion(h.Recipe.Upstream, tree); err != nil {
 		return nil, err
 	}
 	if !ofBuild(check) {
@@ -107,9 +108,9 @@ func (h halves) make(ctx context.Context, fix string, check spec.Check, patched 
 	}
 	plan, err := build.NewPlan(in)
 	if err != nil {
-		return nil, h.c.placed(err)
+		return nil, h.env.placed(err)
 	}
-	o := build.RunOptions{Log: h.c.file("logs/proof.log"), Logger: h.c.Log, Progress: h.c.Progress, Hold: h.c.hold(), Inside: h.c.root}
+	o := h.run(h.env, "proof.log")
 	touched := h.touched(fix)
 	switch check.Name {
 	case smoke.Compiles:
@@ -150,7 +151,7 @@ func ofBuild(c spec.Check) bool {
 // touched are the paths that a fix changes.
 func (h halves) touched(fix string) []string {
 	var paths []string
-	for name, by := range h.c.Patched.Changed() {
+	for name, by := range h.Result.Changed() {
 		if slices.Contains(by, fix) {
 			paths = append(paths, name)
 		}
@@ -221,12 +222,12 @@ func noAVX512(ctx context.Context, plan build.Plan, o build.RunOptions) (*smoke.
 }
 
 // without is the patched tree without a fix, and without those that require it.
-func (c *Chain) without(ctx context.Context, fix string) (*source.Tree, error) {
+func (p Patched) without(ctx context.Context, e Env, fix string) (*source.Tree, error) {
 	gone := []string{fix}
-	for _, f := range c.Repo.Fixes { // in the order of the series: what is required comes first
+	for _, f := range e.Repo.Fixes { // in the order of the series: what is required comes first
 		if slices.ContainsFunc(f.Requires, func(id string) bool { return slices.Contains(gone, id) }) {
 			gone = append(gone, f.ID)
 		}
 	}
-	return c.treeOf(ctx, "tree without "+fix, func(id string) bool { return !slices.Contains(gone, id) })
+	return p.treeOf(ctx, e, "tree without "+fix, func(id string) bool { return !slices.Contains(gone, id) })
 }

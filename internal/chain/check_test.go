@@ -1,4 +1,4 @@
-package release
+package chain
 
 import (
 	"strings"
@@ -19,7 +19,11 @@ func TestCanStart(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	if v, err := hostGlibc(t.Context(), "EM_X86_64"); err != nil || binary.Less(v, "2.17") {
+	libs, err := binary.SystemLibraries(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := libs.Glibc("EM_X86_64"); err != nil || binary.Less(v, "2.17") {
 		t.Errorf("this machine's glibc is %q, %v", v, err)
 	}
 }

@@ -1,4 +1,4 @@
-package release
+package chain
 
 import (
 	"strings"
@@ -9,16 +9,13 @@ import (
 
 func TestDropIn(t *testing.T) {
 	rec := spec.Recipe{Name: "r", Host: "h", Backends: []string{"cuda", "cpu"}, CMake: spec.Options{"GGML_BACKEND_DL": true}}
-	if got, err := (Options{BackendOnly: true}).dropIn(rec); got != "libggml-cuda.so" || err != nil {
+	if got, err := dropIn(rec); got != "libggml-cuda.so" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 	windows := rec
 	windows.OS = spec.Win7
-	if got, err := (Options{BackendOnly: true}).dropIn(windows); got != "ggml-cuda.dll" || err != nil {
+	if got, err := dropIn(windows); got != "ggml-cuda.dll" || err != nil {
 		t.Errorf("%q, %v", got, err)
-	}
-	if got, err := (Options{}).dropIn(rec); got != "" || err != nil {
-		t.Errorf("not asked for: %q, %v", got, err)
 	}
 	for want, change := range map[string]func(*spec.Recipe){
 		"r has no backend that fits": func(r *spec.Recipe) { r.Host = "" },
@@ -27,7 +24,7 @@ func TestDropIn(t *testing.T) {
 	} {
 		bad := rec
 		change(&bad)
-		if _, err := (Options{BackendOnly: true}).dropIn(bad); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := dropIn(bad); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

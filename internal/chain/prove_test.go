@@ -1,10 +1,10 @@
-package release_test
+package chain_test
 
 import (
 	"testing"
 
+	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/golden"
-	"github.com/llpatch/llpatch/internal/release"
 	"github.com/llpatch/llpatch/internal/smoke"
 )
 
@@ -13,7 +13,7 @@ func TestProofsText(t *testing.T) {
 	report := func(v smoke.Verdict, detail string) *smoke.Report {
 		return &smoke.Report{Checks: []smoke.Result{{Verdict: v, Detail: detail}}}
 	}
-	p := &release.Proofs{
+	p := &chain.Proofs{
 		Tag: "b8390", Target: "linux-cpu", Place: "simulated device",
 		Proofs: []*smoke.Proof{
 			{Fix: "holds", Verdict: smoke.Passed, Unpatched: report(smoke.Wrong, "120.0 MiB more"), Patched: report(smoke.Passed, "20.0 MiB more")},
@@ -25,7 +25,7 @@ func TestProofsText(t *testing.T) {
 		Why:     map[string]string{"z-fix": "Nothing runs it."},
 	}
 	golden.Check(t, "testdata/proofs.md", p.Text())
-	if got := new(release.Proofs).Text(); got != "" {
+	if got := new(chain.Proofs).Text(); got != "" {
 		t.Errorf("no proofs: %q", got)
 	}
 }

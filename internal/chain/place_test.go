@@ -1,4 +1,4 @@
-package release
+package chain
 
 import (
 	"bytes"
@@ -61,7 +61,7 @@ func TestStockOfOneSystem(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	o := Options{
+	e := Env{
 		Repo: repo, Cache: filepath.Join(dir, "cache"), Out: filepath.Join(dir, "dist"), Source: up, Log: log,
 		Records: records.Store{Dir: filepath.Join(dir, "decl"), Cache: filepath.Join(dir, "cache"), Log: log},
 	}
@@ -69,15 +69,19 @@ func TestStockOfOneSystem(t *testing.T) {
 		"win7":  {"greet.c", "port", "server.c"},
 		"small": {"greet.c", "", ""},
 	} {
-		c, err := Open(t.Context(), o, tag.MustParse("b100"), target)
+		o, err := NewOrder(e, tag.MustParse("b100"), target, Flags{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		paths, needs := c.compared()
+		c, err := Patch(t.Context(), e, o, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths, needs := c.compared(e)
 		if got := strings.Join(slices.Sorted(maps.Keys(paths)), " "); got != want.compared || strings.Join(needs, " ") != want.needs {
 			t.Errorf("%s: compared %q, needed %q", target, got, needs)
 		}
-		stock, err := c.unpatched(t.Context())
+		stock, err := c.unpatched(t.Context(), e)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +99,7 @@ func TestStockOfOneSystem(t *testing.T) {
 		if got := strings.Join(differs, " "); got != want.differs {
 			t.Errorf("%s: the stock tree has %q changed, want %q", target, got, want.differs)
 		}
-		if err := c.Close(); err != nil {
+		if err := c.Tree.Close(); err != nil {
 			t.Error(err)
 		}
 	}

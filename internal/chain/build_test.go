@@ -1,4 +1,4 @@
-package release
+package chain
 
 import (
 	"errors"
@@ -17,22 +17,25 @@ import (
 func TestLibrariesOfABuildenv(t *testing.T) {
 	inside := env.Decl{Name: "kit", Suite: "bookworm", Arch: "amd64"}
 	full := spec.Recipe{Name: "small", Bundle: spec.Bundle{Runtime: spec.Full}}
-	c := &Chain{Options: Options{Cache: t.TempDir(), Env: &inside}, Recipe: full}
-	if err := c.openLibraries(t.Context()); err == nil || !strings.Contains(err.Error(), "--bundle full: buildenv kit has no libraries to carry") {
+	e, m, o := Env{Cache: t.TempDir()}, Machine{Root: &inside}, Order{Recipe: full}
+	if _, err := libraries(t.Context(), e, o, m); err == nil || !strings.Contains(err.Error(), "--bundle full: buildenv kit has no libraries to carry") {
 		t.Errorf("none is named: %v", err)
 	}
 	libs := env.Decl{Name: "kit-runtime", Suite: "bookworm", Arch: "amd64", Lock: &env.Lock{Kind: env.Debian, Suite: "bookworm", Arch: "amd64"}}
-	c.EnvRuntime = &libs
+	m.Libraries = &libs
 	var not *env.NotMade
-	if err := c.openLibraries(t.Context()); !errors.As(err, &not) || not.Name != "kit-runtime" {
+	if _, err := libraries(t.Context(), e, o, m); !errors.As(err, &not) || not.Name != "kit-runtime" {
 		t.Errorf("it is not made: %v", err)
 	}
-	for name, other := range map[string]*Chain{
-		"thin":            {Options: c.Options, Recipe: spec.Recipe{Bundle: spec.Bundle{Runtime: spec.Thin}}},
-		"on this machine": {Options: Options{EnvRuntime: &libs}, Recipe: full},
-		"a drop-in":       {Options: c.Options, Recipe: full, drop: "libggml-cuda.so"},
+	for name, other := range map[string]struct {
+		o Order
+		m Machine
+	}{
+		"thin":            {Order{Recipe: spec.Recipe{Bundle: spec.Bundle{Runtime: spec.Thin}}}, m},
+		"on this machine": {o, Machine{Libraries: &libs}},
+		"a drop-in":       {Order{Recipe: full, DropIn: "libggml-cuda.so"}, m},
 	} {
-		if err := other.openLibraries(t.Context()); err != nil || other.libs != nil {
+		if got, err := libraries(t.Context(), e, other.o, other.m); err != nil || got != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -56,9 +59,9 @@ func TestCheckRoom(t *testing.T) {
 	if !known {
 		t.Skip("this system does not tell what is free")
 	}
-	c := &Chain{Recipe: spec.Recipe{Name: "small", DiskMiB: free>>20 + 1<<20}, dir: dir}
+	p := Patched{Order: Order{Recipe: spec.Recipe{Name: "small"}, Room: free>>20 + 1<<20}, Dir: dir}
 	var no *NoRoom
-	if err := c.checkRoom(); !errors.As(err, &no) || no.NeedMiB != c.Recipe.DiskMiB || no.FreeMiB < 1 {
+	if err := checkRoom(p); !errors.As(err, &no) || no.NeedMiB != p.Room || no.FreeMiB < 1 {
 		t.Errorf("%v", err)
 	}
 	if _, err := os.Stat(out); err == nil {
@@ -69,12 +72,12 @@ func TestCheckRoom(t *testing.T) {
 	if err := os.Truncate(filepath.Join(dir, "build/large.o"), 2<<40); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.checkRoom(); err != nil {
+	if err := checkRoom(p); err != nil {
 		t.Errorf("with what is there: %v", err)
 	}
-	c.Recipe.DiskMiB = 0
-	c.dir = filepath.Join(out, "b2", "small")
-	if err := c.checkRoom(); err != nil {
+	p.Room = 0
+	p.Dir = filepath.Join(out, "b2", "small")
+	if err := checkRoom(p); err != nil {
 		t.Errorf("nothing is known of the target: %v", err)
 	}
 }

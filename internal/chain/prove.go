@@ -1,4 +1,4 @@
-package release
+package chain
 
 import (
 	"cmp"
@@ -31,28 +31,13 @@ type Simulation struct {
 	More    bool   // the proofs also under other settings (smoke.MoreProofChecks)
 }
 
-// place is the device in words.
-func (s Simulation) place() string {
+// names are the device in words, and where it and what runs on it lie, below the folder of the
+// tag and target; what came of it is kept in files called as record.
+func (s Simulation) names() (place, folder, record string) {
 	if s.HIP != "" {
-		return "simulated HIP device"
+		return "simulated HIP device", "sim-hip", "proofs-hip"
 	}
-	return "simulated device"
-}
-
-// folder is where the device and what runs on it lie, below the chain's folder.
-func (s Simulation) folder() string {
-	if s.HIP != "" {
-		return "sim-hip"
-	}
-	return "sim"
-}
-
-// record is the name of the files that keep what came of it.
-func (s Simulation) record() string {
-	if s.HIP != "" {
-		return "proofs-hip"
-	}
-	return "proofs"
+	return "simulated device", "sim", "proofs"
 }
 
 // Proofs are what the proofs of one target's fixes came to.
@@ -92,8 +77,8 @@ func (e *NoFolder) Error() string {
 // CanProve looks for what Prove would miss only after all that takes long: the
 // headers and the compiler, unless no fix of the series needs them. The error is
 // a *NoFolder, or wraps a *smoke.NotRun.
-func (c *Chain) CanProve(ctx context.Context, s Simulation) error {
-	_, todo, err := c.toProve(s)
+func CanProve(ctx context.Context, e Env, p Patched, at Site, s Simulation) error {
+	_, todo, err := toProve(e, p, s)
 	if err != nil || len(todo) == 0 {
 		return err
 	}
@@ -103,35 +88,35 @@ func (c *Chain) CanProve(ctx context.Context, s Simulation) error {
 	if st, err := os.Stat(s.HIP); s.HIP != "" && (err != nil || !st.IsDir()) {
 		return &NoFolder{Path: s.HIP, HIP: true}
 	}
-	if c.Recipe.Wine != "" {
+	if p.Recipe.Wine != "" {
 		if s.HIP != "" {
-			return c.notRun(errors.New("the simulated HIP device is made for Linux alone"))
+			return p.notRun(errors.New("the simulated HIP device is made for Linux alone"))
 		}
-		if _, err := c.wine(ctx); err != nil {
+		if _, err := findWine(ctx, e, p.Order, at.Toolchain); err != nil {
 			return err
 		}
 	}
-	lacks := sim.Lacks(ctx, sim.Options{Headers: s.Headers, HIP: s.HIP, Clang: s.Clang, Windows: c.Recipe.Wine != ""})
+	lacks := sim.Lacks(ctx, sim.Options{Headers: s.Headers, HIP: s.HIP, Clang: s.Clang, Windows: p.Recipe.Wine != ""})
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if len(lacks) > 0 {
-		return c.notRun(fmt.Errorf("simulated device: %w", errors.Join(lacks...)))
+		return p.notRun(fmt.Errorf("simulated device: %w", errors.Join(lacks...)))
 	}
 	return nil
 }
 
 // listed returns the report as it begins, and what will be proven: of each proof of the
 // series the checks that pick gives, or why there is none.
-func (c *Chain) listed(place string, pick func(spec.Fix) ([]smoke.ProofCheck, string)) (*Proofs, []smoke.ProofOptions, error) {
+func listed(e Env, c Patched, place string, pick func(spec.Fix) ([]smoke.ProofCheck, string)) (*Proofs, []smoke.ProofOptions, error) {
 	p := &Proofs{Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Place: place, Proofs: []*smoke.Proof{}, Without: map[string]string{}, Why: map[string]string{}}
 	var todo []smoke.ProofOptions
 	for _, in := range c.Series.In {
-		i := slices.IndexFunc(c.Repo.Fixes, func(f spec.Fix) bool { return f.ID == in.Fix })
+		i := slices.IndexFunc(e.Repo.Fixes, func(f spec.Fix) bool { return f.ID == in.Fix })
 		if i < 0 {
 			return nil, nil, fmt.Errorf("proof of %s: its fix.toml is gone", in.Fix)
 		}
-		fix := c.Repo.Fixes[i]
+		fix := e.Repo.Fixes[i]
 		checks, why := pick(fix)
 		for _, one := range checks {
 			todo = append(todo, smoke.ProofOptions{Fix: in.Fix, Check: one.Check, Fault: one.Fault, Case: one.Case, Control: one.Control, Same: one.Same})
@@ -147,10 +132,11 @@ func (c *Chain) listed(place string, pick func(spec.Fix) ([]smoke.ProofCheck, st
 }
 
 // toProve is listed for the simulated device.
-func (c *Chain) toProve(s Simulation) (*Proofs, []smoke.ProofOptions, error) {
+func toProve(e Env, c Patched, s Simulation) (*Proofs, []smoke.ProofOptions, error) {
 	n := c.Tree.Pin.Build
-	reserved := slices.ContainsFunc(c.Repo.Fixes, func(f spec.Fix) bool { return f.Proof == smoke.Reserve && slices.Contains(c.fixes(), f.ID) })
-	p, todo, err := c.listed(s.place(), func(f spec.Fix) ([]smoke.ProofCheck, string) {
+	place, _, _ := s.names()
+	reserved := slices.ContainsFunc(e.Repo.Fixes, func(f spec.Fix) bool { return f.Proof == smoke.Reserve && slices.Contains(c.fixes(), f.ID) })
+	p, todo, err := listed(e, c, place, func(f spec.Fix) ([]smoke.ProofCheck, string) {
 		if !smoke.OnDevice(f.Proof) {
 			return nil, ""
 		}
@@ -167,7 +153,7 @@ func (c *Chain) toProve(s Simulation) (*Proofs, []smoke.ProofOptions, error) {
 		return nil, nil, err
 	}
 	// What other fixes change is in both halves: the programs are those of the patched tree.
-	for _, t := range c.Patched.Touched {
+	for _, t := range c.Result.Touched {
 		proven := slices.ContainsFunc(todo, func(o smoke.ProofOptions) bool { return o.Fix == t.Fix })
 		if proven && !strings.HasPrefix(t.Path, simulated) {
 			return nil, nil, c.notRun(fmt.Errorf("%s changes %s, outside %s, so the programs with it are not those without it: such a fix cannot be proven on the simulated device", t.Fix, t.Path, simulated))
@@ -176,105 +162,105 @@ func (c *Chain) toProve(s Simulation) (*Proofs, []smoke.ProofOptions, error) {
 	return p, todo, nil
 }
 
-// Prove runs the proof of every fix of the series on the simulated device:
-// ggml-cuda's host code of the stock tree and of the patched one, each with the
-// same built programs, which run through wine where the recipe's are for Windows. The
+// Prove builds the programs of a patched tree and runs the proof of every fix of the series on
+// the simulated device: ggml-cuda's host code of the stock tree and of the patched one, each
+// with the same built programs, which run through wine where the recipe's are for Windows. The
 // fixes whose proof is not one of smoke.Proofs are told in the result. A proof that does
 // not hold is an error that wraps *smoke.Failed or *smoke.NotRun, after all of them have
 // run. A tree that the simulated device's compiler refuses is a *build.Failed.
-func (c *Chain) Prove(ctx context.Context, b *Built, s Simulation) (*Proofs, error) {
-	p, todo, err := c.toProve(s)
+func Prove(ctx context.Context, e Env, patched Patched, at Site, s Simulation) (p *Proofs, err error) {
+	b, err := Build(ctx, e, patched, at)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	p, todo, err := toProve(e, patched, s)
 	if err != nil || len(todo) == 0 {
 		return p, err
 	}
-	if _, err := c.Stage(ctx, b); err != nil {
-		return nil, err
-	}
-	dir, err := c.absolute()
+	_, folder, record := s.names()
+	staged, err := Stage(ctx, e, b, nil)
 	if err != nil {
 		return nil, err
 	}
-	wine, err := c.wine(ctx)
+	wine, err := findWine(ctx, e, b.Order, at.Toolchain)
 	if err != nil {
 		return nil, err
 	}
-	bin, err := stage.WithoutCUDA(c.stageDir(), c.file(filepath.Join(s.folder(), "bin")))
+	bin, err := stage.WithoutCUDA(staged.Top(), b.file(filepath.Join(folder, "bin")))
 	if err != nil {
 		return nil, err
 	}
-	stock, err := c.stockTree(ctx)
-	if err != nil {
+	stock := b.file("stock")
+	if _, err := b.writeStock(ctx, e, stock); err != nil {
 		return nil, err
 	}
 	sides := map[string]smoke.Programs{}
-	for _, side := range [][2]string{{"stock", stock}, {"patched", dir}} {
+	for _, side := range [][2]string{{"stock", stock}, {"patched", b.Dir}} {
 		name := side[0]
 		plan := b.Plan
-		plan.Source, plan.Dir = filepath.Join(side[1], "src"), filepath.Join(dir, s.folder(), name)
+		plan.Source, plan.Dir = filepath.Join(side[1], "src"), filepath.Join(b.Dir, folder, name)
 		if name == "stock" {
 			plan.Touched = nil
 		}
-		lib, err := c.simulate(ctx, plan, s, c.file("logs/"+s.folder()+"-"+name+".log"))
+		lib, err := simulate(ctx, e, b.Recipe, plan, s, b.file("logs/"+folder+"-"+name+".log"))
 		if err != nil {
 			err = fmt.Errorf("simulated device, %s: %w", name, err)
 			var refused *build.Failed
 			if ctx.Err() == nil && !errors.As(err, &refused) {
-				err = c.notRun(err)
+				err = b.notRun(err)
 			}
 			return nil, err
 		}
-		c.Log.Info("built ggml-cuda for the simulated device", "tree", name, "objects", lib.Objects, "compiled", lib.Compiled)
+		e.Log.Info("built ggml-cuda for the simulated device", "tree", name, "objects", lib.Objects, "compiled", lib.Compiled)
 		sides[name] = smoke.Programs{Bin: bin, Env: lib.Env()}
 	}
 	for i := range todo {
 		todo[i].Options = smoke.Options{Device: todo[i].Check.Device, Wine: wine}
 		todo[i].Unpatched, todo[i].Patched = sides["stock"], sides["patched"]
-		if todo[i].Same && slices.Contains(c.defines(s), trimOn) {
+		if todo[i].Same && slices.Contains(s.defines(b.Recipe), trimOn) {
 			// Without it this target does not do what stock does, and is not to.
 			env := map[string]string{"GGML_CUDA_POOL_TRIM": "off"}
 			maps.Copy(env, todo[i].Check.Env)
 			todo[i].Check.Env = env
 		}
 	}
-	return c.proveAll(ctx, p, todo, s.folder(), s.record())
+	return p, p.run(ctx, e, b.Patched, b.hold(), todo, folder, record)
 }
 
-// proveAll runs the proofs, each in a folder of its own below folder, and keeps what came
-// of them in the files record.json and record.md.
-func (c *Chain) proveAll(ctx context.Context, p *Proofs, todo []smoke.ProofOptions, folder, record string) (*Proofs, error) {
+// run runs the proofs, each in a folder of its own below folder, and keeps what came
+// of them in the files record.json and record.md. hold is inherited by what it starts.
+func (p *Proofs) run(
+	ctx context.Context, e Env, of Patched, hold []*os.File, todo []smoke.ProofOptions, folder, record string,
+) error {
 	var errs []error
 	for i, o := range todo {
 		work := o.Fix + "-" + o.Check.Name
 		if o.Case != "" {
 			work += "-" + strconv.Itoa(i+1)
 		}
-		o.Tag, o.Target, o.Commit, o.Tree = p.Tag, p.Target, c.Tree.Pin.Commit, c.Patched.Tree.ID()
-		o.Work, o.Log, o.Progress, o.Hold = c.file(path.Join(folder, work)), c.Log, c.Progress, c.hold()
+		o.Tag, o.Target, o.Commit, o.Tree = p.Tag, p.Target, of.Tree.Pin.Commit, of.Result.Tree.ID()
+		o.Work, o.Log, o.Progress, o.Hold = of.file(path.Join(folder, work)), e.Log, e.Progress, hold
 		proof, err := smoke.Prove(ctx, o)
 		if ctx.Err() != nil {
-			return p, context.Cause(ctx)
+			return context.Cause(ctx)
 		}
 		if proof != nil {
 			p.Proofs = append(p.Proofs, proof)
 		}
 		errs = append(errs, err)
 	}
-	if err := records.Write(c.file(record+".json"), p); err != nil {
-		return p, err
+	if err := records.Write(of.file(record+".json"), p); err != nil {
+		return err
 	}
-	return p, errors.Join(append(errs, atomicfile.WriteFile(c.file(record+".md"), []byte(p.Text()), 0o644))...)
+	return errors.Join(append(errs, atomicfile.WriteFile(of.file(record+".md"), []byte(p.Text()), 0o644))...)
 }
 
-// notRun says that no proof or check could run, and why.
-func (c *Chain) notRun(err error) error {
-	return &smoke.NotRun{Report: &smoke.Report{Tag: c.Tree.Tag.String(), Target: c.Recipe.Name}, Err: err}
-}
-
-// defines are the macros that the recipe compiles its backend with.
-func (c *Chain) defines(s Simulation) []string {
-	flags := c.Recipe.CUDAFlags
+// defines are the macros that a recipe compiles its backend with.
+func (s Simulation) defines(rec spec.Recipe) []string {
+	flags := rec.CUDAFlags
 	if s.HIP != "" {
-		flags = c.Recipe.HIPFlags
+		flags = rec.HIPFlags
 	}
 	var out []string
 	for _, flag := range flags {
@@ -287,24 +273,24 @@ func (c *Chain) defines(s Simulation) []string {
 
 // simulate compiles the simulated device and ggml-cuda of plan.Source in
 // plan.Dir. What the compiler refuses is a *build.Failed, as in any build.
-func (c *Chain) simulate(ctx context.Context, plan build.Plan, s Simulation, log string) (*sim.Library, error) {
+func simulate(ctx context.Context, e Env, rec spec.Recipe, plan build.Plan, s Simulation, log string) (*sim.Library, error) {
 	var before int64 // the log goes on from earlier runs
 	if info, err := os.Stat(log); err == nil {
 		before = info.Size()
 	}
 	lib, err := sim.Build(ctx, sim.Options{
-		Src: plan.Source, Out: plan.Dir, Headers: s.Headers, HIP: s.HIP, Clang: s.Clang, NoVMM: true, Windows: c.Recipe.Wine != "", Defines: c.defines(s),
-		Jobs: plan.Jobs, Logger: c.Log, Log: log, Progress: c.Progress,
+		Src: plan.Source, Out: plan.Dir, Headers: s.Headers, HIP: s.HIP, Clang: s.Clang, NoVMM: true, Windows: rec.Wine != "", Defines: s.defines(rec),
+		Jobs: plan.Jobs, Logger: e.Log, Log: log, Progress: e.Progress,
 	})
-	var e *run.Error
-	if ctx.Err() != nil || !errors.As(err, &e) || e.Log == "" || e.Exit <= 0 && e.Signal == "" {
+	var failed *run.Error
+	if ctx.Err() != nil || !errors.As(err, &failed) || failed.Log == "" || failed.Exit <= 0 && failed.Signal == "" {
 		return lib, err
 	}
 	output, readErr := os.ReadFile(log)
 	if readErr != nil || int64(len(output)) < before {
 		return nil, err
 	}
-	return nil, plan.Explain("simulated device", output[before:], e)
+	return nil, plan.Explain("simulated device", output[before:], failed)
 }
 
 // Text is one line a proof: fix, tag, unpatched, patched.
