@@ -2,6 +2,7 @@ package build
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -62,4 +63,18 @@ type NoPage struct{ Path string }
 // Error names the files.
 func (e *NoPage) Error() string {
 	return fmt.Sprintf("the source lacks %s, and before b%d llama-server cannot be built without it; take another source", e.Path, pageOptionFrom)
+}
+
+// Existing is the folder itself, or the nearest one above it that is there.
+func Existing(dir string) string {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "."
+	}
+	for {
+		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
 }

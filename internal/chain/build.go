@@ -96,8 +96,8 @@ func (e Env) inputFor(p Patched, at Site, tree *source.Tree, dir string) (build.
 	none, err := noVersion(p.Recipe.Upstream, tree)
 	pin := p.Tree.Pin
 	return build.Input{
-		Tag: p.Tree.Tag.String(), Build: pin.Build, BuildMax: pin.Max, Commit: pin.Commit, Time: pin.Time, NoVersion: none,
-		Tree: tree.ID(), Recipe: p.Recipe, Toolchain: at.Toolchain, Facts: facts, Missing: p.lacks,
+		Tag: p.Tree.Tag.String(), Build: pin.Build, BuildMax: pin.Max, Commit: pin.Commit, Time: pin.Time,
+		NoVersion: none, Tree: tree.ID(), Recipe: p.Recipe, Toolchain: at.Toolchain, Facts: facts, Missing: p.lacks,
 		Source: filepath.Join(dir, "src"), Dir: filepath.Join(dir, "build"),
 		Peaks: build.LoadPeaks(build.PeaksFile(e.Cache, p.Recipe.Name, facts)),
 	}, err
@@ -180,7 +180,8 @@ func writeTree(ctx context.Context, e Env, p Patched) error {
 // killed.
 func (b Built) run(e Env, log string) build.RunOptions {
 	return build.RunOptions{
-		Log: b.file(filepath.Join("logs", log)), Logger: e.Log, Progress: e.Progress, Hold: b.hold(), Inside: b.site.root, On: b.site.Host,
+		Log: b.file(filepath.Join("logs", log)), Logger: e.Log, Progress: e.Progress, Hold: b.hold(),
+		Inside: b.site.root, On: b.site.Host,
 	}
 }
 
@@ -248,11 +249,7 @@ func (e *NoRoom) Error() string {
 // checkRoom compares the room that an order takes with what is free, where what
 // an earlier run has written counts as there.
 func checkRoom(p Patched) error {
-	at := p.Dir
-	for at != filepath.Dir(at) && !isDir(at) {
-		at = filepath.Dir(at)
-	}
-	free, known := build.FreeDisk(at)
+	free, known := build.FreeDisk(build.Existing(p.Dir))
 	if !known || free>>20 >= p.Room {
 		return nil
 	}
@@ -273,9 +270,4 @@ func checkRoom(p Patched) error {
 		return &NoRoom{Target: p.Recipe.Name, Dir: p.Dir, FreeMiB: free >> 20, NeedMiB: need}
 	}
 	return err
-}
-
-func isDir(name string) bool {
-	st, err := os.Stat(name)
-	return err == nil && st.IsDir()
 }

@@ -1,8 +1,9 @@
 // Package chain is the order of the stages from a tag to a bundle. Each takes the value of the
 // one before it and returns the next, which holds what it was made of:
 //
-//	NewOrder ─▶ Order ─ Patch ─▶ Patched ─ Build ─▶ Built ─ Stage ─▶ Staged ─ Check ─▶ Checked ─ Pack ─▶ bundle.Packed
-//	                     Machine.Look ─▶ Site ─┘      authenticode.Signer ─┘        └─ Venue ◀─ Device.Look
+//	Order ─Patch▶ Patched ─Build▶ Built ─Stage▶ Staged ─Check▶ Checked ─Pack▶ bundle.Packed
+//	                         │             │             │
+//	         Machine ─Look▶ Site         Signer        Venue ◀Look─ Device
 //
 // Nothing in a value is filled in later. What a stage found done already, by the record that
 // it left in the folder of its tag and target, Memo does not do again.

@@ -36,7 +36,7 @@ func Check(ctx context.Context, e Env, s Staged, v Venue) (Checked, error) {
 		if bin, plan, err = tryDropIn(ctx, e, s); err != nil {
 			return c, err
 		}
-		list = slices.DeleteFunc(checks(s.Recipe, plan), func(check spec.Check) bool { return smoke.Compares([]spec.Check{check}) })
+		list = slices.DeleteFunc(checks(s.Recipe, plan), func(c spec.Check) bool { return smoke.Compares([]spec.Check{c}) })
 	}
 	within, err := inside(ctx, e, s, v)
 	if err != nil {
@@ -62,17 +62,18 @@ func Check(ctx context.Context, e Env, s Staged, v Venue) (Checked, error) {
 		return c, err
 	}
 	o := smoke.Options{
-		Tag: s.Tree.Tag.String(), Target: s.Recipe.Name, Commit: s.Tree.Pin.Commit, Tree: s.Result.Tree.ID(), Series: s.fixes(),
-		Bin: bin, Want: smoke.Version{Build: s.Tree.Pin.Build, Commit: plan.VersionCommit}, Checks: list, Work: s.own("smoke"),
-		Stock: stock.Bin, Same: stock.Same, StockWith: stock.With,
-		HostEnv: libs.Host, Wine: v.Wine, Inside: within, Device: v.Name, NoCard: v.NoCard,
+		Tag: s.Tree.Tag.String(), Target: s.Recipe.Name, Commit: s.Tree.Pin.Commit, Tree: s.Result.Tree.ID(),
+		Series: s.fixes(), Bin: bin, Want: smoke.Version{Build: s.Tree.Pin.Build, Commit: plan.VersionCommit},
+		Checks: list, Work: s.own("smoke"), Stock: stock.Bin, Same: stock.Same, StockWith: stock.With, HostEnv: libs.Host,
+		Wine: v.Wine, Inside: within, Device: v.Name, NoCard: v.NoCard,
 		Log: e.Log, Progress: e.Progress, Hold: s.hold(),
 	}
 	if on := v.Card; on != nil {
 		o.Card, o.Driver, o.Probe, o.ProbeName = on.String(), on.List[0].Driver, on.Probe, on.Source
 		o.CardEnv = slices.Concat(on.Env, libs.Card)
 	}
-	done, err := Memo(s.own("smoke.json"), key, func(r checkedRecord) bool { return r.Report != nil }, func() (r checkedRecord, err error) {
+	passed := func(r checkedRecord) bool { return r.Report != nil }
+	done, err := Memo(s.own("smoke.json"), key, passed, func() (r checkedRecord, err error) {
 		for _, how := range libs.How {
 			e.Log.Info("smoke: " + how)
 		}

@@ -142,8 +142,11 @@ func (p Patched) Checkout(ctx context.Context, dir string) (source.Stats, error)
 
 // Export writes the patches of the series to a folder, for git am and quilt.
 func (p Patched) Export(ctx context.Context, e Env, dir string) (*merge.Exported, error) {
-	a := merge.Applied{FS: e.Repo.FS, Series: p.Series, Tree: p.Tree, Result: p.Result}
-	return merge.Export(ctx, a, dir, filepath.Join(e.Cache, "series.lock"), e.Log)
+	return merge.Export(ctx, p.applied(e), dir, filepath.Join(e.Cache, "series.lock"), e.Log)
+}
+
+func (p Patched) applied(e Env) merge.Applied {
+	return merge.Applied{FS: e.Repo.FS, Series: p.Series, Tree: p.Tree, Result: p.Result}
 }
 
 // excluded are the paths that are not written.

@@ -108,7 +108,9 @@ func CanProve(ctx context.Context, e Env, p Patched, at Site, s Simulation) erro
 
 // listed returns the report as it begins, and what will be proven: of each proof of the
 // series the checks that pick gives, or why there is none.
-func listed(e Env, c Patched, place string, pick func(spec.Fix) ([]smoke.ProofCheck, string)) (*Proofs, []smoke.ProofOptions, error) {
+func listed(
+	e Env, c Patched, place string, pick func(spec.Fix) ([]smoke.ProofCheck, string),
+) (*Proofs, []smoke.ProofOptions, error) {
 	p := &Proofs{Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Place: place, Proofs: []*smoke.Proof{}, Without: map[string]string{}, Why: map[string]string{}}
 	var todo []smoke.ProofOptions
 	for _, in := range c.Series.In {
@@ -273,7 +275,9 @@ func (s Simulation) defines(rec spec.Recipe) []string {
 
 // simulate compiles the simulated device and ggml-cuda of plan.Source in
 // plan.Dir. What the compiler refuses is a *build.Failed, as in any build.
-func simulate(ctx context.Context, e Env, rec spec.Recipe, plan build.Plan, s Simulation, log string) (*sim.Library, error) {
+func simulate(
+	ctx context.Context, e Env, rec spec.Recipe, plan build.Plan, s Simulation, log string,
+) (*sim.Library, error) {
 	var before int64 // the log goes on from earlier runs
 	if info, err := os.Stat(log); err == nil {
 		before = info.Size()

@@ -1,15 +1,12 @@
 package chain
 
 import (
-	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/merge"
-	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
 )
 
@@ -45,20 +42,11 @@ func Script(e Env, p Patched, at Site, plan build.Plan) (build.Script, error) {
 			s.URL = e.Source
 		}
 	}
-	for _, in := range p.Series.In {
-		if held, all := p.Result.Held(in.Fix); held > 0 {
-			return s, &spec.Error{
-				File: path.Join("patches", in.Fix, "fix.toml"),
-				Msg:  fmt.Sprintf("upstream has %d of the %d changes of %s on %s: git apply refuses the file; write a variant for this tag", held, all, merge.FileName(in), p.Tree.Tag),
-			}
-		}
-		data, err := merge.Bytes(e.Repo.FS, in)
-		if err != nil {
-			return s, err
-		}
-		s.Patches = append(s.Patches, build.ScriptPatch{Name: merge.FileName(in), Data: data})
+	files, err := p.applied(e).Whole("git apply refuses the file")
+	for i, data := range files {
+		s.Patches = append(s.Patches, build.ScriptPatch{Name: merge.FileName(p.Series.In[i]), Data: data})
 	}
-	return s, nil
+	return s, err
 }
 
 // BoxScript returns what a plan's PowerShell script needs: the files of the patched

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -170,8 +169,7 @@ func gib(mib int64) string { return fmt.Sprintf("%.1f GiB", float64(mib)/1024) }
 
 // disk looks at the folder that a release is made in, and at the cache.
 func (r *Report) disk(o Options, rec spec.Recipe) {
-	dir := existing(o.Out)
-	free, known := build.FreeDisk(dir)
+	free, known := build.FreeDisk(build.Existing(o.Out))
 	switch {
 	case !known:
 		r.unknown("disk", "", "How much room %s has is not known here.", o.Out)
@@ -183,23 +181,9 @@ func (r *Report) disk(o Options, rec spec.Recipe) {
 		r.ok("disk", "%s are free for %s, and a release takes %s.", gib(free>>20), o.Out, gib(rec.DiskMiB))
 	}
 	for _, d := range []string{o.Out, o.Cache} {
-		if err := writable(existing(d)); err != nil {
+		if err := writable(build.Existing(d)); err != nil {
 			r.lacks("disk", "", "Nothing can be written to %s: %v.", d, err)
 		}
-	}
-}
-
-// existing is the folder itself, or the nearest one above it that is there.
-func existing(dir string) string {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return "."
-	}
-	for {
-		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
-			return dir
-		}
-		dir = filepath.Dir(dir)
 	}
 }
 

@@ -71,6 +71,27 @@ type Applied struct {
 	Result *patch.Result // with the series on it
 }
 
+// Whole are the bytes of the patch files of the series, in order, for a program that takes them
+// whole. One of which upstream has a part is a *spec.Error that says what refuses it.
+func (a Applied) Whole(refused string) ([][]byte, error) {
+	var files [][]byte
+	for _, in := range a.Series.In {
+		if held, all := a.Result.Held(in.Fix); held > 0 {
+			return nil, &spec.Error{
+				File: path.Join("patches", in.Fix, "fix.toml"),
+				Msg: fmt.Sprintf("upstream has %d of the %d changes of %s on %s: %s; write a variant for this tag",
+					held, all, FileName(in), a.Series.Tag, refused),
+			}
+		}
+		data, err := Bytes(a.FS, in)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, data)
+	}
+	return files, nil
+}
+
 // Export writes the patches of the series to dir, byte for byte as they are declared,
 // as 0001-<fix>.patch and so on, and a quilt series file. On the tag's tree, git
 // am and quilt push -a --fuzz=0 give the tree of the result. lock is a file that keeps two
@@ -121,18 +142,12 @@ func exportFiles(a Applied, out *Exported, log *slog.Logger) ([]exportFile, erro
 	for _, l := range a.Series.Landed {
 		log.Warn("upstream has all of it: it is not exported", "fix", l.Fix)
 	}
-	for _, in := range a.Series.In {
-		if held, all := a.Result.Held(in.Fix); held > 0 {
-			return nil, &spec.Error{
-				File: path.Join("patches", in.Fix, "fix.toml"),
-				Msg: fmt.Sprintf("upstream has %d of the %d changes of %s on %s: llpatch leaves those out, but git am and quilt refuse the file; write a variant for this tag",
-					held, all, FileName(in), out.Tag),
-			}
-		}
-		data, err := Bytes(a.FS, in)
-		if err != nil {
-			return nil, fmt.Errorf("export %s: %w", in.Fix, err)
-		}
+	patches, err := a.Whole("llpatch leaves those out, but git am and quilt refuse the file")
+	if err != nil {
+		return nil, err
+	}
+	for i, in := range a.Series.In {
+		data := patches[i]
 		if bytes.Contains(data, []byte("\nGIT binary patch\n")) {
 			log.Warn("quilt takes no binary change; git am does", "fix", in.Fix)
 		}

@@ -61,7 +61,9 @@ func HIPLibraries(dir string, files []*binary.File, hip build.HIPFact) (l Librar
 // gather makes the folder dir anew, with links in real to the libraries that files need, or
 // one of the libraries themselves, and in stub to what stands for them. Those that take refuses,
 // that are among the files or that the system has are left out; from are the toolkit's folders.
-func gather(dir, real, stub string, files []*binary.File, take func(string) bool, from []string, kit string) (how []string, err error) {
+func gather(
+	dir, real, stub string, files []*binary.File, take func(string) bool, from []string, kit string,
+) (how []string, err error) {
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(real, 0o755), os.MkdirAll(stub, 0o755)); err != nil {
 		return nil, err
 	}
