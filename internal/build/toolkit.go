@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/llpatch/llpatch/internal/exit"
 )
 
 // BadToolkit is a CUDA toolkit or a ROCm, or its place on this machine, that cannot
@@ -26,6 +28,14 @@ func (e *BadToolkit) Error() string {
 		s += "\n  " + l
 	}
 	return s
+}
+
+// ExitCode is exit.Build.
+func (e *BadToolkit) ExitCode() int { return exit.Build }
+
+// Hint says what to do.
+func (e *BadToolkit) Hint() string {
+	return e.Next
 }
 
 // hostLimits are the newest major versions of GCC that toolkits take, from a CUDA

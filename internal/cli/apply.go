@@ -24,7 +24,7 @@ type applyFlags struct {
 func (a *app) applyCmd() *cobra.Command {
 	var f applyFlags
 	follow := map[string]string{}
-	c := a.tunedChainCmd("apply", "Write the patched tree to a folder and print its git tree id", func(o *release.Options) {
+	c := a.chainCmd("apply", "Write the patched tree to a folder and print its git tree id", toTree, func(o *release.Options) {
 		if f.threeWay {
 			o.ThreeWay = &release.ThreeWay{Git: patch.FindGit(os.Getenv("PATH")), Follow: follow, Accept: f.accept, Show: a.showMerge}
 		}

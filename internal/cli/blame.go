@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-
-	"github.com/llpatch/llpatch/internal/compat"
 )
 
 func (a *app) blameBreakCmd() *cobra.Command {
@@ -26,9 +24,6 @@ func (a *app) blameBreakCmd() *cobra.Command {
 				return &usageError{err: fmt.Errorf("--from: %w", err)}
 			}
 			blame, err := h.Blame(c.Context(), o, stack, got[0], from)
-			if u := new(compat.UnknownFix); errors.As(err, &u) {
-				return &usageError{err: err}
-			}
 			if err != nil {
 				return err
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/llpatch/llpatch"
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/release"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -40,7 +41,7 @@ type app struct {
 	stderr   io.Writer
 	progress *progress
 
-	interrupted string // hint of a command that does not go on where it stopped
+	interrupted string // hint where the command is interrupted
 	log         *slog.Logger
 }
 
@@ -55,12 +56,12 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	ran, err := root.ExecuteContextC(ctx)
+	err := root.ExecuteContext(ctx)
 	a.progress.close()
 	if err == nil {
 		return 0
 	}
-	return a.report(ctx, ran.Name(), err)
+	return a.report(ctx, err)
 }
 
 func (a *app) root() *cobra.Command {
@@ -81,6 +82,7 @@ target, builds it, proves on the real programs that it works, and bundles it.
 				level = slog.LevelDebug
 			}
 			a.log = slog.New(newHandler(a.progress, level))
+			a.interrupted = c.Annotations[interrupted]
 			return notEmpty(c)
 		},
 	}
@@ -98,13 +100,11 @@ target, builds it, proves on the real programs that it works, and bundles it.
 		a.statusCmd(), a.blameBreakCmd(), a.seriesCmd(), a.lintCmd(), a.modelCmd(), a.leakCmd(), a.evidenceCmd(),
 		a.vramCmd(), a.envCmd(), probeInsideCmd(), joinCUDACmd(), a.versionCmd(),
 	)
+	root.SetHelpCommand(&cobra.Command{Use: "help [COMMAND]", Short: "Show what a command does", RunE: help})
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd()
-	for _, c := range root.Commands() {
-		switch {
-		case c.Name() == "help":
-			c.Run, c.RunE = nil, help
-		case c.HasSubCommands() && c.RunE == nil:
+	for _, c := range append(root.Commands(), root) {
+		if c.HasSubCommands() && c.RunE == nil {
 			c.Run, c.RunE, c.Args = nil, noSubcommand, cobra.ArbitraryArgs
 		}
 	}
@@ -115,9 +115,12 @@ target, builds it, proves on the real programs that it works, and bundles it.
 // help shows what a command does, and refuses what is none: cobra would print the
 // help of all and end with 0.
 func help(c *cobra.Command, given []string) error {
-	about, _, err := c.Root().Find(given)
+	about, left, err := c.Root().Find(given)
 	if err != nil {
 		return err
+	}
+	if len(left) > 0 && about.HasSubCommands() {
+		return noSubcommand(about, left)
 	}
 	about.InitDefaultHelpFlag()
 	return about.Help()
@@ -129,13 +132,17 @@ func noSubcommand(c *cobra.Command, given []string) error {
 	if len(given) == 0 {
 		return c.Help()
 	}
-	var names []string
-	for _, sub := range c.Commands() {
-		if sub.IsAvailableCommand() {
-			names = append(names, sub.Name())
+	wrong := &usageError{err: fmt.Errorf("unknown command %q for %q", given[0], c.CommandPath()), help: c.CommandPath() + " --help"}
+	if c.HasParent() {
+		var names []string
+		for _, sub := range c.Commands() {
+			if sub.IsAvailableCommand() {
+				names = append(names, sub.Name())
+			}
 		}
+		wrong.err = fmt.Errorf("%s has no %q; there are %s", c.CommandPath(), given[0], strings.Join(names, ", "))
 	}
-	return &usageError{err: fmt.Errorf("%s has no %q; there are %s", c.CommandPath(), given[0], strings.Join(names, ", ")), help: c.CommandPath() + " --help"}
+	return wrong
 }
 
 // notEmpty refuses a flag that was given and says nothing, as one does whose
@@ -261,5 +268,16 @@ type usageError struct {
 
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
+
+// ExitCode is exit.Usage.
+func (e *usageError) ExitCode() int { return exit.Usage }
+
+// Hint names the command that explains it.
+func (e *usageError) Hint() string {
+	if e.help == "" {
+		return ""
+	}
+	return "see " + e.help
+}
 
 var errInterrupted = errors.New("interrupted")

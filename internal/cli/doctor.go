@@ -94,14 +94,3 @@ func isPath(name string) bool {
 	_, err := os.Lstat(name)
 	return err == nil || strings.ContainsAny(name, "/\\")
 }
-
-// doctorExit is the exit code of what doctor says, and a hint.
-func doctorExit(err error) (code int, hint string, ok bool) {
-	if _, ok := is[*doctor.Unable](err); ok {
-		return exitNotRun, "", true
-	}
-	if _, ok := is[*doctor.NotBundle](err); ok {
-		return exitUsage, "llpatch doctor takes a target, a bundle (its folder, its tar.gz or a part of that), or a program", true
-	}
-	return 0, "", false
-}

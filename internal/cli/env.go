@@ -39,7 +39,8 @@ func (a *app) envCreateCmd() *cobra.Command {
 	var update bool
 	c := &cobra.Command{
 		Use: "create NAME", Short: "Make the root of a buildenv from the packages of its lock", Args: args("NAME"),
-		Example: "  llpatch env create cuda-11.8",
+		Example:     "  llpatch env create cuda-11.8",
+		Annotations: map[string]string{interrupted: goesOn},
 		RunE: func(c *cobra.Command, got []string) error {
 			repo, records, err := a.declarations()
 			if err != nil {

@@ -13,11 +13,8 @@ import (
 
 func (a *app) seriesCmd() *cobra.Command {
 	var to string
-	c := a.chainCmd("series", "Export the patches of a tag and target for git am and quilt", func(ctx context.Context, c *release.Chain) error {
+	c := a.chainCmd("series", "Export the patches of a tag and target for git am and quilt", toTree, nil, func(ctx context.Context, c *release.Chain) error {
 		done, err := c.Export(ctx, to)
-		if f, ok := is[*release.ForeignFile](err); ok {
-			return &usageError{err: f}
-		}
 		if err != nil {
 			return err
 		}

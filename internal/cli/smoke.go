@@ -20,7 +20,7 @@ func (a *app) smokeCmd() *cobra.Command {
 	var headers, hip, clang string
 	more, proofs := false, false
 	tune := func(o *release.Options) { o.Place.Pick = card }
-	c := a.tunedChainCmd("smoke", "Build a target and run its checks, or its fixes' proofs on the simulated device", tune, func(ctx context.Context, c *release.Chain) error {
+	c := a.chainCmd("smoke", "Build a target and run its checks, or its fixes' proofs on the simulated device", toPrograms, tune, func(ctx context.Context, c *release.Chain) error {
 		switch device {
 		case spec.Host:
 			if proofs {
@@ -127,9 +127,6 @@ func (a *app) prove(ctx context.Context, c *release.Chain, s release.Simulation)
 		}
 	}
 	if err := c.CanProve(ctx, s); err != nil { // before what takes long
-		if holds[*release.NoFolder](err) {
-			return &usageError{err: err}
-		}
 		return err
 	}
 	b, err := c.Build(ctx)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -90,7 +89,8 @@ func (a *app) fetchCmd() *cobra.Command {
 	var history bool
 	c := &cobra.Command{
 		Use: "fetch TAG", Short: "Fetch a tag into the cache and verify its tree", Args: fetchArgs(&history),
-		Example: "  llpatch fetch b8833\n  llpatch fetch --history",
+		Example:     "  llpatch fetch b8833\n  llpatch fetch --history",
+		Annotations: map[string]string{interrupted: goesOn},
 		RunE: func(c *cobra.Command, got []string) error {
 			if history {
 				return a.fetchHistory(c.Context(), upstream)
@@ -124,13 +124,14 @@ func (a *app) fetchCmd() *cobra.Command {
 	return c
 }
 
-// chainCmd is a command that takes a tag and a target and works on their chain.
-func (a *app) chainCmd(use, short string, do func(context.Context, *release.Chain) error) *cobra.Command {
-	return a.tunedChainCmd(use, short, func(*release.Options) {}, do)
-}
+// reach is how far a command goes along the chain.
+type reach int
 
-// building names the commands that build, or say how, in a folder of --out.
-var building = []string{"plan", "build", "smoke", "bundle", "release"}
+const (
+	toTree     reach = iota // it patches
+	toPlan                  // it says as well how a folder of --out is built
+	toPrograms              // it builds there, and goes on where it was stopped
+)
 
 // checkOut refuses a folder that no build can be in.
 func checkOut(dir string) error {
@@ -141,9 +142,10 @@ func checkOut(dir string) error {
 	return build.CheckFolder(dir)
 }
 
-// tunedChainCmd is chainCmd for a command with options of its own.
-func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do func(context.Context, *release.Chain) error) *cobra.Command {
-	builds := slices.Contains(building, use)
+// chainCmd is a command that takes a tag and a target and works on their chain; tune sets
+// options of its own, nil: it has none.
+func (a *app) chainCmd(use, short string, to reach, tune func(*release.Options), do func(context.Context, *release.Chain) error) *cobra.Command {
+	builds := to >= toPlan
 	var archs, gfx string
 	var backendOnly bool
 	var buildenv, on string
@@ -185,7 +187,9 @@ func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do f
 					o.EnvRuntime = &r
 				}
 			}
-			tune(&o)
+			if tune != nil {
+				tune(&o)
+			}
 			chain, err := release.Open(c.Context(), o, t, got[1])
 			if err != nil {
 				return err
@@ -199,7 +203,8 @@ func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do f
 		c.Flags().StringVar(&archs, "cuda-archs", "", "make device code for these instead of the recipe's: 86 or 120a for machine code and PTX, 86-real, 86-virtual; several joined by commas")
 		c.Flags().StringVar(&gfx, "gfx", "", "make device code for these AMD cards instead of the recipe's: gfx1201, gfx12-generic; several joined by commas")
 		c.Flags().StringVar(&buildenv, "env", "", "build inside the root of this buildenv, which llpatch env create NAME makes, with its compilers")
-		if use != "plan" {
+		if to == toPrograms {
+			c.Annotations = map[string]string{interrupted: goesOn}
 			c.Flags().StringVar(&on, "on", "", "build on another machine, ssh:HOST or ssh:HOST:DIR (a folder there that llpatch may fill; default: llpatch), and fetch the programs")
 		}
 		c.Flags().BoolVar(&backendOnly, "backend-only", false, "make nothing but the target's backend library, for the official package of the same tag")
@@ -209,7 +214,7 @@ func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do f
 
 func (a *app) planCmd() *cobra.Command {
 	var sh, ps1 bool
-	c := a.tunedChainCmd("plan", "Show the commands that build the target", func(o *release.Options) { o.Box = ps1 }, func(ctx context.Context, c *release.Chain) error {
+	c := a.chainCmd("plan", "Show the commands that build the target", toPlan, func(o *release.Options) { o.Box = ps1 }, func(ctx context.Context, c *release.Chain) error {
 		plan, _, err := c.Plan(ctx)
 		if err != nil {
 			return err
@@ -266,7 +271,7 @@ func planText(p build.Plan) string {
 }
 
 func (a *app) buildCmd() *cobra.Command {
-	return a.chainCmd("build", "Fetch, patch and build a target", func(ctx context.Context, c *release.Chain) error {
+	return a.chainCmd("build", "Fetch, patch and build a target", toPrograms, nil, func(ctx context.Context, c *release.Chain) error {
 		b, err := c.Build(ctx)
 		if err != nil {
 			return err
@@ -276,11 +281,11 @@ func (a *app) buildCmd() *cobra.Command {
 }
 
 func (a *app) bundleCmd() *cobra.Command {
-	return a.chainCmd("bundle", "Build, check and pack a target (the same as release, by the stage's name)", a.bundle)
+	return a.chainCmd("bundle", "Build, check and pack a target (the same as release, by the stage's name)", toPrograms, nil, a.bundle)
 }
 
 func (a *app) releaseCmd() *cobra.Command {
-	c := a.chainCmd("release", "Run the whole chain: fetch, patch, build, smoke, bundle", a.bundle)
+	c := a.chainCmd("release", "Run the whole chain: fetch, patch, build, smoke, bundle", toPrograms, nil, a.bundle)
 	c.Example = "  llpatch release b8833 linux-cpu\n  llpatch release b8833 linux-cuda --cuda-archs 86-real --backend-only\n  llpatch release b8833 win7-vxkex-cuda11.4 --env win7-cuda-11.8\n  llpatch release b8833 linux-cuda --with upstream-fattn-reserve"
 	return c
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/rogpeppe/go-internal/diff"
 
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/source"
 )
@@ -57,6 +58,9 @@ type UnknownFix struct {
 func (e *UnknownFix) Error() string {
 	return fmt.Sprintf("there is no fix %q; there are: %s", e.Name, strings.Join(e.Known, ", "))
 }
+
+// ExitCode is exit.Usage.
+func (e *UnknownFix) ExitCode() int { return exit.Usage }
 
 // Blame finds every break of a fix: of each of its variants from the beginning
 // of its range on, or, given a tag, the first behind it.

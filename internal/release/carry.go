@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -290,6 +291,14 @@ type NoRuntime struct{ Target string }
 // Error names the target and the reason.
 func (e *NoRuntime) Error() string {
 	return fmt.Sprintf("%s has no full bundle: its recipe's bundle.carry names no library of a toolkit, and what it builds needs none", e.Target)
+}
+
+// ExitCode is exit.Usage.
+func (e *NoRuntime) ExitCode() int { return exit.Usage }
+
+// Hint says what to do.
+func (e *NoRuntime) Hint() string {
+	return "without --bundle, or with --bundle thin, it is made"
 }
 
 // chooseRuntime makes a recipe's bundle thin or full, as was asked.

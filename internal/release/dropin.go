@@ -14,6 +14,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -26,6 +27,9 @@ type BadOption struct {
 
 // Error names the flag and the cause.
 func (e *BadOption) Error() string { return e.Flag + ": " + e.Err.Error() }
+
+// ExitCode is exit.Usage.
+func (e *BadOption) ExitCode() int { return exit.Usage }
 
 // Unwrap returns Err.
 func (e *BadOption) Unwrap() error { return e.Err }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/env"
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -85,6 +86,14 @@ type NoRoom struct {
 // Error gives both figures.
 func (e *NoRoom) Error() string {
 	return fmt.Sprintf("%s: %d MiB are free for %s, and the release takes %d MiB more", e.Target, e.FreeMiB, e.Dir, e.NeedMiB)
+}
+
+// ExitCode is exit.Build.
+func (e *NoRoom) ExitCode() int { return exit.Build }
+
+// Hint says what to do.
+func (e *NoRoom) Hint() string {
+	return "--out DIR takes another disk"
 }
 
 // checkRoom compares the room that the recipe asks for with what is free, where what

@@ -9,6 +9,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/llpatch/llpatch/internal/exit"
 )
 
 // Series is what was chosen for one tag and one target: the variants in
@@ -62,6 +64,14 @@ type OutOfRange struct {
 // Error names the builds that the target is for.
 func (e *OutOfRange) Error() string {
 	return fmt.Sprintf("target %s builds %s for build numbers %s; %s is build %s", e.Recipe.Name, e.Recipe.Upstream, e.Recipe.Range, e.Tag, e.Number)
+}
+
+// ExitCode is exit.Usage.
+func (e *OutOfRange) ExitCode() int { return exit.Usage }
+
+// Hint says what to do.
+func (e *OutOfRange) Hint() string {
+	return "llpatch targets tells which tags each target builds"
 }
 
 // Ask makes rec take fixes that it takes only on request. It fails on any other.

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"github.com/llpatch/llpatch/internal/exit"
 )
 
 // Error says where a declaration is wrong, with the line itself and a mark
@@ -39,6 +41,9 @@ func (e *Error) Error() string {
 	}
 	return b.String()
 }
+
+// ExitCode is exit.Declaration.
+func (e *Error) ExitCode() int { return exit.Declaration }
 
 func errorAt(file string, data []byte, p position, format string, args ...any) *Error {
 	e := &Error{File: file, Line: p.line, Col: p.col, Msg: fmt.Sprintf(format, args...)}

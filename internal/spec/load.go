@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/env"
+	"github.com/llpatch/llpatch/internal/exit"
 )
 
 // Repo is a loaded and valid set of declarations.
@@ -105,6 +106,14 @@ type UnknownTarget struct {
 // Error names the targets that there are.
 func (e *UnknownTarget) Error() string {
 	return fmt.Sprintf("target %q has no recipe; there are: %s", e.Name, strings.Join(e.Known, ", "))
+}
+
+// ExitCode is exit.Usage.
+func (e *UnknownTarget) ExitCode() int { return exit.Usage }
+
+// Hint says what to do.
+func (e *UnknownTarget) Hint() string {
+	return "llpatch targets tells what each of them is"
 }
 
 func (l *loader) fail(err error) {

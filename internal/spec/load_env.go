@@ -13,6 +13,7 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/llpatch/llpatch/internal/env"
+	"github.com/llpatch/llpatch/internal/exit"
 )
 
 // EnvFolder holds the buildenvs, each a folder with these files.
@@ -40,6 +41,14 @@ type UnknownEnv struct {
 // Error names the buildenvs that there are.
 func (e *UnknownEnv) Error() string {
 	return fmt.Sprintf("there is no buildenv %q; there are: %s", e.Name, strings.Join(e.Known, ", "))
+}
+
+// ExitCode is exit.Usage.
+func (e *UnknownEnv) ExitCode() int { return exit.Usage }
+
+// Hint says what to do.
+func (e *UnknownEnv) Hint() string {
+	return "llpatch env list tells what each of them is"
 }
 
 var (
