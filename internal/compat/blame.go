@@ -11,9 +11,9 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/rogpeppe/go-internal/diff"
 
-	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/source"
+	"github.com/llpatch/llpatch/internal/spec"
 )
 
 // Blame names the commits that broke a fix.
@@ -48,26 +48,12 @@ type Break struct {
 	Diff []string `json:"diff,omitempty"`
 }
 
-// UnknownFix is asked for by a name that the stack does not have.
-type UnknownFix struct {
-	Name  string
-	Known []string
-}
-
-// Error names the fixes that there are.
-func (e *UnknownFix) Error() string {
-	return fmt.Sprintf("there is no fix %q; there are: %s", e.Name, strings.Join(e.Known, ", "))
-}
-
-// ExitCode is exit.Usage.
-func (e *UnknownFix) ExitCode() int { return exit.Usage }
-
 // Blame finds every break of a fix: of each of its variants from the beginning
 // of its range on, or, given a tag, the first behind it.
 func (h *History) Blame(ctx context.Context, o Options, s Stack, fix, from string) (*Blame, error) {
 	at := slices.IndexFunc(s.Fixes, func(f Fix) bool { return f.ID == fix })
 	if at < 0 {
-		e := &UnknownFix{Name: fix}
+		e := &spec.UnknownFix{Name: fix, What: "fix"}
 		for _, f := range s.Fixes {
 			e.Known = append(e.Known, f.ID)
 		}

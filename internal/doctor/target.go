@@ -80,7 +80,7 @@ func (o Options) inRange(rec spec.Recipe, t tag.Tag) error {
 		pin.Build, known = t.Build()
 	}
 	if known && !rec.Range.Contains(pin.Build) {
-		return &spec.OutOfRange{Recipe: rec, Tag: t.String(), Number: pin.Number()}
+		return o.Repo.OutOfRange(rec, t.String(), pin)
 	}
 	return nil
 }

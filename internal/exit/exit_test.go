@@ -62,3 +62,27 @@ func TestHint(t *testing.T) {
 		}
 	}
 }
+
+func TestDidYouMean(t *testing.T) {
+	fixes := []string{"graph-cache-lru", "ubatch-pool-purge", "managed-fallback", "win7-compat"}
+	for _, c := range []struct {
+		name  string
+		names []string
+		want  string
+	}{
+		{"relaese", []string{"build", "release"}, "did you mean release?"},
+		{"graph-lru", fixes, "did you mean graph-cache-lru?"},
+		{"purge", fixes, "did you mean ubatch-pool-purge?"},
+		{"win7-compt", fixes, "did you mean win7-compat?"},
+		{"nothing", fixes, ""},
+		{"x", []string{"y", "xy"}, ""},
+		{"wth", []string{"what", "with"}, "did you mean with?"},
+		{"aaa", []string{"aaa1", "aaa22", "aaa", "aa"}, "did you mean aaa or aaa1 or aa?"},
+		{"", []string{"a"}, ""},
+		{"name", nil, ""},
+	} {
+		if got := exit.DidYouMean(c.name, c.names); got != c.want {
+			t.Errorf("%q: %q, want %q", c.name, got, c.want)
+		}
+	}
+}

@@ -110,7 +110,7 @@ func Open(ctx context.Context, o Options, t tag.Tag, target string) (_ *Chain, e
 		return nil, err
 	}
 	if pin, known := o.numbered(rec, t); known && !o.Nearest && !rec.Range.Contains(pin.Build) {
-		return nil, &spec.OutOfRange{Recipe: rec, Tag: t.String(), Number: pin.Number()}
+		return nil, o.Repo.OutOfRange(rec, t.String(), pin)
 	}
 	c := &Chain{Options: o, Recipe: rec, drop: drop}
 	defer func() {

@@ -161,7 +161,7 @@ func (c *Chain) tryDropIn(ctx context.Context) (*trial, error) {
 // its own.
 func (c *Chain) buildHost(ctx context.Context, rec spec.Recipe) (build.Plan, build.Artifacts, error) {
 	if !rec.Range.Contains(c.Tree.Pin.Build) {
-		return build.Plan{}, build.Artifacts{}, &spec.OutOfRange{Recipe: rec, Tag: c.Tree.Tag.String(), Number: c.Tree.Pin.Number()}
+		return build.Plan{}, build.Artifacts{}, c.Repo.OutOfRange(rec, c.Tree.Tag.String(), c.Tree.Pin)
 	}
 	tc := c.Repo.Toolchains[rec.Toolchain]
 	facts, err := build.Probe(ctx, tc, rec)

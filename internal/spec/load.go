@@ -2,6 +2,7 @@ package spec
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -111,9 +112,9 @@ func (e *UnknownTarget) Error() string {
 // ExitCode is exit.Usage.
 func (e *UnknownTarget) ExitCode() int { return exit.Usage }
 
-// Hint says what to do.
+// Hint names the nearest, or what lists them.
 func (e *UnknownTarget) Hint() string {
-	return "llpatch targets tells what each of them is"
+	return cmp.Or(exit.DidYouMean(e.Name, e.Known), "llpatch targets tells what each of them is")
 }
 
 func (l *loader) fail(err error) {

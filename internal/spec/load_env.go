@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -46,9 +47,9 @@ func (e *UnknownEnv) Error() string {
 // ExitCode is exit.Usage.
 func (e *UnknownEnv) ExitCode() int { return exit.Usage }
 
-// Hint says what to do.
+// Hint names the nearest, or what lists them.
 func (e *UnknownEnv) Hint() string {
-	return "llpatch env list tells what each of them is"
+	return cmp.Or(exit.DidYouMean(e.Name, e.Known), "llpatch env list tells what each of them is")
 }
 
 var (
