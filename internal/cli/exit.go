@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,33 +12,58 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/spf13/cobra"
+
 	"github.com/llpatch/llpatch/internal/exit"
 )
 
 // interrupted is the annotation of a command with what helps where it was interrupted.
 const interrupted = "interrupted"
 
+// usageError is a command line that says something impossible.
+type usageError struct {
+	err  error
+	hint string // "": that of err, or the command's own help
+}
+
+// usage is a usageError for which the command's own help is the hint.
+func usage(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...), ""} }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// ExitCode is exit.Usage.
+func (e *usageError) ExitCode() int { return exit.Usage }
+
+// Hint names what explains it.
+func (e *usageError) Hint() string { return cmp.Or(e.hint, exit.Hint(e.err)) }
+
 // goesOn is that of a command that uses what an interrupted run of it has done.
 const goesOn = "run the same command again: it goes on where it stopped"
 
-// report prints an error with what to do next, and returns the exit code.
-func (a *app) report(ctx context.Context, err error) int {
+// report prints the error of a command with what to do next, and returns the exit code.
+func (a *app) report(ctx context.Context, c *cobra.Command, err error) int {
 	code, hint := exit.Code(err), exit.Hint(err)
 	switch {
 	case ctx.Err() != nil:
 		code, hint, err = exit.Interrupted, a.interrupted, errInterrupted
 	case code == exit.Unexpected && noFolder(err) != "":
 		code, hint = exit.Usage, noFolder(err)
+	case hint == "" && holds[*usageError](err):
+		hint = "see " + c.CommandPath() + " --help"
 	}
 	if hint == "" {
 		hint = a.elsewhere(err)
 	}
 	_, _ = fmt.Fprintf(a.stderr, "llpatch: error: %s\n", strings.TrimRight(err.Error(), "\n"))
 	if hint != "" {
-		_, _ = fmt.Fprintf(a.stderr, "llpatch: hint: %s\n", hint)
+		a.hint(hint)
 	}
 	return code
 }
+
+// hint tells what to do next.
+func (a *app) hint(text string) { _, _ = fmt.Fprintf(a.stderr, "llpatch: hint: %s\n", text) }
 
 // elsewhere says how to take another folder than one that cannot be used.
 func (a *app) elsewhere(err error) string {

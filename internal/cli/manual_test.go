@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -75,7 +76,7 @@ func TestManualHasCommands(t *testing.T) {
 	each(root, func(c *cobra.Command) {
 		commands++
 		row := "\n| `" + c.CommandPath()
-		if !c.HasAvailableSubCommands() && !strings.Contains(chapters["commands.md"], row+"`") && !strings.Contains(chapters["commands.md"], row+" ") && c.Name() != "bundle" {
+		if !c.HasAvailableSubCommands() && !strings.Contains(chapters["commands.md"], row+"`") && !strings.Contains(chapters["commands.md"], row+" ") {
 			t.Errorf("commands.md has no row for %s", c.CommandPath())
 		}
 		c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
@@ -87,6 +88,36 @@ func TestManualHasCommands(t *testing.T) {
 	if commands < 20 {
 		t.Errorf("%d commands", commands)
 	}
+}
+
+// Every page of the help is for a terminal of 80 columns, and begins with a line that fits
+// into the list of commands.
+func TestHelpWidth(t *testing.T) {
+	var page strings.Builder
+	root := newRoot()
+	root.SetOut(&page)
+	judge := func(c *cobra.Command) {
+		page.Reset()
+		c.InitDefaultHelpFlag()
+		if err := c.Help(); err != nil || !strings.Contains(page.String(), "Usage:") {
+			t.Errorf("%s --help: %v, %q", c.CommandPath(), err, page.String())
+		}
+		for line := range strings.Lines(page.String()) {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 80 {
+				t.Errorf("%s --help has a line of %d columns: %s", c.CommandPath(), n, line)
+			}
+		}
+		if n := len(c.Short); n > 60 {
+			t.Errorf("%s: %d letters in %q", c.CommandPath(), n, c.Short)
+		}
+	}
+	judge(root)
+	each(root, judge)
+	shells, _, err := root.Find([]string{"completion"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	each(shells, judge) // which the walk above leaves out
 }
 
 // Every exit code has its row.

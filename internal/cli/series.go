@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"path/filepath"
 	"strings"
 
@@ -33,7 +32,7 @@ func (a *app) seriesCmd() *cobra.Command {
   QUILT_PATCHES=$PWD/patches quilt push -a --fuzz=0`
 	c.PreRunE = func(*cobra.Command, []string) error {
 		if to == "" {
-			return &usageError{err: errors.New("-o DIR is missing"), help: "llpatch series --help"}
+			return usage("-o DIR is missing")
 		}
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,7 +21,7 @@ import (
 func (a *app) begin(name string) (tag.Tag, release.Options, error) {
 	t, err := tag.Parse(name)
 	if err != nil {
-		return t, release.Options{}, &usageError{err: err}
+		return t, release.Options{}, usage("%w", err)
 	}
 	o, err := a.options()
 	return t, o, err
@@ -34,7 +35,7 @@ func withFlag(c *cobra.Command, ids *[]string) {
 func (a *app) explainCmd() *cobra.Command {
 	var with []string
 	c := &cobra.Command{
-		Use: "explain TAG TARGET", Short: "Say for every fix why it is in or out", Args: args("TAG", "TARGET"),
+		Use: "explain TAG TARGET", Short: "Show for every fix why it is in or out", Args: args("TAG", "TARGET"),
 		RunE: func(c *cobra.Command, got []string) error {
 			t, o, err := a.begin(got[0])
 			if err != nil {
@@ -49,7 +50,13 @@ func (a *app) explainCmd() *cobra.Command {
 			if e.Landed, err = a.landed(c.Context(), o, s); err != nil {
 				return err
 			}
-			return a.print(e, func() string { return explain(e) })
+			if err := a.print(e, func() string { return explain(e) }); err != nil {
+				return err
+			}
+			if slices.ContainsFunc(e.Out, func(o spec.Left) bool { return o.Case == spec.NotCovered }) {
+				a.hint("llpatch apply " + strings.Join(got, " ") + " -o DIR --three-way tries the nearest patch of a fix that does not cover the tag")
+			}
+			return nil
 		},
 	}
 	a.sourceFlags(c)
@@ -119,7 +126,7 @@ func (a *app) fetchCmd() *cobra.Command {
 		},
 	}
 	addUpstream(c, &upstream, "whose tag it is")
-	c.Flags().BoolVar(&history, "history", false, "instead of a tag, fetch or update the whole history, for status, blame-break and backports; --source is then a git URL or a repository")
+	c.Flags().BoolVar(&history, "history", false, "instead of a tag, fetch or update the whole history, for status and backports; --source is then a git URL or a repository")
 	a.sourceFlags(c)
 	return c
 }
@@ -166,7 +173,7 @@ func (a *app) chainCmd(use, short string, to reach, tune func(*release.Options),
 			if on != "" {
 				h, err := build.ParseHost(on, os.Environ())
 				if err != nil {
-					return &usageError{err: fmt.Errorf("--on: %w", err), help: c.CommandPath() + " --help"}
+					return usage("--on: %w", err)
 				}
 				o.On = &h
 			}
@@ -176,7 +183,7 @@ func (a *app) chainCmd(use, short string, to reach, tune func(*release.Options),
 					return err
 				}
 				if len(d.Programs) == 0 {
-					return &usageError{err: fmt.Errorf("buildenv %s has no compilers: nothing is built in it", d.Name), help: "llpatch env list"}
+					return &usageError{fmt.Errorf("buildenv %s has no compilers: nothing is built in it", d.Name), "see llpatch env list"}
 				}
 				o.Env = &d
 				if d.Runtime != "" {
@@ -202,7 +209,7 @@ func (a *app) chainCmd(use, short string, to reach, tune func(*release.Options),
 	if builds {
 		c.Flags().StringVar(&archs, "cuda-archs", "", "make device code for these instead of the recipe's: 86 or 120a for machine code and PTX, 86-real, 86-virtual; several joined by commas")
 		c.Flags().StringVar(&gfx, "gfx", "", "make device code for these AMD cards instead of the recipe's: gfx1201, gfx12-generic; several joined by commas")
-		c.Flags().StringVar(&buildenv, "env", "", "build inside the root of this buildenv, which llpatch env create NAME makes, with its compilers")
+		c.Flags().StringVar(&buildenv, "env", "", "build in the root of this `BUILDENV`, which llpatch env create makes, with its compilers")
 		if to == toPrograms {
 			c.Annotations = map[string]string{interrupted: goesOn}
 			c.Flags().StringVar(&on, "on", "", "build on another machine, ssh:HOST or ssh:HOST:DIR (a folder there that llpatch may fill; default: llpatch), and fetch the programs")
@@ -236,17 +243,7 @@ func (a *app) planCmd() *cobra.Command {
 		}
 		return plan.Script(a.stdout, script)
 	})
-	c.PreRunE = func(c *cobra.Command, _ []string) error {
-		for _, two := range []struct {
-			both bool
-			err  string
-		}{{sh && a.json, "--sh and --json cannot both be had"}, {ps1 && a.json, "--ps1 and --json cannot both be had"}, {sh && ps1, "--sh and --ps1 cannot both be had"}, {ps1 && c.Flags().Changed("env"), "--ps1 and --env cannot both be had"}} {
-			if two.both {
-				return &usageError{err: errors.New(two.err), help: "llpatch plan --help"}
-			}
-		}
-		return nil
-	}
+	exclusive(c, "sh json", "ps1 json", "sh ps1", "ps1 env")
 	c.Flags().BoolVar(&ps1, "ps1", false, "as a PowerShell script that checks the patched source and builds it on a Windows machine")
 	c.Flags().BoolVar(&sh, "sh", false, "as a shell script that fetches, patches and builds without llpatch")
 	return c
@@ -280,20 +277,18 @@ func (a *app) buildCmd() *cobra.Command {
 	})
 }
 
-func (a *app) bundleCmd() *cobra.Command {
-	return a.chainCmd("bundle", "Build, check and pack a target (the same as release, by the stage's name)", toPrograms, nil, a.bundle)
-}
-
 func (a *app) releaseCmd() *cobra.Command {
-	c := a.chainCmd("release", "Run the whole chain: fetch, patch, build, smoke, bundle", toPrograms, nil, a.bundle)
-	c.Example = "  llpatch release b8833 linux-cpu\n  llpatch release b8833 linux-cuda --cuda-archs 86-real --backend-only\n  llpatch release b8833 win7-vxkex-cuda11.4 --env win7-cuda-11.8\n  llpatch release b8833 linux-cuda --with upstream-fattn-reserve"
-	return c
-}
-
-func (a *app) bundle(ctx context.Context, c *release.Chain) error {
-	done, err := c.Release(ctx)
-	if err != nil {
-		return err
-	}
-	return a.print(done, func() string { return done.Archive + "\n" })
+	c := a.chainCmd("release", "Run the whole chain: fetch, patch, build, smoke, pack", toPrograms, nil, func(ctx context.Context, c *release.Chain) error {
+		done, err := c.Release(ctx)
+		if err != nil {
+			return err
+		}
+		return a.print(done, func() string { return done.Archive + "\n" })
+	})
+	c.SuggestFor = []string{"bundle"}
+	c.Example = `  llpatch release b8833 linux-cpu
+  llpatch release b8833 linux-cuda --cuda-archs 86-real --backend-only
+  llpatch release b8833 win7-vxkex-cuda11.4 --env win7-cuda-11.8
+  llpatch release b8833 linux-cuda --with upstream-fattn-reserve`
+	return a.packFlags(c)
 }

@@ -41,7 +41,7 @@ func (e *Broken) ExitCode() int { return exit.Conflict }
 
 // Hint says what to do.
 func (e *Broken) Hint() string {
-	return "a declared range must end where its patch does; llpatch blame-break FIX tells which commit broke it"
+	return "a declared range must end where its patch does; llpatch status --blame FIX names the commit that broke it"
 }
 
 // Broken returns where the fixes do not fit although they are declared to, nil
