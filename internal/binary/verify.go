@@ -25,9 +25,7 @@ func (e *Rejected) Error() string { return fmt.Sprintf("%s: %s", e.File, e.Fault
 func (e *Rejected) ExitCode() int { return exit.Build }
 
 // Hint says what to do.
-func (e *Rejected) Hint() string {
-	return "the recipe's [verify] says what a binary may need"
-}
+func (e *Rejected) Hint() string { return "the recipe's [verify] says what a binary may need" }
 
 // Verify inspects the files of a bundle, paths below dir, against a recipe's
 // [verify]. Files that are neither ELF nor PE files are passed over, and without

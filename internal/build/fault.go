@@ -48,9 +48,7 @@ func (e *BadFolder) Error() string { return fmt.Sprintf("folder %q %s", e.Dir, e
 func (e *BadFolder) ExitCode() int { return exit.Usage }
 
 // Hint says what to do.
-func (e *BadFolder) Hint() string {
-	return "--out DIR takes another folder"
-}
+func (e *BadFolder) Hint() string { return "--out DIR takes another folder" }
 
 // CheckFolder returns a *BadFolder where a compiler's -ffile-prefix-map, CMake's
 // lists or Ninja's rules would take the name of a folder apart.

@@ -34,9 +34,7 @@ func (e *BadToolkit) Error() string {
 func (e *BadToolkit) ExitCode() int { return exit.Build }
 
 // Hint says what to do.
-func (e *BadToolkit) Hint() string {
-	return e.Next
-}
+func (e *BadToolkit) Hint() string { return e.Next }
 
 // hostLimits are the newest major versions of GCC that toolkits take, from a CUDA
 // version on: the limit for __GNUC__ in their crt/host_config.h, and NVIDIA's CUDA

@@ -59,7 +59,7 @@ func (a *app) doctorCmd() *cobra.Command {
 				}
 				r, err = doctor.Target(c.Context(), doctor.Options{Options: o, CUDAHeaders: cmp.Or(headers, os.Getenv("CUDA_HEADERS")), Clang: clang}, got[0], t)
 			}
-			if unknown := new(spec.UnknownTarget); errors.As(err, &unknown) {
+			if unknown := new(spec.Unknown); errors.As(err, &unknown) {
 				return fmt.Errorf("%w; nor is there such a file", err)
 			}
 			if err != nil {

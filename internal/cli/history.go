@@ -17,11 +17,6 @@ func fetchArgs(history *bool) cobra.PositionalArgs {
 		if len(got) > 0 {
 			return usage("--history takes no TAG: it fetches all of them")
 		}
-		for _, name := range []string{"locked", "nearest"} {
-			if c.Flags().Changed(name) {
-				return usage("--%s says something of a tag, and --history fetches all of them", name)
-			}
-		}
 		return nil
 	}
 }

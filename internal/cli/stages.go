@@ -36,6 +36,7 @@ func (a *app) explainCmd() *cobra.Command {
 	var with []string
 	c := &cobra.Command{
 		Use: "explain TAG TARGET", Short: "Show for every fix why it is in or out", Args: args("TAG", "TARGET"),
+		Example: "  llpatch explain b8833 linux-cpu",
 		RunE: func(c *cobra.Command, got []string) error {
 			t, o, err := a.begin(got[0])
 			if err != nil {
@@ -128,6 +129,7 @@ func (a *app) fetchCmd() *cobra.Command {
 	addUpstream(c, &upstream, "whose tag it is")
 	c.Flags().BoolVar(&history, "history", false, "instead of a tag, fetch or update the whole history, for status and backports; --source is then a git URL or a repository")
 	a.sourceFlags(c)
+	exclusive(c, "history locked", "history nearest")
 	return c
 }
 
@@ -243,6 +245,7 @@ func (a *app) planCmd() *cobra.Command {
 		}
 		return plan.Script(a.stdout, script)
 	})
+	c.Example = "  llpatch plan b8833 linux-cpu --sh >build.sh"
 	exclusive(c, "sh json", "ps1 json", "sh ps1", "ps1 env")
 	c.Flags().BoolVar(&ps1, "ps1", false, "as a PowerShell script that checks the patched source and builds it on a Windows machine")
 	c.Flags().BoolVar(&sh, "sh", false, "as a shell script that fetches, patches and builds without llpatch")

@@ -53,7 +53,7 @@ type Break struct {
 func (h *History) Blame(ctx context.Context, o Options, s Stack, fix, from string) (*Blame, error) {
 	at := slices.IndexFunc(s.Fixes, func(f Fix) bool { return f.ID == fix })
 	if at < 0 {
-		e := &spec.UnknownFix{Name: fix, What: "fix"}
+		e := &spec.Unknown{What: "fix", Name: fix}
 		for _, f := range s.Fixes {
 			e.Known = append(e.Known, f.ID)
 		}

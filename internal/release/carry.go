@@ -297,9 +297,7 @@ func (e *NoRuntime) Error() string {
 func (e *NoRuntime) ExitCode() int { return exit.Usage }
 
 // Hint says what to do.
-func (e *NoRuntime) Hint() string {
-	return "without --bundle, or with --bundle thin, it is made"
-}
+func (e *NoRuntime) Hint() string { return "without --bundle, or with --bundle thin, it is made" }
 
 // chooseRuntime makes a recipe's bundle thin or full, as was asked.
 func (o Options) chooseRuntime(rec *spec.Recipe) error {

@@ -92,9 +92,7 @@ func (e *NoRoom) Error() string {
 func (e *NoRoom) ExitCode() int { return exit.Build }
 
 // Hint says what to do.
-func (e *NoRoom) Hint() string {
-	return "--out DIR takes another disk"
-}
+func (e *NoRoom) Hint() string { return "--out DIR takes another disk" }
 
 // checkRoom compares the room that the recipe asks for with what is free, where what
 // an earlier run has written counts as there. Of other archs than the recipe's, and of

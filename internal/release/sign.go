@@ -49,9 +49,7 @@ func (e *CannotSign) Error() string { return fmt.Sprintf("sign with %s: %s", e.C
 func (e *CannotSign) ExitCode() int { return exit.Usage }
 
 // Hint says what to do.
-func (e *CannotSign) Hint() string {
-	return e.Next
-}
+func (e *CannotSign) Hint() string { return e.Next }
 
 // Unwrap returns Err.
 func (e *CannotSign) Unwrap() error { return e.Err }

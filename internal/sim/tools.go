@@ -31,9 +31,7 @@ func (e *MissingTool) Error() string {
 func (e *MissingTool) ExitCode() int { return exit.NotRun }
 
 // Hint says what to do.
-func (e *MissingTool) Hint() string {
-	return e.Fix
-}
+func (e *MissingTool) Hint() string { return e.Fix }
 
 // oldestClang is the first that compiles CUDA 11 headers beside libstdc++ 12:
 // they make __noinline__ a macro, which older ones do not hide from it.

@@ -90,24 +90,6 @@ func (e *OutOfRange) Hint() string {
 	return "llpatch targets tells which tags each target builds"
 }
 
-// UnknownFix is asked for by a name that no such fix has.
-type UnknownFix struct {
-	Name  string
-	Known []string
-	What  string // "fix", or "opt-in fix"
-}
-
-// Error names the fixes that there are.
-func (e *UnknownFix) Error() string {
-	return fmt.Sprintf("there is no %s %q; there are: %s", e.What, e.Name, cmp.Or(strings.Join(e.Known, ", "), "none"))
-}
-
-// ExitCode is exit.Usage.
-func (e *UnknownFix) ExitCode() int { return exit.Usage }
-
-// Hint names the nearest.
-func (e *UnknownFix) Hint() string { return exit.DidYouMean(e.Name, e.Known) }
-
 // Ask makes rec take fixes that it takes only on request. It fails on any other.
 func (r *Repo) Ask(rec *Recipe, ids []string) error {
 	var known []string
@@ -118,7 +100,7 @@ func (r *Repo) Ask(rec *Recipe, ids []string) error {
 	}
 	for _, id := range ids {
 		if !slices.Contains(known, id) {
-			return &UnknownFix{Name: id, Known: known, What: "opt-in fix"}
+			return &Unknown{What: "opt-in fix", Name: id, Known: known}
 		}
 	}
 	rec.With = slices.Compact(slices.Sorted(slices.Values(ids)))

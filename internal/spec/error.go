@@ -1,6 +1,7 @@
 package spec
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -82,4 +83,29 @@ func decodeTOML(file string, data []byte, v any) error {
 		return errorAt(file, data, position{line, col}, "%s", msg)
 	}
 	return &Error{File: file, Msg: strings.TrimPrefix(err.Error(), "toml: ")}
+}
+
+// Unknown is a name that nothing declared has.
+type Unknown struct {
+	What  string // such as "target"
+	Name  string
+	Known []string
+	List  string // the command that lists them, or empty
+}
+
+// Error names those that there are.
+func (e *Unknown) Error() string {
+	return fmt.Sprintf("there is no %s %q; there are: %s", e.What, e.Name, cmp.Or(strings.Join(e.Known, ", "), "none"))
+}
+
+// ExitCode is exit.Usage.
+func (e *Unknown) ExitCode() int { return exit.Usage }
+
+// Hint names the nearest, or what lists all.
+func (e *Unknown) Hint() string {
+	near := exit.DidYouMean(e.Name, e.Known)
+	if near == "" && e.List != "" {
+		return e.List + " tells what each of them is"
+	}
+	return near
 }

@@ -2,9 +2,7 @@ package spec
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"path"
@@ -12,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/env"
-	"github.com/llpatch/llpatch/internal/exit"
 )
 
 // Repo is a loaded and valid set of declarations.
@@ -95,26 +92,7 @@ func (r *Repo) Recipe(name string) (Recipe, error) {
 	if rec, ok := r.Recipes[name]; ok {
 		return rec, nil
 	}
-	return Recipe{}, &UnknownTarget{Name: name, Known: slices.Sorted(maps.Keys(r.Recipes))}
-}
-
-// UnknownTarget is asked for by a name that no recipe has.
-type UnknownTarget struct {
-	Name  string
-	Known []string
-}
-
-// Error names the targets that there are.
-func (e *UnknownTarget) Error() string {
-	return fmt.Sprintf("target %q has no recipe; there are: %s", e.Name, strings.Join(e.Known, ", "))
-}
-
-// ExitCode is exit.Usage.
-func (e *UnknownTarget) ExitCode() int { return exit.Usage }
-
-// Hint names the nearest, or what lists them.
-func (e *UnknownTarget) Hint() string {
-	return cmp.Or(exit.DidYouMean(e.Name, e.Known), "llpatch targets tells what each of them is")
+	return Recipe{}, &Unknown{What: "target", Name: name, Known: slices.Sorted(maps.Keys(r.Recipes)), List: "llpatch targets"}
 }
 
 func (l *loader) fail(err error) {

@@ -1,9 +1,7 @@
 package spec
 
 import (
-	"cmp"
 	"errors"
-	"fmt"
 	"io/fs"
 	"net/url"
 	"path"
@@ -14,7 +12,6 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 
 	"github.com/llpatch/llpatch/internal/env"
-	"github.com/llpatch/llpatch/internal/exit"
 )
 
 // EnvFolder holds the buildenvs, each a folder with these files.
@@ -30,26 +27,7 @@ func (r *Repo) Env(name string) (env.Decl, error) {
 	if d, ok := r.Envs[name]; ok {
 		return d, nil
 	}
-	return env.Decl{}, &UnknownEnv{Name: name, Known: sortedKeys(r.Envs)}
-}
-
-// UnknownEnv is asked for by a name that no buildenv has.
-type UnknownEnv struct {
-	Name  string
-	Known []string
-}
-
-// Error names the buildenvs that there are.
-func (e *UnknownEnv) Error() string {
-	return fmt.Sprintf("there is no buildenv %q; there are: %s", e.Name, strings.Join(e.Known, ", "))
-}
-
-// ExitCode is exit.Usage.
-func (e *UnknownEnv) ExitCode() int { return exit.Usage }
-
-// Hint names the nearest, or what lists them.
-func (e *UnknownEnv) Hint() string {
-	return cmp.Or(exit.DidYouMean(e.Name, e.Known), "llpatch env list tells what each of them is")
+	return env.Decl{}, &Unknown{What: "buildenv", Name: name, Known: sortedKeys(r.Envs), List: "llpatch env list"}
 }
 
 var (
