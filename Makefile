@@ -3,11 +3,10 @@ SHELL := /bin/sh
 TAG   ?= b8833
 PROOF_TAGS ?= b8390 b9842
 BROKEN_TAGS ?= b8390 b9842 v0.5.0
+RELEASE_TAGS ?= b9842 v0.5.0
 FUZZTIME ?= 30s
 FUZZLONG ?= $(FUZZTIME)
 
-GOFUMPT     = go run mvdan.cc/gofumpt@v0.12.0
-STATICCHECK = go run honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOLANGCI    = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
@@ -27,9 +26,14 @@ build: ## build bin/llpatch
 	go build -o bin/llpatch ./cmd/llpatch
 
 .PHONY: test
-test: ## every test but the full release, with the race detector
+test: ## every test but the full release and make test-all's, with the race detector
 	sh scripts/setup build test win7
-	go test -race -timeout 40m ./...
+	go test -short -race -timeout 40m ./...
+
+.PHONY: test-all
+test-all: ## every test but the full release, those that make test leaves out with -short as well
+	sh scripts/setup build test win7 syntax
+	go test -race -count 1 -timeout 60m ./...
 
 .PHONY: test-wine
 test-wine: ## what of llpatch's own tests runs on Windows, through wine
@@ -38,8 +42,8 @@ test-wine: ## what of llpatch's own tests runs on Windows, through wine
 
 .PHONY: real
 real: ## a full release of b8390 from its npm package, compiled and run for real
-	sh scripts/setup build test win7
-	go test -tags real -timeout 60m -count 1 -run TestReal -v ./internal/cli
+	sh scripts/setup build test
+	go test -tags real -timeout 60m -count 1 -run 'TestReal$$' -v ./internal/cli
 
 .PHONY: real-win7
 real-win7: ## the same for Windows 7, with MinGW-w64 and wine
@@ -52,9 +56,9 @@ nvidia: ## NVIDIA's cudart64_110.dll, by pip (1 MB): it exports what ours is lin
 	go test -tags real -count 1 -run TestNVIDIA -v -timeout 30m . -args $(ARGS)
 
 .PHONY: sim-win7
-sim-win7: ## a long prompt on the simulated device through wine, with ubatch-pool-purge and without (part of make real)
+sim-win7: ## a long prompt on the simulated device through wine, with ubatch-pool-purge and without
 	sh scripts/setup build syntax win7
-	go test -tags real -timeout 20m -count 1 -run TestRealWindowsDevice -v ./internal/cli
+	sh scripts/with-headers go test -tags real -timeout 40m -count 1 -run TestWindowsDevice -v ./internal/cli
 
 .PHONY: syntax
 syntax: ## compile every CUDA file that a fix touches, host side, on the npm bundles
@@ -78,12 +82,27 @@ broken-fixes: ## break each memory fix in every way of internal/broken, on the n
 	sh scripts/setup build syntax
 	sh scripts/with-headers go test -tags real -timeout 180m -count 1 -run TestBrokenFixes -v ./internal/cli -args -broken-tags "$(BROKEN_TAGS)" $(ARGS)
 
+.PHONY: releases
+releases: ## cold releases of RELEASE_TAGS for linux-cpu, whose trees hold no built web page
+	sh scripts/setup build
+	$(MAKE) --no-print-directory build
+	for tag in $(RELEASE_TAGS); do sh scripts/cold-release $$tag linux-cpu || exit 1; done
+
+.PHONY: roots
+roots: ## cold releases of b8390 in the build roots for NVIDIA cards, for one card (3.3 GB to download)
+	sh scripts/setup build test win7
+	CGO_ENABLED=0 $(MAKE) --no-print-directory build
+	sh scripts/cold-release b8390 linux-cuda cuda-11.8 --cuda-archs 86-real
+	sh scripts/cold-release b8390 linux-cuda cuda-12.4 --cuda-archs 86-real
+	sh scripts/cold-release b8390 win7-vxkex-cuda11.4 win7-cuda-11.8
+
+# One part of make nightly each: a target, and variables for it.
+# make mutation comes here, after test-all.
+NIGHTLY ?= test-all proof broken-fixes real-win7 sim-win7 releases roots leaks 'nvidia ARGS=-cublas' 'fuzz FUZZTIME=20s FUZZLONG=1m'
+
 .PHONY: nightly
-nightly: ## what CI has no time for: all proofs, all broken fixes, Windows 7 for real, every fuzz target
-	$(MAKE) --no-print-directory proof
-	$(MAKE) --no-print-directory broken-fixes
-	$(MAKE) --no-print-directory real-win7
-	$(MAKE) --no-print-directory fuzz FUZZTIME=20s FUZZLONG=1m
+nightly: ## what CI has no time for, on after a failure; NIGHTLY="PART..." runs other parts
+	sh scripts/with-headers sh scripts/nightly $(NIGHTLY)
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (30s), the four main ones for FUZZLONG (FUZZTIME); ARGS=--main: those alone
@@ -98,16 +117,12 @@ bench: ## the measurements of docs/performance.md
 
 .PHONY: fmt
 fmt: ## format the Go files
-	$(GOFUMPT) -l -w .
+	$(GOLANGCI) fmt
 
 .PHONY: lint
-lint: ## formatting, vet (for Windows and macOS as well), staticcheck, golangci-lint, a tidy go.mod
-	@test -z "$$($(GOFUMPT) -l .)" || { echo "not formatted, run make fmt:"; $(GOFUMPT) -l .; exit 1; }
-	go vet ./...
-	go vet -tags real ./...
+lint: ## golangci-lint (formatting, vet, staticcheck and more), vet for Windows and macOS, a tidy go.mod
 	GOOS=windows go vet ./...
 	GOOS=darwin go vet ./...
-	$(STATICCHECK) ./...
 	$(GOLANGCI) run
 	go mod tidy -diff
 

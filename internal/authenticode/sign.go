@@ -20,6 +20,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/regular"
 	"github.com/llpatch/llpatch/internal/run"
 )
@@ -38,18 +39,24 @@ type Signer struct {
 type CannotSign struct {
 	Cert string
 	Why  string
-	Hint string // what to do, or empty
+	Next string // what to do, or empty
 	Err  error  // nil where Why is the whole cause
 }
 
 // Error names the certificate and the cause.
 func (e *CannotSign) Error() string { return fmt.Sprintf("sign with %s: %s", e.Cert, e.Why) }
 
+// ExitCode is exit.Usage.
+func (e *CannotSign) ExitCode() int { return exit.Usage }
+
+// Hint says what to do.
+func (e *CannotSign) Hint() string { return e.Next }
+
 // Unwrap returns Err.
 func (e *CannotSign) Unwrap() error { return e.Err }
 
 func (s *Signer) cannot(why, hint string, err error) error {
-	return &CannotSign{Cert: s.Cert, Why: why, Hint: hint, Err: err}
+	return &CannotSign{Cert: s.Cert, Why: why, Next: hint, Err: err}
 }
 
 // signRoom is more than a signature and the certificates of the system's authorities

@@ -105,7 +105,7 @@ func TestSigning(t *testing.T) {
 			continue
 		}
 		var cannot *CannotSign
-		if !errors.As(err, &cannot) || !strings.Contains(err.Error(), c.want) || !strings.Contains(cannot.Hint, c.hint) {
+		if !errors.As(err, &cannot) || !strings.Contains(err.Error(), c.want) || !strings.Contains(cannot.Next, c.hint) {
 			t.Errorf("%s: %v (hint %v), want %q", name, err, cannot, c.want)
 		}
 		if err != nil && c.password != "" && strings.Contains(err.Error(), c.password+"\n") {
@@ -114,7 +114,7 @@ func TestSigning(t *testing.T) {
 	}
 	s := &Signer{Cert: at("leaf.p12"), Password: []byte("pass word"), Env: []string{"PATH=" + t.TempDir()}}
 	var cannot *CannotSign
-	if _, err := s.Check(t.Context()); !errors.As(err, &cannot) || cannot.Hint != "apt-get install -y osslsigncode" || !strings.Contains(err.Error(), "osslsigncode is not installed") {
+	if _, err := s.Check(t.Context()); !errors.As(err, &cannot) || cannot.Next != "apt-get install -y osslsigncode" || !strings.Contains(err.Error(), "osslsigncode is not installed") {
 		t.Errorf("no osslsigncode: %v", err)
 	}
 	ctx, stop := context.WithCancelCause(t.Context())

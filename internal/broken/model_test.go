@@ -107,6 +107,10 @@ func TestGraphCacheModel(t *testing.T) {
 				}
 				t.Log(strings.TrimSpace(out))
 			}
+			if testing.Short() {
+				t.Log("-short: the broken variants are not tried (make test-all)")
+				return
+			}
 			killed := 0
 			for _, v := range all {
 				// That one is no part of these functions: it calls them at the wrong time.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -44,6 +45,12 @@ type BadFolder struct {
 // Error names the folder and what is wrong with it.
 func (e *BadFolder) Error() string { return fmt.Sprintf("folder %q %s", e.Dir, e.Why) }
 
+// ExitCode is exit.Usage.
+func (e *BadFolder) ExitCode() int { return exit.Usage }
+
+// Hint says what to do.
+func (e *BadFolder) Hint() string { return "--out DIR takes another folder" }
+
 // CheckFolder returns a *BadFolder where a compiler's -ffile-prefix-map, CMake's
 // lists or Ninja's rules would take the name of a folder apart.
 func CheckFolder(dir string) error {
@@ -78,3 +85,6 @@ func Existing(dir string) string {
 		dir = filepath.Dir(dir)
 	}
 }
+
+// ExitCode is exit.Source.
+func (e *NoPage) ExitCode() int { return exit.Source }

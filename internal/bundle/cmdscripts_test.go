@@ -267,6 +267,9 @@ func checkWin7(t *testing.T, w *windows) {
 		{"cuda-windows10", cudaInfo, on("19045"), without("root/System32/d2d1.dll", "root/System32/kernel32.dll"), nil, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if testing.Short() && !slices.Contains([]string{"cpu", "cpu-changed", "cuda", "cuda-no-vxkex", "cuda-old-driver"}, c.name) {
+				t.Skip("-short: five outcomes through wine (make test-all)")
+			}
 			files := able(c.info)
 			files["state.reg"] = c.reg
 			if c.change != nil {
@@ -326,6 +329,9 @@ func startServer(t *testing.T, w *windows) {
 		"no server":          {cpuInfo, []string{"GONE"}, "", nil, "llama-server.exe is not beside this file", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
+			if testing.Short() && !slices.Contains([]string{"odd letters", "the user's own", "the server's error"}, name) {
+				t.Skip("-short: three starts through wine (make test-all)")
+			}
 			files := maps.Clone(base)
 			for script, text := range cmdScripts(t, c.info) {
 				files["b (1) & x/"+script] = string(text)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/env"
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/records"
 	"github.com/llpatch/llpatch/internal/source"
@@ -245,6 +246,12 @@ type NoRoom struct {
 func (e *NoRoom) Error() string {
 	return fmt.Sprintf("%s: %d MiB are free for %s, and the release takes %d MiB more", e.Target, e.FreeMiB, e.Dir, e.NeedMiB)
 }
+
+// ExitCode is exit.Build.
+func (e *NoRoom) ExitCode() int { return exit.Build }
+
+// Hint says what to do.
+func (e *NoRoom) Hint() string { return "--out DIR takes another disk" }
 
 // checkRoom compares the room that an order takes with what is free, where what
 // an earlier run has written counts as there.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
@@ -37,6 +38,9 @@ type BadOption struct {
 // Error names the flag and the cause.
 func (e *BadOption) Error() string { return e.Flag + ": " + e.Err.Error() }
 
+// ExitCode is exit.Usage.
+func (e *BadOption) ExitCode() int { return exit.Usage }
+
 // Unwrap returns Err.
 func (e *BadOption) Unwrap() error { return e.Err }
 
@@ -47,6 +51,12 @@ type NoRuntime struct{ Target string }
 func (e *NoRuntime) Error() string {
 	return fmt.Sprintf("%s has no full bundle: its recipe's bundle.carry names no library of a toolkit, and what it builds needs none", e.Target)
 }
+
+// ExitCode is exit.Usage.
+func (e *NoRuntime) ExitCode() int { return exit.Usage }
+
+// Hint says what to do.
+func (e *NoRuntime) Hint() string { return "without --bundle, or with --bundle thin, it is made" }
 
 // NewOrder reads declarations alone. The error is a *BadOption or a *NoRuntime where a flag
 // does not fit the target, a *spec.WrongUpstream or *spec.OutOfRange where the tag does not.
@@ -94,7 +104,7 @@ func NewOrder(e Env, t tag.Tag, target string, f Flags) (Order, error) {
 // InRange returns a *spec.OutOfRange for a tag that the recipe does not build.
 func (e Env) InRange(rec spec.Recipe, t tag.Tag) error {
 	if pin, known := e.numbered(rec, t); known && !rec.Range.Contains(pin.Build) {
-		return &spec.OutOfRange{Recipe: rec, Tag: t.String(), Number: pin.Number()}
+		return e.Repo.OutOfRange(rec, t.String(), pin)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/records"
 	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/sim"
@@ -73,6 +74,9 @@ func (e *NoFolder) Error() string {
 	}
 	return fmt.Sprintf("there is no folder %s with NVIDIA's CUDA headers; scripts/cuda-headers %s fetches them", e.Path, e.Path)
 }
+
+// ExitCode is exit.Usage.
+func (e *NoFolder) ExitCode() int { return exit.Usage }
 
 // CanProve looks for what Prove would miss only after all that takes long: the
 // headers and the compiler, unless no fix of the series needs them. The error is

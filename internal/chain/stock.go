@@ -204,7 +204,7 @@ func tryDropIn(ctx context.Context, e Env, s Staged) (bin string, plan build.Pla
 // its own, on this machine.
 func buildHost(ctx context.Context, e Env, b Built, rec spec.Recipe) (plan build.Plan, art build.Artifacts, err error) {
 	if pin := b.Tree.Pin; !rec.Range.Contains(pin.Build) {
-		return plan, art, &spec.OutOfRange{Recipe: rec, Tag: b.Tree.Tag.String(), Number: pin.Number()}
+		return plan, art, e.Repo.OutOfRange(rec, b.Tree.Tag.String(), pin)
 	}
 	host := b.Patched
 	host.Recipe, host.DropIn = rec, ""

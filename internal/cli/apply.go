@@ -29,7 +29,7 @@ func (a *app) applyCmd() *cobra.Command {
 			r.three = &merge.ThreeWay{Git: patch.FindGit(os.Getenv("PATH")), Follow: follow, Accept: f.accept, Show: a.showMerge}
 		}
 	}
-	c := a.chainCmd("apply", "Write the patched tree to a folder and print its git tree id", three, func(ctx context.Context, j job) error {
+	c := a.chainCmd("apply", "Write the patched tree to a folder and print its git tree id", toTree, three, func(ctx context.Context, j job) error {
 		p := j.patched
 		stats, err := p.Checkout(ctx, f.to)
 		if err != nil {
@@ -61,22 +61,19 @@ func (a *app) applyCmd() *cobra.Command {
 
 // check judges the flags and takes --follow apart.
 func (f *applyFlags) check(follow map[string]string) error {
-	bad := func(format string, args ...any) error {
-		return &usageError{err: fmt.Errorf(format, args...), help: "llpatch apply --help"}
-	}
 	if f.to == "" {
-		return bad("-o DIR is missing")
+		return usage("-o DIR is missing")
 	}
 	if !f.threeWay && (f.accept || len(f.follow) > 0) {
-		return bad("--accept and --follow need --three-way")
+		return usage("--accept and --follow need --three-way")
 	}
 	for _, s := range f.follow {
 		from, to, ok := strings.Cut(s, "=")
 		if !ok || from == "" || to == "" {
-			return bad("--follow %q is not OLD=NEW", s)
+			return usage("--follow %q is not OLD=NEW", s)
 		}
 		if other, twice := follow[from]; twice && other != to {
-			return bad("--follow gives two places for %s", from)
+			return usage("--follow gives two places for %s", from)
 		}
 		follow[from] = to
 	}

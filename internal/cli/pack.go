@@ -26,10 +26,10 @@ func (a *app) packFlags(c *cobra.Command) *cobra.Command {
 	sign := signFlags(c)
 	c.PreRunE = func(c *cobra.Command, _ []string) error {
 		if a.runtime != "" && a.runtime != spec.Thin && a.runtime != spec.Full {
-			return &usageError{err: fmt.Errorf("--bundle is %s or %s, not %q", spec.Thin, spec.Full, a.runtime), help: c.CommandPath() + " --help"}
+			return usage("--bundle is %s or %s, not %q", spec.Thin, spec.Full, a.runtime)
 		}
 		if a.partMiB < 1 || a.partMiB > bundle.MaxPartMiB {
-			return &usageError{err: fmt.Errorf("--part-size is %d; it must be 1 to %d", a.partMiB, bundle.MaxPartMiB), help: c.CommandPath() + " --help"}
+			return usage("--part-size is %d; it must be 1 to %d", a.partMiB, bundle.MaxPartMiB)
 		}
 		var err error
 		a.sign, err = sign()
@@ -51,20 +51,17 @@ func signFlags(c *cobra.Command) func() (*authenticode.Signer, error) {
 	c.Flags().StringVar(&file, "sign-password-file", "", "file whose first line is the password of the key (default: the variable "+passwordEnv+")")
 	c.Flags().StringVar(&s.Timestamp, "sign-timestamp", "", "URL of an RFC 3161 server that says when it was signed, so that the signature outlives the certificate")
 	return func() (*authenticode.Signer, error) {
-		wrong := func(format string, args ...any) (*authenticode.Signer, error) {
-			return nil, &usageError{err: fmt.Errorf(format, args...), help: c.CommandPath() + " --help"}
-		}
 		if s.Cert == "" {
 			for _, name := range []string{"sign-key", "sign-password-file", "sign-timestamp"} {
 				if c.Flags().Changed(name) {
-					return wrong("--%s goes with --sign", name)
+					return nil, usage("--%s goes with --sign", name)
 				}
 			}
 			return nil, nil
 		}
 		pkcs12 := slices.Contains([]string{".p12", ".pfx"}, strings.ToLower(filepath.Ext(s.Cert)))
 		if pkcs12 == (s.Key != "") {
-			return wrong("--sign takes a .p12 or .pfx file, which has its key in it, or PEM certificates with --sign-key")
+			return nil, usage("--sign takes a .p12 or .pfx file, which has its key in it, or PEM certificates with --sign-key")
 		}
 		s.Password = []byte(os.Getenv(passwordEnv))
 		if err := os.Unsetenv(passwordEnv); err != nil { // no program that is run gets it
@@ -74,7 +71,7 @@ func signFlags(c *cobra.Command) func() (*authenticode.Signer, error) {
 		if file != "" {
 			line, err := firstLine(c.Context(), file)
 			if err != nil {
-				return wrong("--sign-password-file: %w", err)
+				return nil, usage("--sign-password-file: %w", err)
 			}
 			s.Password = line
 		}

@@ -26,16 +26,16 @@ const (
 	smallCardMiB = 250
 )
 
-// TestRealWindowsDevice reads a long prompt with a q8_0 cache through wine as Windows 7,
+// TestWindowsDevice reads a long prompt with a q8_0 cache through wine as Windows 7,
 // on the simulated device's DLLs: b8390 takes ever more of its memory and dies on a small
 // card; with ubatch-pool-purge, its default compiled in, it does neither.
-func TestRealWindowsDevice(t *testing.T) {
+func TestWindowsDevice(t *testing.T) {
 	if os.Getenv("CUDA_HEADERS") == "" {
 		t.Skip("NOT RUN: the simulated device on Windows, for want of CUDA_HEADERS (scripts/cuda-headers makes that folder)")
 	}
 	dir := t.TempDir()
 	began := time.Now()
-	patched, stock := bothTrees(t, dir)
+	patched, stock := bothTrees(t, dir, filepath.Join(dir, "cache"))
 	t.Logf("trees: %v", time.Since(began).Round(time.Second))
 	began = time.Now()
 	bin := prefillExe(t, stock, filepath.Join(dir, "build"))
@@ -93,7 +93,7 @@ func TestRealWindowsDevice(t *testing.T) {
 }
 
 // bothTrees writes b8390 with the fixes and without.
-func bothTrees(t *testing.T, dir string) (patched, stock string) {
+func bothTrees(t *testing.T, dir, cache string) (patched, stock string) {
 	t.Helper()
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -105,7 +105,7 @@ func bothTrees(t *testing.T, dir string) (patched, stock string) {
 	}
 	patched, stock = filepath.Join(dir, "patched"), filepath.Join(dir, "stock")
 	c := exec.CommandContext(t.Context(), self, "-C", root, "apply", "b8390", "linux-cpu", "-o", patched, "--locked", "--json")
-	c.Env = append(os.Environ(), "LLPATCH_CACHE="+filepath.Join(dir, "cache"))
+	c.Env = append(os.Environ(), "LLPATCH_CACHE="+cache)
 	c.Stderr = os.Stderr
 	out, err := c.Output()
 	if err != nil {

@@ -4,8 +4,8 @@ package cli_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -18,29 +18,29 @@ import (
 // that was published with upstream issue 22075, in words of our own, must be
 // caught launching graphs over memory that it freed; the stock build and ours
 // must not.
-func publishedPurge(t *testing.T, dist string) {
-	stock := filepath.Join(dist, "stock", "src")
-	replay := func(name, src, out, trim string, want smoke.Verdict) {
+func publishedPurge(t *testing.T, b subject, cache string) {
+	t.Helper()
+	dir := t.TempDir()
+	_, stock := bothTrees(t, dir, cache)
+	stockLibrary := func() (*sim.Library, error) {
+		return sim.Build(t.Context(), sim.Options{Src: stock, Out: filepath.Join(dir, "sim"), Headers: os.Getenv("CUDA_HEADERS"), NoVMM: true})
+	}
+	replay := func(name, trim string, want smoke.Verdict, library func() (*sim.Library, error)) {
 		t.Helper()
-		lib, err := sim.Build(t.Context(), sim.Options{Src: src, Out: out, Headers: os.Getenv("CUDA_HEADERS"), NoVMM: true})
+		lib, err := library()
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		replayed(t, filepath.Join(dist, "stage", "llama-b8390"), lib, name, trim, want)
+		replayed(t, b.bin, lib, name, trim, want)
 	}
-	replay("stock", stock, filepath.Join(dist, "sim", "stock"), "0", smoke.Passed)
-	replay("the series", filepath.Join(dist, "src"), filepath.Join(dist, "sim", "patched"), "grow", smoke.Passed)
+	replay("stock", "0", smoke.Passed, stockLibrary)
+	replay("the series", "grow", smoke.Passed, func() (*sim.Library, error) { return b.library(t, "sim", "") })
 	purge, err := filepath.Abs("../sim/testdata/b8390-purge.patch")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := exec.CommandContext(t.Context(), "git", "apply", purge)
-	c.Dir = stock
-	c.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+dist)
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("git apply: %v\n%s", err, out)
-	}
-	replay("the published purge", stock, filepath.Join(dist, "sim", "stock"), "0", smoke.Wrong)
+	sh(t, stock, fmt.Sprintf("GIT_CEILING_DIRECTORIES=%s git apply %s", quoted(dir), quoted(purge)))
+	replay("the published purge", "0", smoke.Wrong, stockLibrary)
 }
 
 // replayed runs graph-replay on a dense model in three slots and on a mixture of

@@ -18,7 +18,8 @@ import (
 )
 
 // TestReal releases b8390 for linux-cpu from the npm package, as a user
-// without a way to GitHub would, and uses what came out.
+// without a way to GitHub would, and uses what came out. Its fixes are proven by
+// make proof and make broken-fixes.
 func TestReal(t *testing.T) {
 	self, err := exec.LookPath("llpatch")
 	if err != nil {
@@ -100,39 +101,6 @@ func TestReal(t *testing.T) {
 	loadModels(t, elsewhere)
 	recordEvidence(t, elsewhere)
 	brokenKernel(t, built.Artifacts.Dir)
-	if os.Getenv("CUDA_HEADERS") == "" {
-		t.Log("NOT RUN: the proofs on the simulated device, for want of CUDA_HEADERS (scripts/cuda-headers makes that folder)")
-		return
-	}
-	lines, took := llpatch("smoke", "b8390", "linux-cpu", "--locked", "--offline", "--device", "sim")
-	t.Logf("proofs, %v:\n%s", took.Round(time.Second), lines)
-	for _, in := range info.Series.In {
-		if !strings.Contains(lines, "passed: "+in.Fix+" b8390") {
-			t.Errorf("no proof of %s", in.Fix)
-		}
-	}
-	breakable := subject{
-		tag: "b8390", src: filepath.Join(filepath.Dir(archive), "src"), bin: filepath.Join(filepath.Dir(archive), "stage", "llama-b8390"),
-		dir: filepath.Dir(archive), build: 8390, fixes: repository(t),
-	}
-	brokenFixes(t, breakable, "sim", "", oneEach(), false)
-	publishedPurge(t, filepath.Dir(archive))
-	if os.Getenv("HIP_HEADERS") == "" {
-		t.Log("NOT RUN: the proofs on the simulated HIP device, for want of HIP_HEADERS (scripts/hip-headers makes that folder)")
-		return
-	}
-	lines, took = llpatch("smoke", "b8390", "linux-cpu", "--locked", "--offline", "--device", "sim-hip")
-	t.Logf("proofs on HIP, %v:\n%s", took.Round(time.Second), lines)
-	for _, proof := range []string{
-		"graph-cache-lru", "graph-cache-lru (three slots)", "graph-cache-lru (a dense model, wholly on the device)", "ubatch-pool-purge",
-		"managed-fallback", "managed-fallback (the cache, GGML_CUDA_ALLOC_FALLBACK_MANAGED)", "managed-fallback (the pool, GGML_CUDA_POOL_USE_MANAGED)",
-		"managed-fallback (the pool, not asked)",
-	} {
-		if !strings.Contains(lines, "passed: "+proof+" b8390 on the simulated HIP device") {
-			t.Errorf("no proof of %s", proof)
-		}
-	}
-	brokenFixes(t, breakable, "sim-hip", os.Getenv("HIP_HEADERS"), oneEach(), false)
 }
 
 func readJSON(t *testing.T, name string, v any) []byte {

@@ -23,7 +23,7 @@ import (
 func (a *app) begin(name string) (tag.Tag, chain.Env, error) {
 	t, err := tag.Parse(name)
 	if err != nil {
-		return t, chain.Env{}, &usageError{err: err}
+		return t, chain.Env{}, usage("%w", err)
 	}
 	e, err := a.env()
 	return t, e, err
@@ -37,7 +37,8 @@ func withFlag(c *cobra.Command, ids *[]string) {
 func (a *app) explainCmd() *cobra.Command {
 	var with []string
 	c := &cobra.Command{
-		Use: "explain TAG TARGET", Short: "Say for every fix why it is in or out", Args: args("TAG", "TARGET"),
+		Use: "explain TAG TARGET", Short: "Show for every fix why it is in or out", Args: args("TAG", "TARGET"),
+		Example: "  llpatch explain b8833 linux-cpu",
 		RunE: func(c *cobra.Command, got []string) error {
 			t, e, err := a.begin(got[0])
 			if err != nil {
@@ -51,7 +52,13 @@ func (a *app) explainCmd() *cobra.Command {
 			if out.Landed, err = a.landed(c.Context(), e, s); err != nil {
 				return err
 			}
-			return a.print(out, func() string { return explain(out) })
+			if err := a.print(out, func() string { return explain(out) }); err != nil {
+				return err
+			}
+			if slices.ContainsFunc(s.Out, func(o spec.Left) bool { return o.Case == spec.NotCovered }) {
+				a.hint("llpatch apply " + strings.Join(got, " ") + " -o DIR --three-way tries the nearest patch of a fix that does not cover the tag")
+			}
+			return nil
 		},
 	}
 	a.sourceFlags(c)
@@ -91,7 +98,8 @@ func (a *app) fetchCmd() *cobra.Command {
 	var history bool
 	c := &cobra.Command{
 		Use: "fetch TAG", Short: "Fetch a tag into the cache and verify its tree", Args: fetchArgs(&history),
-		Example: "  llpatch fetch b8833\n  llpatch fetch --history",
+		Example:     "  llpatch fetch b8833\n  llpatch fetch --history",
+		Annotations: map[string]string{interrupted: goesOn},
 		RunE: func(c *cobra.Command, got []string) error {
 			if history {
 				return a.fetchHistory(c.Context(), upstream)
@@ -120,8 +128,9 @@ func (a *app) fetchCmd() *cobra.Command {
 		},
 	}
 	addUpstream(c, &upstream, "whose tag it is")
-	c.Flags().BoolVar(&history, "history", false, "instead of a tag, fetch or update the whole history, for status, blame-break and backports; --source is then a git URL or a repository")
+	c.Flags().BoolVar(&history, "history", false, "instead of a tag, fetch or update the whole history, for status and backports; --source is then a git URL or a repository")
 	a.sourceFlags(c)
+	exclusive(c, "history locked", "history nearest")
 	return c
 }
 
@@ -132,8 +141,14 @@ type job struct {
 	site    chain.Site // of a command that builds: it was looked at
 }
 
-// building names the commands that build, or say how, in a folder of --out.
-var building = []string{"plan", "build", "smoke", "bundle", "release"}
+// reach is how far a command goes along the chain.
+type reach int
+
+const (
+	toTree     reach = iota // it patches
+	toPlan                  // it says as well how a folder of --out is built
+	toPrograms              // it builds there, and goes on where it was stopped
+)
 
 // checkOut refuses a folder that no build can be in.
 func checkOut(dir string) error {
@@ -153,8 +168,8 @@ type request struct {
 
 // chainCmd is a command that takes a tag and a target and works on their chain. tune, which
 // may be nil, adds to the request what its own flags say.
-func (a *app) chainCmd(use, short string, tune func(*request), do func(context.Context, job) error) *cobra.Command {
-	builds := slices.Contains(building, use)
+func (a *app) chainCmd(use, short string, to reach, tune func(*request), do func(context.Context, job) error) *cobra.Command {
+	builds := to >= toPlan
 	var r request
 	var buildenv, on string
 	c := &cobra.Command{
@@ -173,7 +188,7 @@ func (a *app) chainCmd(use, short string, tune func(*request), do func(context.C
 			if on != "" {
 				h, err := build.ParseHost(on, os.Environ())
 				if err != nil {
-					return &usageError{err: fmt.Errorf("--on: %w", err), help: c.CommandPath() + " --help"}
+					return usage("--on: %w", err)
 				}
 				r.machine.Host = &h
 			}
@@ -211,8 +226,9 @@ func (a *app) chainCmd(use, short string, tune func(*request), do func(context.C
 	if builds {
 		c.Flags().StringVar(&r.flags.Archs, "cuda-archs", "", "make device code for these instead of the recipe's: 86 or 120a for machine code and PTX, 86-real, 86-virtual; several joined by commas")
 		c.Flags().StringVar(&r.flags.GFX, "gfx", "", "make device code for these AMD cards instead of the recipe's: gfx1201, gfx12-generic; several joined by commas")
-		c.Flags().StringVar(&buildenv, "env", "", "build inside the root of this buildenv, which llpatch env create NAME makes, with its compilers")
-		if use != "plan" {
+		c.Flags().StringVar(&buildenv, "env", "", "build in the root of this `BUILDENV`, which llpatch env create makes, with its compilers")
+		if to == toPrograms {
+			c.Annotations = map[string]string{interrupted: goesOn}
 			c.Flags().StringVar(&on, "on", "", "build on another machine, ssh:HOST or ssh:HOST:DIR (a folder there that llpatch may fill; default: llpatch), and fetch the programs")
 		}
 		c.Flags().BoolVar(&r.flags.BackendOnly, "backend-only", false, "make nothing but the target's backend library, for the official package of the same tag")
@@ -228,7 +244,7 @@ func (a *app) buildEnvs(e chain.Env, name string) (root, libraries *env.Decl, er
 		return nil, nil, err
 	}
 	if len(d.Programs) == 0 {
-		return nil, nil, &usageError{err: fmt.Errorf("buildenv %s has no compilers: nothing is built in it", d.Name), help: "llpatch env list"}
+		return nil, nil, &usageError{fmt.Errorf("buildenv %s has no compilers: nothing is built in it", d.Name), "see llpatch env list"}
 	}
 	if d.Runtime == "" {
 		return &d, nil, nil
@@ -239,7 +255,7 @@ func (a *app) buildEnvs(e chain.Env, name string) (root, libraries *env.Decl, er
 
 func (a *app) planCmd() *cobra.Command {
 	var sh, ps1 bool
-	c := a.chainCmd("plan", "Show the commands that build the target", func(r *request) { r.machine.Box = ps1 }, func(ctx context.Context, j job) error {
+	c := a.chainCmd("plan", "Show the commands that build the target", toPlan, func(r *request) { r.machine.Box = ps1 }, func(ctx context.Context, j job) error {
 		plan, err := chain.NewPlan(j.Env, j.patched, j.site)
 		if err != nil {
 			return err
@@ -261,17 +277,8 @@ func (a *app) planCmd() *cobra.Command {
 		}
 		return plan.Script(a.stdout, script)
 	})
-	c.PreRunE = func(c *cobra.Command, _ []string) error {
-		for _, two := range []struct {
-			both bool
-			err  string
-		}{{sh && a.json, "--sh and --json cannot both be had"}, {ps1 && a.json, "--ps1 and --json cannot both be had"}, {sh && ps1, "--sh and --ps1 cannot both be had"}, {ps1 && c.Flags().Changed("env"), "--ps1 and --env cannot both be had"}} {
-			if two.both {
-				return &usageError{err: errors.New(two.err), help: "llpatch plan --help"}
-			}
-		}
-		return nil
-	}
+	c.Example = "  llpatch plan b8833 linux-cpu --sh >build.sh"
+	exclusive(c, "sh json", "ps1 json", "sh ps1", "ps1 env")
 	c.Flags().BoolVar(&ps1, "ps1", false, "as a PowerShell script that checks the patched source and builds it on a Windows machine")
 	c.Flags().BoolVar(&sh, "sh", false, "as a shell script that fetches, patches and builds without llpatch")
 	return c
@@ -296,7 +303,7 @@ func planText(p build.Plan) string {
 }
 
 func (a *app) buildCmd() *cobra.Command {
-	return a.chainCmd("build", "Fetch, patch and build a target", nil, func(ctx context.Context, j job) error {
+	return a.chainCmd("build", "Fetch, patch and build a target", toPrograms, nil, func(ctx context.Context, j job) error {
 		b, err := chain.Build(ctx, j.Env, j.patched, j.site)
 		if err != nil {
 			return err
@@ -308,24 +315,22 @@ func (a *app) buildCmd() *cobra.Command {
 	})
 }
 
-func (a *app) bundleCmd() *cobra.Command {
-	return a.chainCmd("bundle", "Build, check and pack a target (the same as release, by the stage's name)", nil, a.bundle)
-}
-
 func (a *app) releaseCmd() *cobra.Command {
-	c := a.chainCmd("release", "Run the whole chain: fetch, patch, build, smoke, bundle", nil, a.bundle)
-	c.Example = "  llpatch release b8833 linux-cpu\n  llpatch release b8833 linux-cuda --cuda-archs 86-real --backend-only\n  llpatch release b8833 win7-vxkex-cuda11.4 --env win7-cuda-11.8\n  llpatch release b8833 linux-cuda --with upstream-fattn-reserve"
-	return c
-}
-
-func (a *app) bundle(ctx context.Context, j job) error {
-	venue, err := chain.Device{Environ: os.Environ()}.Look(ctx, j.Env, j.patched.Order, j.site.Toolchain) // before what takes long
-	if err != nil {
-		return err
-	}
-	done, err := chain.Release(ctx, j.Env, j.patched, j.site, venue, a.sign, a.partMiB)
-	if err != nil {
-		return err
-	}
-	return a.print(done, func() string { return done.Archive + "\n" })
+	c := a.chainCmd("release", "Run the whole chain: fetch, patch, build, smoke, pack", toPrograms, nil, func(ctx context.Context, j job) error {
+		venue, err := chain.Device{Environ: os.Environ()}.Look(ctx, j.Env, j.patched.Order, j.site.Toolchain) // before what takes long
+		if err != nil {
+			return err
+		}
+		done, err := chain.Release(ctx, j.Env, j.patched, j.site, venue, a.sign, a.partMiB)
+		if err != nil {
+			return err
+		}
+		return a.print(done, func() string { return done.Archive + "\n" })
+	})
+	c.SuggestFor = []string{"bundle"}
+	c.Example = `  llpatch release b8833 linux-cpu
+  llpatch release b8833 linux-cuda --cuda-archs 86-real --backend-only
+  llpatch release b8833 win7-vxkex-cuda11.4 --env win7-cuda-11.8
+  llpatch release b8833 linux-cuda --with upstream-fattn-reserve`
+	return a.packFlags(c)
 }

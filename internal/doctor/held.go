@@ -17,6 +17,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/bundle"
+	"github.com/llpatch/llpatch/internal/exit"
 )
 
 // Bounds for files of others: upstream's largest bundles hold some hundred files, and a
@@ -35,6 +36,14 @@ type NotBundle struct {
 
 // Error names the file and what is wrong with it.
 func (e *NotBundle) Error() string { return printable(e.Path + ": " + e.Why) }
+
+// ExitCode is exit.Usage.
+func (e *NotBundle) ExitCode() int { return exit.Usage }
+
+// Hint says what to do.
+func (e *NotBundle) Hint() string {
+	return "llpatch doctor takes a target, a bundle (its folder, its tar.gz or a part of that), or a program"
+}
 
 func notBundle(path, format string, args ...any) *NotBundle {
 	return &NotBundle{Path: path, Why: fmt.Sprintf(format, args...)}

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/memory"
 )
 
@@ -177,6 +178,9 @@ type Missing struct{ Checks []string }
 // Error lists the aims.
 func (e *Missing) Error() string { return list("an aim was missed", "aims were missed", e.Checks) }
 
+// ExitCode is exit.Smoke.
+func (e *Missing) ExitCode() int { return exit.Smoke }
+
 // NotRun is the error of a record in which something could not be run or told.
 type NotRun struct{ Why []string }
 
@@ -184,6 +188,9 @@ type NotRun struct{ Why []string }
 func (e *NotRun) Error() string {
 	return list("something could not be run or told", "things could not be run or told", e.Why)
 }
+
+// ExitCode is exit.NotRun.
+func (e *NotRun) ExitCode() int { return exit.NotRun }
 
 func list(one, many string, all []string) string {
 	const most = 20
@@ -200,11 +207,12 @@ func list(one, many string, all []string) string {
 	return s
 }
 
-// Only a list of numbers has a line break after its bracket and nothing but
-// figures inside: in a string a line break is written \n.
-var numbersRE = regexp.MustCompile(`\[\n[-+0-9.,eE\s]*\]`)
+// deepRE is the line break before what stands in the third level or deeper, or closes it.
+// In a string a line break is written \n.
+var deepRE = regexp.MustCompile(`\n(?: {3,}|  ([\]}]))`)
 
-// JSON is the record as it is written: indented, but for lists of numbers.
+// JSON is the record as it is written: a line for each field, and in a list or table of the
+// record one for each entry, so a run is one line with all its samples.
 func (r *Result) JSON() ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -213,9 +221,7 @@ func (r *Result) JSON() ([]byte, error) {
 	if err := e.Encode(r); err != nil {
 		return nil, fmt.Errorf("evidence: %w", err)
 	}
-	return numbersRE.ReplaceAllFunc(b.Bytes(), func(m []byte) []byte {
-		return bytes.Join(bytes.Fields(m), nil)
-	}), nil
+	return deepRE.ReplaceAll(b.Bytes(), []byte("$1")), nil
 }
 
 var errOlder = errors.New("a record of an older form, which llpatch evidence did not make: it has no plan; it can only be read as it is")

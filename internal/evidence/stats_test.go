@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/big"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -107,15 +108,25 @@ func TestHide(t *testing.T) {
 	}
 }
 
-func TestJSONLists(t *testing.T) {
-	r := &Result{What: "a [\n1\n] text", Builds: map[string]Built{"stock": {}}, Plan: "x", Runs: []Run{{Sample: Samples{MS: []int64{1, 20, 300}, RSS: []int64{}}, Kept: []string{"1", "2"}}}}
+// A record has one line a run, whatever stands in its texts.
+func TestJSONLines(t *testing.T) {
+	r := &Result{What: "a [\n   1\n  ] text", Builds: map[string]Built{"stock": {}}, Plan: "x", Runs: []Run{
+		{Argv: []string{"a", "\n   b"}, Sample: Samples{MS: []int64{1, 20, 300}, RSS: []int64{}}, Kept: []string{"1", "2"}}, {Name: "second"},
+	}}
 	b, err := r.JSON()
 	if err != nil {
 		t.Fatal(err)
 	}
 	back, err := Parse(b)
-	if err != nil || back.What != r.What || fmt.Sprint(back.Runs[0].Sample) != fmt.Sprint(r.Runs[0].Sample) || !strings.Contains(string(b), `"ms": [1,20,300]`) {
+	if err != nil || back.What != r.What || !slices.Equal(back.Runs[0].Argv, r.Runs[0].Argv) || fmt.Sprint(back.Runs[0].Sample) != fmt.Sprint(r.Runs[0].Sample) {
 		t.Errorf("%v: %s", err, b)
+	}
+	for _, line := range []string{
+		`(?m)^ "runs": \[$`, `(?m)^  \{"name": "",.*"kept": \["1","2"\],.*"ms": \[1,20,300\],"rss_kib": \[\]\}\},$`, `(?m)^  \{"name": "second",.*\}\}$`, `(?m)^ \],$`,
+	} {
+		if !regexp.MustCompile(line).Match(b) {
+			t.Errorf("no line like %s in\n%s", line, b)
+		}
 	}
 	for _, bad := range []string{"", "[]", "{}", `{"runs":[]}`} {
 		if _, err := Parse([]byte(bad)); err == nil {

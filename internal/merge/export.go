@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/records"
 	"github.com/llpatch/llpatch/internal/source"
@@ -52,6 +53,9 @@ type ForeignFile struct {
 func (e *ForeignFile) Error() string {
 	return fmt.Sprintf("%s: %s; give a folder that is new or empty, or that llpatch series wrote", e.Path, e.Why)
 }
+
+// ExitCode is exit.Usage.
+func (e *ForeignFile) ExitCode() int { return exit.Usage }
 
 const (
 	quiltSeries = "series"

@@ -160,6 +160,9 @@ func TestProgramsWindows(t *testing.T) {
 		name := strings.TrimSuffix(filepath.Base(src), filepath.Ext(src))
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if testing.Short() && !slices.Contains([]string{"alloc", "bounds", "launch", "threads"}, name) {
+				t.Skip("-short: four programs through wine (make test-all)")
+			}
 			got, events, s := runExe(t, compileExe(t, src), programEnv(t, src))
 			kept(t, "testdata/programs/"+name+".txt", got)
 			kept(t, "testdata/programs/"+name+".faults", faults(events))

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -49,6 +50,46 @@ func TestWithHeaders(t *testing.T) {
 		}
 		if rc := cmd.ProcessState.ExitCode(); rc != c.rc || out.String() != c.out || !strings.Contains(said.String(), c.said) {
 			t.Errorf("%s: ended with %d, want %d: %q %q", name, rc, c.rc, &out, &said)
+		}
+	}
+}
+
+// scripts/nightly goes on after a part that failed, hands on a part's variables, and fails in the end.
+func TestNightly(t *testing.T) {
+	t.Parallel()
+	script, err := filepath.Abs("scripts/nightly")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "Makefile"), []byte("good:\n\t@echo ran $(A) $(B)\nbad:\n\t@exit 3\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		parts []string
+		rc    int
+		out   []string
+	}{
+		"all pass":  {[]string{"good A=1 B=2", "good"}, 0, []string{"ran 1 2", "ran", " min  passed  good A=1 B=2", " min  passed  good"}},
+		"one fails": {[]string{"bad", "good A=3"}, 1, []string{"ran 3", " min  FAILED  bad", " min  passed  good A=3"}},
+		"no target": {[]string{"none", "good A=4"}, 1, []string{"ran 4", " min  FAILED  none"}},
+		"no part":   {nil, 2, nil},
+	} {
+		cmd := exec.CommandContext(t.Context(), "sh", append([]string{script}, c.parts...)...)
+		cmd.Dir = dir
+		out, err := cmd.Output()
+		var exit *exec.ExitError
+		if err != nil && !errors.As(err, &exit) {
+			t.Fatal(err)
+		}
+		lines := strings.Split(string(out), "\n")
+		if rc := cmd.ProcessState.ExitCode(); rc != c.rc {
+			t.Errorf("%s: ended with %d, want %d: %s", name, rc, c.rc, out)
+		}
+		for _, line := range c.out {
+			if !slices.ContainsFunc(lines, func(l string) bool { return strings.HasSuffix(l, line) }) {
+				t.Errorf("%s: no line ends with %q in\n%s", name, line, out)
+			}
 		}
 	}
 }
