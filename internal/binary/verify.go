@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -19,6 +20,12 @@ type Rejected struct {
 
 // Error names the file and the fault.
 func (e *Rejected) Error() string { return fmt.Sprintf("%s: %s", e.File, e.Fault) }
+
+// ExitCode is exit.Build.
+func (e *Rejected) ExitCode() int { return exit.Build }
+
+// Hint says what to do.
+func (e *Rejected) Hint() string { return "the recipe's [verify] says what a binary may need" }
 
 // Verify inspects the files of a bundle, paths below dir, against a recipe's
 // [verify]. Files that are neither ELF nor PE files are passed over, and without

@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/regular"
 )
 
@@ -73,6 +74,9 @@ func (e *Unavailable) Error() string {
 	}
 	return fmt.Sprintf("%s: %s: %v; what came is kept, the same command goes on from there", head, e.URL, e.Err)
 }
+
+// ExitCode is exit.Source.
+func (e *Unavailable) ExitCode() int { return exit.Source }
 
 // Unwrap returns Err.
 func (e *Unavailable) Unwrap() error { return e.Err }
