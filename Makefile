@@ -9,6 +9,8 @@ FUZZLONG ?= $(FUZZTIME)
 
 GOLANGCI    = go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 GOVULNCHECK = go run golang.org/x/vuln/cmd/govulncheck@v1.9.0
+GREMLINS    = v0.6.0
+TREE_SITTER = tree-sitter==0.26.1 tree-sitter-powershell==0.26.4
 
 .PHONY: help
 help: ## list the commands
@@ -96,9 +98,23 @@ roots: ## cold releases of b8390 in the build roots for NVIDIA cards, for one ca
 	sh scripts/cold-release b8390 linux-cuda cuda-12.4 --cuda-archs 86-real
 	sh scripts/cold-release b8390 win7-vxkex-cuda11.4 win7-cuda-11.8
 
+.PHONY: mutation
+mutation: ## break 100 lines of five packages: the fast tests must notice (ARGS="--sample 20 --seed 2", or --base REF: what changed since)
+	GREMLINS=$(GREMLINS) sh scripts/mutation $(ARGS)
+
+.PHONY: mirror
+mirror: ## the tests on upstream's whole history, in a clone at MIRROR=PATH
+	$(if $(MIRROR),,$(error MIRROR names no clone of llama.cpp))
+	sh scripts/mirror "$(MIRROR)"
+
+.PHONY: powershell
+powershell: ## the scripts for a Windows machine are PowerShell, by tree-sitter's grammar (two wheels from PyPI)
+	sh scripts/setup test
+	dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && pip3 install -q --target "$$dir" $(TREE_SITTER) && \
+		PYTHONPATH=$$dir go test -count 1 -run PowerShell -v ./internal/build
+
 # One part of make nightly each: a target, and variables for it.
-# make mutation comes here, after test-all.
-NIGHTLY ?= test-all proof broken-fixes real-win7 sim-win7 releases roots leaks 'nvidia ARGS=-cublas' 'fuzz FUZZTIME=20s FUZZLONG=1m'
+NIGHTLY ?= test-all mutation proof broken-fixes real-win7 sim-win7 releases roots leaks 'nvidia ARGS=-cublas' 'fuzz FUZZTIME=20s FUZZLONG=1m' $(if $(MIRROR),mirror)
 
 .PHONY: nightly
 nightly: ## what CI has no time for, on after a failure; NIGHTLY="PART..." runs other parts

@@ -1,6 +1,10 @@
 package binary
 
-import "testing"
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
 
 func TestRunsOn(t *testing.T) {
 	for _, c := range []struct {
@@ -64,5 +68,79 @@ func TestDriverTables(t *testing.T) {
 	}
 	if d := ptxDriver("10.0"); d.Version != "" || d.CUDA != "" || d.Why == "" {
 		t.Errorf("unknown PTX: %+v", d)
+	}
+}
+
+// Of code of one number that with a suffix is nearer, wherever it stands, and of two numbers
+// the higher one.
+func TestBest(t *testing.T) {
+	arch := func(name string) Arch {
+		a, _, err := parseArch(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	for _, c := range [][3]string{ // the card, and what is farther and nearer
+		{"9.0", "sm_90", "sm_90a"},
+		{"10.0", "sm_100", "sm_100f"},
+		{"10.3", "sm_100f", "sm_103"},
+		{"8.9", "sm_80", "sm_86"},
+		{"9.0", "compute_90", "compute_90a"},
+		{"10.0", "compute_89", "compute_90"},
+		{"10.0", "compute_100", "compute_100f"},
+		{"10.0", "compute_90", "sm_100"},
+	} {
+		card, known := cardOf(arch("sm_" + strings.ReplaceAll(c[0], ".", "")))
+		if !known {
+			t.Fatalf("no card has %s", c[0])
+		}
+		for _, order := range [][]string{{c[1], c[2]}, {c[2], c[1]}} {
+			var s codeSet
+			for _, name := range order {
+				if strings.HasPrefix(name, "compute_") {
+					s.archs = append(s.archs, arch(name))
+				} else {
+					s.cubins = append(s.cubins, arch(name))
+				}
+			}
+			if by, jit := s.best(card); by != c[2] || jit != strings.HasPrefix(by, "compute_") {
+				t.Errorf("%s of %v runs %s, by PTX %v, want %s", c[0], order, by, jit, c[2])
+			}
+		}
+	}
+}
+
+// Code is listed by its kind, then by number and suffix, then by the version of PTX.
+func TestCodeOrder(t *testing.T) {
+	var want []string
+	g := gather{c: &CUDA{}, code: map[string]*Code{}}
+	for _, c := range []Code{
+		{Kind: "cubin", Arch: "sm_86"},
+		{Kind: "cubin", Arch: "sm_90"},
+		{Kind: "cubin", Arch: "sm_90a"},
+		{Kind: "cubin", Arch: "sm_100"},
+		{Kind: "cubin", Arch: "sm_100f"},
+		{Kind: "cubin", Arch: "sm_103"},
+		{Kind: "ptx", Arch: "compute_75", ISA: "7.8"},
+		{Kind: "ptx", Arch: "compute_75", ISA: "8.0"},
+	} {
+		name := c.Kind + " " + c.Arch + " " + c.ISA
+		want = append(want, name)
+		g.code[name] = &c
+	}
+	// In another order than it stands here, by keys that sort the other way round.
+	for i, name := range want {
+		g.code[fmt.Sprint(99-i)] = g.code[name]
+		delete(g.code, name)
+	}
+	g.finish()
+	for i, c := range g.c.Code {
+		if got := c.Kind + " " + c.Arch + " " + c.ISA; got != want[i] {
+			t.Errorf("at %d: %s, want %s", i, got, want[i])
+		}
+	}
+	if len(g.c.Code) != len(want) {
+		t.Errorf("%d kinds of code, want %d", len(g.c.Code), len(want))
 	}
 }

@@ -88,12 +88,10 @@ func Unreachable(files []*File) []Unfound {
 // search looks for a library along a file's own search path, below the bundle's top.
 func (f *File) search(lib string, byPath map[string]*File) *File {
 	for _, p := range f.RunPath {
-		if !origin(p) {
-			continue
-		}
-		_, rest, _ := strings.Cut(p, "/")
-		if g := byPath[path.Join(path.Dir(f.Name), rest, lib)]; g != nil {
-			return g
+		if below, ok := CutOrigin(p); ok {
+			if g := byPath[path.Join(path.Dir(f.Name), below, lib)]; g != nil {
+				return g
+			}
 		}
 	}
 	return nil

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+
+	"github.com/llpatch/llpatch/internal/exit"
 )
 
 // Comparison says how two builds differ, file by file.
@@ -48,6 +50,9 @@ type NotSame struct{ Comparison }
 func (e *NotSame) Error() string {
 	return fmt.Sprintf("%s and %s are not the same: %d of %d files differ", e.A, e.B, len(e.Differ), len(e.Differ)+e.Same)
 }
+
+// ExitCode is exit.Build.
+func (e *NotSame) ExitCode() int { return exit.Build }
 
 // ErrFolder says that a folder was to be compared with a file.
 var ErrFolder = errors.New("one is a folder and the other is none")

@@ -81,6 +81,19 @@ func parseLoaderCache(out string) map[string][]string {
 	return m
 }
 
+// Glibc is the version of the glibc for a machine among the libraries; "" where there is none.
+func (l *Libraries) Glibc(machine string) (string, error) {
+	path := l.Find("libc.so.6", machine)
+	if path == "" {
+		return "", nil
+	}
+	libc, err := ReadLibrary(path)
+	if err != nil {
+		return "", err
+	}
+	return libc.Highest()["GLIBC"], nil
+}
+
 // Find returns the path of the library called name that is for a machine, such as
 // EM_X86_64; "" where there is none. A DLL's name counts in upper and lower case alike.
 func (l *Libraries) Find(name, machine string) string {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -19,6 +20,12 @@ type Rejected struct {
 
 // Error names the file and the fault.
 func (e *Rejected) Error() string { return fmt.Sprintf("%s: %s", e.File, e.Fault) }
+
+// ExitCode is exit.Build.
+func (e *Rejected) ExitCode() int { return exit.Build }
+
+// Hint says what to do.
+func (e *Rejected) Hint() string { return "the recipe's [verify] says what a binary may need" }
 
 // Verify inspects the files of a bundle, paths below dir, against a recipe's
 // [verify]. Files that are neither ELF nor PE files are passed over, and without
@@ -67,11 +74,11 @@ func Verify(dir string, files []string, v spec.Verify) ([]*File, error) {
 	return found, errors.Join(errs...)
 }
 
-// origin reports whether a search path begins at the file's own folder; ld.so knows
-// two spellings (ld.so(8), "Dynamic string tokens").
-func origin(p string) bool {
-	first, _, _ := strings.Cut(p, "/")
-	return first == "$ORIGIN" || first == "${ORIGIN}"
+// CutOrigin returns what follows the file's own folder in a search path, and whether the path
+// begins there; ld.so knows two spellings (ld.so(8), "Dynamic string tokens").
+func CutOrigin(p string) (below string, ok bool) {
+	first, below, _ := strings.Cut(p, "/")
+	return below, first == "$ORIGIN" || first == "${ORIGIN}"
 }
 
 func (f *File) faults(v spec.Verify, inside map[string]bool) []string {
@@ -83,8 +90,8 @@ func (f *File) faults(v spec.Verify, inside map[string]bool) []string {
 		faults = append(faults, fmt.Sprintf("needs GLIBC_%s%s, above the %s that the recipe allows; build on an older system or raise glibc-max", have, f.neededFor("GLIBC"), v.GlibcMax))
 	}
 	for _, p := range f.RunPath {
-		switch {
-		case origin(p):
+		switch _, own := CutOrigin(p); {
+		case own:
 		case p == "":
 			// ld.so takes an empty entry for the folder in which the user happens to be.
 			faults = append(faults, "looks for libraries in the current folder: its RUNPATH has an empty entry")

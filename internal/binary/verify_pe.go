@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -51,6 +52,9 @@ func (l *Lacking) Error() string {
 	}
 	return strings.Join(parts, "; ")
 }
+
+// ExitCode is exit.Build.
+func (l *Lacking) ExitCode() int { return exit.Build }
 
 // amount is a number with a word, such as 1 DLL or 2 DLLs.
 func amount(n int, word string) string {

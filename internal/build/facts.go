@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/llpatch/llpatch/internal/exit"
 )
 
 // Facts is what a plan needs to know of the machine that builds.
@@ -90,4 +92,21 @@ func (e *MissingTools) Error() string {
 		fmt.Fprintf(&b, "\n  on Debian and Ubuntu: sudo apt-get install -y %s", strings.Join(slices.Compact(packages), " "))
 	}
 	return b.String()
+}
+
+// ExitCode is exit.Build.
+func (e *MissingTools) ExitCode() int { return exit.Build }
+
+// Hint names the build root that has a compiler of NVIDIA's or AMD's. What no package of
+// Debian's brings is not in a root of them either.
+func (e *MissingTools) Hint() string {
+	if e.Host != "" {
+		return ""
+	}
+	for _, t := range e.Tools {
+		if env := map[string]string{"nvcc": "cuda-11.8", "hipcc": "rocm"}[t.Role]; env != "" && t.Debian != "" {
+			return fmt.Sprintf("llpatch env create %s makes a root that has it, and --env %[1]s builds in that", env)
+		}
+	}
+	return ""
 }

@@ -3,6 +3,8 @@ package build
 import (
 	"fmt"
 	"strings"
+
+	"github.com/llpatch/llpatch/internal/exit"
 )
 
 // Kind says what made a build fail.
@@ -79,6 +81,9 @@ func (e *Failed) Error() string {
 	}
 	return b.String()
 }
+
+// ExitCode is exit.Build.
+func (e *Failed) ExitCode() int { return exit.Build }
 
 // Unwrap returns Err.
 func (e *Failed) Unwrap() error { return e.Err }

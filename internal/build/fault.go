@@ -2,9 +2,11 @@ package build
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -43,6 +45,12 @@ type BadFolder struct {
 // Error names the folder and what is wrong with it.
 func (e *BadFolder) Error() string { return fmt.Sprintf("folder %q %s", e.Dir, e.Why) }
 
+// ExitCode is exit.Usage.
+func (e *BadFolder) ExitCode() int { return exit.Usage }
+
+// Hint says what to do.
+func (e *BadFolder) Hint() string { return "--out DIR takes another folder" }
+
 // CheckFolder returns a *BadFolder where a compiler's -ffile-prefix-map, CMake's
 // lists or Ninja's rules would take the name of a folder apart.
 func CheckFolder(dir string) error {
@@ -63,3 +71,20 @@ type NoPage struct{ Path string }
 func (e *NoPage) Error() string {
 	return fmt.Sprintf("the source lacks %s, and before b%d llama-server cannot be built without it; take another source", e.Path, pageOptionFrom)
 }
+
+// Existing is the folder itself, or the nearest one above it that is there.
+func Existing(dir string) string {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "."
+	}
+	for {
+		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// ExitCode is exit.Source.
+func (e *NoPage) ExitCode() int { return exit.Source }

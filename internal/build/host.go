@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -66,6 +67,9 @@ type HostError struct {
 
 // Error names the machine and the cause.
 func (e *HostError) Error() string { return fmt.Sprintf("ssh:%s: %s", e.Host, e.Why) }
+
+// ExitCode is exit.Build.
+func (e *HostError) ExitCode() int { return exit.Build }
 
 // Hint says what to do next; empty where the cause says it.
 func (e *HostError) Hint() string {

@@ -93,20 +93,26 @@ const (
 // and level do not enter it, and neither do the compilers' versions, which
 // stand beside it in Tools.
 func NewPlan(in Input) (Plan, error) {
-	err := in.check()
+	digest, err := in.Digest()
 	var p Plan
 	if err == nil {
 		p, err = newPlan(in)
 	}
-	if err != nil {
-		return Plan{}, fmt.Errorf("plan %s %s: %w", in.Tag, in.Recipe.Name, err)
-	}
-	c, err := newPlan(canonical(in))
-	if err != nil {
-		return Plan{}, fmt.Errorf("plan %s %s: %w", in.Tag, in.Recipe.Name, err)
-	}
-	p.Digest, err = digest(c)
+	p.Digest = digest
 	return p, err
+}
+
+// Digest is the Digest of the plan, which does not depend on the level: what finds that.
+func (in Input) Digest() (string, error) {
+	err := in.check()
+	var c Plan
+	if err == nil {
+		c, err = newPlan(canonical(in))
+	}
+	if err != nil {
+		return "", fmt.Errorf("plan %s %s: %w", in.Tag, in.Recipe.Name, err)
+	}
+	return digest(c)
 }
 
 func newPlan(in Input) (Plan, error) {

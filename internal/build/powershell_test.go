@@ -133,7 +133,7 @@ func TestPowerShellParses(t *testing.T) {
 	}
 	bad, there := parsePowerShell(t, scripts...)
 	if !there {
-		t.Skip("NOT RUN: python3 has no tree_sitter and tree_sitter_powershell (both from PyPI)")
+		t.Skip("NOT RUN: python3 has no tree_sitter and tree_sitter_powershell; make powershell fetches them")
 	}
 	if len(bad) > 0 {
 		t.Errorf("not PowerShell: %q", bad)

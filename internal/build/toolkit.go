@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/llpatch/llpatch/internal/exit"
 )
 
 // BadToolkit is a CUDA toolkit or a ROCm, or its place on this machine, that cannot
@@ -27,6 +29,12 @@ func (e *BadToolkit) Error() string {
 	}
 	return s
 }
+
+// ExitCode is exit.Build.
+func (e *BadToolkit) ExitCode() int { return exit.Build }
+
+// Hint says what to do.
+func (e *BadToolkit) Hint() string { return e.Next }
 
 // hostLimits are the newest major versions of GCC that toolkits take, from a CUDA
 // version on: the limit for __GNUC__ in their crt/host_config.h, and NVIDIA's CUDA

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/llpatch/llpatch/internal/merge"
 	"github.com/llpatch/llpatch/internal/patch"
-	"github.com/llpatch/llpatch/internal/release"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -24,17 +24,19 @@ type applyFlags struct {
 func (a *app) applyCmd() *cobra.Command {
 	var f applyFlags
 	follow := map[string]string{}
-	c := a.tunedChainCmd("apply", "Write the patched tree to a folder and print its git tree id", func(o *release.Options) {
+	three := func(r *request) {
 		if f.threeWay {
-			o.ThreeWay = &release.ThreeWay{Git: patch.FindGit(os.Getenv("PATH")), Follow: follow, Accept: f.accept, Show: a.showMerge}
+			r.three = &merge.ThreeWay{Git: patch.FindGit(os.Getenv("PATH")), Follow: follow, Accept: f.accept, Show: a.showMerge}
 		}
-	}, func(ctx context.Context, c *release.Chain) error {
-		stats, err := c.Checkout(ctx, f.to)
+	}
+	c := a.chainCmd("apply", "Write the patched tree to a folder and print its git tree id", toTree, three, func(ctx context.Context, j job) error {
+		p := j.patched
+		stats, err := p.Checkout(ctx, f.to)
 		if err != nil {
 			return err
 		}
 		a.log.Info(f.to + ": " + stats.String())
-		for _, v := range c.Variants {
+		for _, v := range p.Variants {
 			_, _ = fmt.Fprintf(a.stderr, "written %s; to use it, add to patches/%s/fix.toml:\n\n%s\n", v.File, v.Fix, v.Block)
 		}
 		v := struct {
@@ -43,10 +45,10 @@ func (a *app) applyCmd() *cobra.Command {
 			Dir        string            `json:"dir"`
 			Series     *spec.Series      `json:"series"`
 			Placements []patch.Placement `json:"placements"`
-			Variants   []release.Variant `json:"variants,omitempty"`
+			Variants   []merge.Variant   `json:"variants,omitempty"`
 			Unread     bool              `json:"source_unread,omitempty"` // the tag was in the cache, and --source was not read
-		}{c.Tree.Tag.String(), c.Patched.Tree.ID(), f.to, c.Series, c.Patched.Placements, c.Variants, c.Tree.Unread}
-		return a.print(v, func() string { return c.Patched.Tree.ID() + "\n" })
+		}{p.Tree.Tag.String(), p.Result.Tree.ID(), f.to, p.Series, p.Result.Placements, p.Variants, p.Tree.Unread}
+		return a.print(v, func() string { return p.Result.Tree.ID() + "\n" })
 	})
 	c.Example = "  llpatch apply b8833 linux-cpu -o llama.cpp\n  llpatch apply b8900 linux-cpu -o llama.cpp --three-way --accept"
 	c.PreRunE = func(*cobra.Command, []string) error { return f.check(follow) }
@@ -59,22 +61,19 @@ func (a *app) applyCmd() *cobra.Command {
 
 // check judges the flags and takes --follow apart.
 func (f *applyFlags) check(follow map[string]string) error {
-	bad := func(format string, args ...any) error {
-		return &usageError{err: fmt.Errorf(format, args...), help: "llpatch apply --help"}
-	}
 	if f.to == "" {
-		return bad("-o DIR is missing")
+		return usage("-o DIR is missing")
 	}
 	if !f.threeWay && (f.accept || len(f.follow) > 0) {
-		return bad("--accept and --follow need --three-way")
+		return usage("--accept and --follow need --three-way")
 	}
 	for _, s := range f.follow {
 		from, to, ok := strings.Cut(s, "=")
 		if !ok || from == "" || to == "" {
-			return bad("--follow %q is not OLD=NEW", s)
+			return usage("--follow %q is not OLD=NEW", s)
 		}
 		if other, twice := follow[from]; twice && other != to {
-			return bad("--follow gives two places for %s", from)
+			return usage("--follow gives two places for %s", from)
 		}
 		follow[from] = to
 	}

@@ -1,41 +1,28 @@
 package cli
 
 import (
-	"errors"
-	"fmt"
-
-	"github.com/spf13/cobra"
+	"context"
+	"strings"
 
 	"github.com/llpatch/llpatch/internal/compat"
 )
 
-func (a *app) blameBreakCmd() *cobra.Command {
-	var f historyFlags
-	var from string
-	c := &cobra.Command{
-		Use: "blame-break FIX", Short: "Name the upstream commit that broke a fix",
-		Example: "  llpatch blame-break graph-cache-lru --source llama.cpp.git",
-		Args:    args("FIX"),
-		RunE: func(c *cobra.Command, got []string) (err error) {
-			h, stack, o, err := a.open(f)
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, h.Close()) }()
-			if _, err := h.Range(from + ".."); from != "" && err != nil {
-				return &usageError{err: fmt.Errorf("--from: %w", err)}
-			}
-			blame, err := h.Blame(c.Context(), o, stack, got[0], from)
-			if u := new(compat.UnknownFix); errors.As(err, &u) {
-				return &usageError{err: err}
-			}
-			if err != nil {
-				return err
-			}
-			return a.print(blame, blame.Text)
-		},
+// blame names the upstream commits that broke a fix: all of them, or the first behind the
+// tag of "FROM..".
+func (a *app) blame(ctx context.Context, h *compat.History, o compat.Options, s compat.Stack, fix string, tags []string) error {
+	from := ""
+	if len(tags) > 0 {
+		var to string
+		if from, to, _ = strings.Cut(tags[0], ".."); to != "" || from == tags[0] {
+			return usage("--blame takes FROM.., from which on the first break is named, not %s", tags[0])
+		}
+		if _, err := h.Range(tags[0]); err != nil {
+			return usage("%w", err)
+		}
 	}
-	f.add(c)
-	c.Flags().StringVar(&from, "from", "", "only the first break after this tag")
-	return c
+	blame, err := h.Blame(ctx, o, s, fix, from)
+	if err != nil {
+		return err
+	}
+	return a.print(blame, blame.Text)
 }

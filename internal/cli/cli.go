@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,14 +12,19 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/llpatch/llpatch"
-	"github.com/llpatch/llpatch/internal/release"
+	"github.com/llpatch/llpatch/internal/authenticode"
+	"github.com/llpatch/llpatch/internal/chain"
+	"github.com/llpatch/llpatch/internal/exit"
+	"github.com/llpatch/llpatch/internal/records"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -35,12 +41,12 @@ type app struct {
 	nearest  bool
 	runtime  string // --bundle
 	partMiB  int64
-	sign     *release.Signing
+	sign     *authenticode.Signer
 	stdout   io.Writer
 	stderr   io.Writer
 	progress *progress
 
-	interrupted string // hint of a command that does not go on where it stopped
+	interrupted string // hint where the command is interrupted
 	log         *slog.Logger
 }
 
@@ -60,7 +66,7 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return 0
 	}
-	return a.report(ctx, ran.Name(), err)
+	return a.report(ctx, ran, err)
 }
 
 func (a *app) root() *cobra.Command {
@@ -81,6 +87,7 @@ target, builds it, proves on the real programs that it works, and bundles it.
 				level = slog.LevelDebug
 			}
 			a.log = slog.New(newHandler(a.progress, level))
+			a.interrupted = c.Annotations[interrupted]
 			return notEmpty(c)
 		},
 	}
@@ -89,35 +96,70 @@ target, builds it, proves on the real programs that it works, and bundles it.
 	f.StringVar(&a.out, "out", "dist", "folder that the stages write to")
 	f.BoolVar(&a.json, "json", false, "write the result as JSON")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "tell more of what is done")
-	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
-		return &usageError{err: plainFlag(err), help: c.CommandPath() + " --help"}
-	})
-	root.AddCommand(
-		a.targetsCmd(), a.explainCmd(), a.fetchCmd(), a.applyCmd(), a.planCmd(),
-		a.buildCmd(), a.smokeCmd(), a.packFlags(a.bundleCmd()), a.packFlags(a.releaseCmd()), a.inspectCmd(), a.doctorCmd(),
-		a.statusCmd(), a.blameBreakCmd(), a.seriesCmd(), a.lintCmd(), a.modelCmd(), a.leakCmd(), a.evidenceCmd(),
-		a.vramCmd(), a.envCmd(), probeInsideCmd(), joinCUDACmd(), a.versionCmd(),
-	)
+	var versions bool
+	root.Flags().BoolVar(&versions, "version", false, "show llpatch's version")
+	root.RunE = func(c *cobra.Command, given []string) error {
+		if !versions {
+			return noSubcommand(c, given)
+		}
+		v := map[string]string{"version": version(), "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH}
+		return a.print(v, func() string { return fmt.Sprintf("llpatch %s %s %s\n", v["version"], v["go"], v["platform"]) })
+	}
+	root.SetFlagErrorFunc(flagError)
+	root.SetUsageTemplate(strings.NewReplacer(
+		".FlagUsages", ".FlagUsagesWrapped 80", "{{if .Runnable}}", "{{if not .HasAvailableSubCommands}}", "Additional Commands", "More",
+	).Replace(root.UsageTemplate()))
+	for _, g := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"Build", []*cobra.Command{
+			a.targetsCmd(), a.explainCmd(), a.fetchCmd(), a.seriesCmd(), a.applyCmd(), a.planCmd(), a.buildCmd(), a.smokeCmd(), a.releaseCmd(),
+		}},
+		{"Prove", []*cobra.Command{a.leakCmd(), a.vramCmd(), a.modelCmd(), a.evidenceCmd()}},
+		{"Upkeep", []*cobra.Command{a.statusCmd(), a.lintCmd()}},
+		{"Trust", []*cobra.Command{a.inspectCmd(), a.doctorCmd()}},
+		{"", []*cobra.Command{a.envCmd(), probeInsideCmd(), joinCUDACmd()}},
+	} {
+		if g.title != "" {
+			root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
+		}
+		for _, c := range g.commands {
+			c.GroupID = g.title
+			root.AddCommand(c)
+		}
+	}
 	root.InitDefaultHelpCmd()
+	if c, _, err := root.Find([]string{"help"}); err == nil {
+		c.Short, c.Run, c.RunE = "Show what a command does", nil, help
+	}
 	root.InitDefaultCompletionCmd()
-	for _, c := range root.Commands() {
-		switch {
-		case c.Name() == "help":
-			c.Run, c.RunE = nil, help
-		case c.HasSubCommands() && c.RunE == nil:
-			c.Run, c.RunE, c.Args = nil, noSubcommand, cobra.ArbitraryArgs
+	for _, c := range append(root.Commands(), root) {
+		for _, sub := range c.Commands() {
+			sub.Long = strings.Replace(sub.Long, "install it via your", "install it by your", 1) // 81 columns of cobra's
+		}
+		if c.HasSubCommands() {
+			c.Args = cobra.ArbitraryArgs
+			if c.RunE == nil {
+				c.Run, c.RunE = nil, noSubcommand
+			}
 		}
 	}
 	a.completions(root)
 	return root
 }
 
+func init() { cobra.EnableCommandSorting = false } // the help has the chain's order
+
 // help shows what a command does, and refuses what is none: cobra would print the
 // help of all and end with 0.
 func help(c *cobra.Command, given []string) error {
-	about, _, err := c.Root().Find(given)
+	about, left, err := c.Root().Find(given)
 	if err != nil {
 		return err
+	}
+	if len(left) > 0 && about.HasSubCommands() {
+		return noSubcommand(about, left)
 	}
 	about.InitDefaultHelpFlag()
 	return about.Help()
@@ -130,12 +172,20 @@ func noSubcommand(c *cobra.Command, given []string) error {
 		return c.Help()
 	}
 	var names []string
+	hint := ""
 	for _, sub := range c.Commands() {
 		if sub.IsAvailableCommand() {
 			names = append(names, sub.Name())
 		}
+		if slices.Contains(sub.SuggestFor, given[0]) {
+			hint = "did you mean " + sub.Name() + "?"
+		}
 	}
-	return &usageError{err: fmt.Errorf("%s has no %q; there are %s", c.CommandPath(), given[0], strings.Join(names, ", ")), help: c.CommandPath() + " --help"}
+	err := fmt.Errorf("%s has no %q; there are %s", c.CommandPath(), given[0], strings.Join(names, ", "))
+	if !c.HasParent() {
+		err = fmt.Errorf("unknown command %q", given[0])
+	}
+	return &usageError{err, cmp.Or(hint, exit.DidYouMean(given[0], names), "see "+c.CommandPath()+" --help")}
 }
 
 // notEmpty refuses a flag that was given and says nothing, as one does whose
@@ -143,7 +193,7 @@ func noSubcommand(c *cobra.Command, given []string) error {
 func notEmpty(c *cobra.Command) (err error) {
 	c.Flags().Visit(func(f *pflag.Flag) {
 		if f.Value.Type() == "string" && f.Value.String() == "" && err == nil {
-			err = &usageError{err: fmt.Errorf("--%s is empty", f.Name), help: c.CommandPath() + " --help"}
+			err = usage("--%s is empty", f.Name)
 		}
 	})
 	return err
@@ -173,23 +223,23 @@ func args(names ...string) cobra.PositionalArgs {
 		default:
 			return nil
 		}
-		return &usageError{err: err, help: c.CommandPath() + " --help"}
+		return usage("%w", err)
 	}
 }
 
 // declarations finds and loads the declarations, and what was recorded beside
 // them on this machine.
-func (a *app) declarations() (*spec.Repo, release.Records, error) {
+func (a *app) declarations() (*spec.Repo, records.Store, error) {
 	cache, err := cacheDir()
 	if err != nil {
-		return nil, release.Records{}, err
+		return nil, records.Store{}, err
 	}
-	records := release.Records{Dir: cache, Cache: cache, Log: a.log}
+	records := records.Store{Dir: cache, Cache: cache, Log: a.log}
 	var fsys fs.FS = llpatch.Declarations
 	switch {
 	case a.dir != "":
 		if _, err := os.Stat(filepath.Join(a.dir, "recipes")); err != nil {
-			return nil, records, &usageError{err: fmt.Errorf("-C %s: there is no folder recipes/ in it", a.dir)}
+			return nil, records, usage("-C %s: there is no folder recipes/ in it", a.dir)
 		}
 		fsys, records.Dir = os.DirFS(a.dir), a.dir
 	case isDir("recipes") && isDir("patches"):
@@ -222,21 +272,19 @@ func cacheDir() (string, error) {
 	}
 	dir, err := os.UserCacheDir()
 	if err != nil {
-		return "", &usageError{err: fmt.Errorf("no place for the cache: %w; set LLPATCH_CACHE", err)}
+		return "", usage("no place for the cache: %w; set LLPATCH_CACHE", err)
 	}
 	return filepath.Join(dir, "llpatch"), nil
 }
 
-func (a *app) options() (release.Options, error) {
+func (a *app) env() (chain.Env, error) {
 	repo, records, err := a.declarations()
 	if err != nil {
-		return release.Options{}, err
+		return chain.Env{}, err
 	}
-	return release.Options{
-		Repo: repo, Records: records, Cache: records.Cache, Out: a.out, Source: a.source,
-		Place:   release.Place{Env: os.Environ()},
-		Runtime: a.runtime, PartMiB: a.partMiB, Sign: a.sign,
-		Locked: a.locked, Offline: a.offline, Nearest: a.nearest, Version: version(), Log: a.log, Progress: a.progress.update,
+	return chain.Env{
+		Repo: repo, Records: records, Cache: records.Cache, Out: a.out, Version: version(), Log: a.log, Progress: a.progress.update,
+		Source: a.source, Locked: a.locked, Offline: a.offline, Nearest: a.nearest,
 	}, nil
 }
 
@@ -252,14 +300,5 @@ func version() string {
 	}
 	return v
 }
-
-// usageError is a command line that says something impossible.
-type usageError struct {
-	err  error
-	help string // the command that explains it
-}
-
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }
 
 var errInterrupted = errors.New("interrupted")

@@ -18,7 +18,7 @@ func (a *app) compare(ctx context.Context, one, other string) error {
 	c, err := binary.Compare(ctx, one, other)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, binary.ErrFolder):
-		return &usageError{err: err, help: "llpatch inspect --help"}
+		return usage("%w", err)
 	case err != nil:
 		return err
 	}

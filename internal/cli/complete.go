@@ -41,13 +41,14 @@ func (a *app) completions(c *cobra.Command) {
 			"os": {spec.Win7, spec.Win7VxKex}, "preset": presets, "upstream": {spec.LlamaCpp, spec.IkLlamaCpp}, "with": leak.Tools(),
 			"workload": {"prefill", "requests", "none"}, "vram": {"auto", "nvidia-smi", "amdgpu", "amd-smi", "rocm-smi", "none", "sim:"},
 		}[f.Name]
-		if f.Name != "env" && words == nil {
+		value, _ := pflag.UnquoteUsage(f)
+		if value != "FIX" && value != "BUILDENV" && words == nil {
 			return
 		}
 		// The error says that the flag has one already.
 		_ = c.RegisterFlagCompletionFunc(f.Name, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			if f.Name == "env" {
-				words, _ = a.named("NAME")
+			if names, known := a.named(value); known {
+				return names, cobra.ShellCompDirectiveNoFileComp
 			}
 			return words, cobra.ShellCompDirectiveNoFileComp
 		})
@@ -71,7 +72,7 @@ func (a *app) named(word string) (names []string, known bool) {
 			names = append(names, f.ID)
 		}
 		return names, true
-	case word == "NAME":
+	case word == "NAME" || word == "BUILDENV":
 		return slices.Sorted(maps.Keys(repo.Envs)), true
 	}
 	return nil, false

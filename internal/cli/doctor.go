@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/llpatch/llpatch/internal/doctor"
+	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
 )
@@ -20,46 +21,47 @@ func (a *app) doctorCmd() *cobra.Command {
 	var headers, clang, buildenv string
 	c := &cobra.Command{
 		Use:   "doctor TARGET [TAG] | FILE-or-BUNDLE",
-		Short: "Say what this machine lacks to build a target, or to run a bundle",
+		Short: "Show what a build or a bundle needs that is not here",
 		Example: "  llpatch doctor linux-cpu\n  llpatch doctor linux-cpu b8833 --offline\n" +
 			"  llpatch doctor llama-b8833-llp1-bin-linux-cpu-x64.tar.gz",
 		Args: args("TARGET", "[TAG]"),
 		RunE: func(c *cobra.Command, got []string) error {
-			o, err := a.options()
+			e, err := a.env()
 			if err != nil {
 				return err
 			}
 			var r *doctor.Report
-			if _, known := o.Repo.Recipes[got[0]]; !known && isPath(got[0]) {
+			if _, known := e.Repo.Recipes[got[0]]; !known && isPath(got[0]) {
 				if err := ofTarget(c, got[0]); err != nil {
 					return err
 				}
 				if len(got) == 2 {
-					return &usageError{err: fmt.Errorf("%s is a file or folder: a tag has no place there", got[0]), help: c.CommandPath() + " --help"}
+					return usage("%s is a file or folder: a tag has no place there", got[0])
 				}
 				r, err = doctor.Bundle(c.Context(), os.Environ(), got[0])
 				if errors.Is(err, fs.ErrNotExist) {
-					return &usageError{err: err, help: c.CommandPath() + " --help"}
+					return &usageError{err, missing(got[0])}
 				}
 			} else {
+				var root *env.Decl
 				if buildenv != "" {
-					d, err := a.envDecl(o.Repo, o.Cache, buildenv)
+					d, err := a.envDecl(e.Repo, e.Cache, buildenv)
 					if err != nil {
 						return err
 					}
-					o.Env = &d
+					root = &d
 				}
 				var t *tag.Tag
 				if len(got) == 2 {
 					named, err := tag.Parse(got[1])
 					if err != nil {
-						return &usageError{err: err}
+						return usage("%w", err)
 					}
 					t = &named
 				}
-				r, err = doctor.Target(c.Context(), doctor.Options{Options: o, CUDAHeaders: cmp.Or(headers, os.Getenv("CUDA_HEADERS")), Clang: clang}, got[0], t)
+				r, err = doctor.Target(c.Context(), doctor.Options{Env: e, Root: root, Environ: os.Environ(), CUDAHeaders: cmp.Or(headers, os.Getenv("CUDA_HEADERS")), Clang: clang}, got[0], t)
 			}
-			if unknown := new(spec.UnknownTarget); errors.As(err, &unknown) {
+			if unknown := new(spec.Unknown); errors.As(err, &unknown) {
 				return fmt.Errorf("%w; nor is there such a file", err)
 			}
 			if err != nil {
@@ -71,7 +73,7 @@ func (a *app) doctorCmd() *cobra.Command {
 	c.Flags().StringVar(&headers, "cuda-headers", "", "NVIDIA's headers for the simulated device, as scripts/cuda-headers makes them (default $CUDA_HEADERS)")
 	c.Flags().StringVar(&clang, "clang", "", "clang++ for the simulated device (default: the newest on the PATH)")
 	c.Flags().StringVar(&a.source, "source", "", "look at this source alone: a git URL, or the path of a repository, a git bundle, an npm package or a source tarball")
-	c.Flags().StringVar(&buildenv, "env", "", "look at the root of this buildenv instead of this machine's tools")
+	c.Flags().StringVar(&buildenv, "env", "", "look at the root of this `BUILDENV` instead of this machine's tools")
 	c.Flags().BoolVar(&a.nearest, "nearest", false, "where no source has the tag, look for the nearest tag that one has, and say so")
 	c.Flags().BoolVar(&a.offline, "offline", false, "use no network: sources that need it are not asked")
 	return c
@@ -84,7 +86,7 @@ func ofTarget(c *cobra.Command, file string) (err error) {
 		if everywhere.Lookup(f.Name) != nil {
 			return
 		}
-		err = &usageError{err: fmt.Errorf("--%s is for a target, and %s is a file or folder", f.Name, file), help: c.CommandPath() + " --help"}
+		err = usage("--%s is for a target, and %s is a file or folder", f.Name, file)
 	})
 	return err
 }
@@ -93,15 +95,4 @@ func ofTarget(c *cobra.Command, file string) (err error) {
 func isPath(name string) bool {
 	_, err := os.Lstat(name)
 	return err == nil || strings.ContainsAny(name, "/\\")
-}
-
-// doctorExit is the exit code of what doctor says, and a hint.
-func doctorExit(err error) (code int, hint string, ok bool) {
-	if _, ok := is[*doctor.Unable](err); ok {
-		return exitNotRun, "", true
-	}
-	if _, ok := is[*doctor.NotBundle](err); ok {
-		return exitUsage, "llpatch doctor takes a target, a bundle (its folder, its tar.gz or a part of that), or a program", true
-	}
-	return 0, "", false
 }

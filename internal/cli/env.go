@@ -17,18 +17,18 @@ import (
 	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/env"
-	"github.com/llpatch/llpatch/internal/release"
+	"github.com/llpatch/llpatch/internal/records"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
 func (a *app) envCmd() *cobra.Command {
 	c := &cobra.Command{
-		Use: "env", Short: "Make, list and remove the root file systems that buildenvs describe",
+		Use: "env", Short: "Make, list and remove build roots",
 		Long: `A buildenv is a list of Debian packages with their hashes. llpatch makes a root
 file system of it in the cache, and builds in it with --env NAME: with compilers
-that this machine need not have. Nothing is installed on this machine, and nobody
-needs to be root. Some are lists of NVIDIA's own archives or of Python's wheels: a
-folder of files that a build or a bundle takes, in which nothing runs.`,
+that this machine need not have. Nothing is installed on this machine, and it
+takes no root rights. Some are lists of NVIDIA's own archives or of Python's
+wheels: a folder of files that a build or a bundle takes, in which nothing runs.`,
 	}
 	c.AddCommand(a.envCreateCmd(), a.envListCmd(), a.envRemoveCmd())
 	return c
@@ -39,7 +39,8 @@ func (a *app) envCreateCmd() *cobra.Command {
 	var update bool
 	c := &cobra.Command{
 		Use: "create NAME", Short: "Make the root of a buildenv from the packages of its lock", Args: args("NAME"),
-		Example: "  llpatch env create cuda-11.8",
+		Example:     "  llpatch env create cuda-11.8",
+		Annotations: map[string]string{interrupted: goesOn},
 		RunE: func(c *cobra.Command, got []string) error {
 			repo, records, err := a.declarations()
 			if err != nil {
@@ -83,7 +84,7 @@ func mirrorURL(mirror string) (string, error) {
 		return "", err
 	}
 	if st, err := os.Stat(dir); err != nil || !st.IsDir() {
-		return "", &usageError{err: fmt.Errorf("--mirror %s is neither a URL, such as http://HOST/debian, nor a folder", mirror), help: "llpatch env create --help"}
+		return "", usage("--mirror %s is neither a URL, such as http://HOST/debian, nor a folder", mirror)
 	}
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(dir)}).String(), nil
 }
@@ -102,7 +103,7 @@ func (a *app) envDecl(repo *spec.Repo, cache, name string) (env.Decl, error) {
 }
 
 // renewEnv makes the root of what the mirror has now, and writes the lock of it.
-func (a *app) renewEnv(ctx context.Context, d env.Decl, o env.Options, at release.Records) (env.Made, error) {
+func (a *app) renewEnv(ctx context.Context, d env.Decl, o env.Options, at records.Store) (env.Made, error) {
 	inside := at.Dir == at.Cache
 	name := filepath.Join(at.Dir, spec.EnvFolder, d.Name, spec.EnvLock)
 	if inside { // then the lock so far may be one that was made on this machine, and not be whole
@@ -245,7 +246,7 @@ var envNameRE = regexp.MustCompile(`^[a-z0-9][a-z0-9._+-]*$`)
 // this machine: one that is still in use is of that lock.
 func (a *app) removeEnv(name string) ([]string, error) {
 	if !envNameRE.MatchString(name) || strings.Contains(name, "..") {
-		return nil, &usageError{err: fmt.Errorf("%q is not the name of a buildenv or of a root", name), help: "llpatch env list"}
+		return nil, &usageError{fmt.Errorf("%q is not the name of a buildenv or of a root", name), "see llpatch env list"}
 	}
 	cache, err := cacheDir()
 	if err != nil {
@@ -283,7 +284,7 @@ func (a *app) knownEnv(name string) error {
 		}
 	}
 	if err != nil {
-		return &usageError{err: err, help: "llpatch env list"}
+		return &usageError{err, "see llpatch env list"}
 	}
 	return nil
 }

@@ -17,35 +17,39 @@ import (
 )
 
 func (a *app) evidenceCmd() *cobra.Command {
+	c := &cobra.Command{Use: "evidence", Short: "Run builds side by side, and show what came out"}
+	c.AddCommand(a.evidenceRunCmd(), a.evidenceShowCmd())
+	return c
+}
+
+func (a *app) evidenceRunCmd() *cobra.Command {
 	var o evidence.Options
 	var device string
 	var vars, only []string
 	c := &cobra.Command{
-		Use: "evidence PLAN.toml -o FILE.json", Short: "Run builds side by side on this machine and record what came out",
-		Long: `Runs what a plan says with each of its builds, in pairs of alternating order, under
-the memory sampler, and writes every run to FILE.json as it ends: what was started,
-how it ended, its memory, speed and tokens, the raw samples, and the hashes of the
-binaries. A table is printed at the end. Exit code 0: every aim of the plan was
-reached; 6: one was missed; 7: something could not be run or told.`,
-		Example: "  llpatch evidence pool.toml -o docs/evidence/pool.json --var BUILDS=/opt/builds --var MODELS=.\n  llpatch evidence show docs/evidence/pool.json",
+		Use: "run PLAN.toml -o FILE.json", Short: "Run what a plan says with each build and record it",
+		Long: `Runs what a plan says with each of its builds, in pairs of alternating order and
+under the memory sampler, and writes every run to FILE.json as it ends: what was
+started, how it ended, its memory, speed and tokens, the raw samples, and the
+hashes of the binaries. A table is printed at the end. Exit code 0: every aim of
+the plan was reached; 6: one was missed; 7: something could not be run or told.`,
+		Example: "  llpatch evidence run pool.toml -o pool.json --var BUILDS=/opt --var MODELS=.",
 		Args:    args("PLAN.toml"),
 		RunE: func(c *cobra.Command, argv []string) error {
-			help := c.CommandPath() + " --help"
-			usage := func(err error) error { return &usageError{err: err, help: help} }
 			if o.Out == "" {
-				return usage(errors.New("-o FILE.json is missing: the file for the record"))
+				return usage("-o FILE.json is missing: the file for the record")
 			}
 			if _, err := os.Lstat(o.Out); err == nil {
-				return usage(fmt.Errorf("%s is there already, and no record is overwritten: name another file", o.Out))
+				return usage("%s is there already, and no record is overwritten: name another file", o.Out)
 			}
 			if o.Every < memory.MinEvery || o.Every > memory.MaxEvery {
-				return usage(fmt.Errorf("--every %v: it must be %v to %v", o.Every, memory.MinEvery, memory.MaxEvery))
+				return usage("--every %v: it must be %v to %v", o.Every, memory.MinEvery, memory.MaxEvery)
 			}
 			o.Vars = map[string]string{}
 			for _, v := range vars {
 				key, value, ok := strings.Cut(v, "=")
 				if !ok || key == "" {
-					return usage(fmt.Errorf("--var %s: write it as KEY=VALUE", v))
+					return usage("--var %s: write it as KEY=VALUE", v)
 				}
 				o.Vars[key] = value
 			}
@@ -55,7 +59,7 @@ reached; 6: one was missed; 7: something could not be run or told.`,
 			if o.State, _ = strings.CutPrefix(device, "sim:"); o.State == device {
 				o.State = ""
 				if o.Probe, o.Source, err = a.chooseProbe(c.Context(), device, o.Env); err != nil {
-					return usage(err)
+					return usage("%w", err)
 				}
 			}
 			o.Named = device != "auto" && device != "none"
@@ -64,10 +68,10 @@ reached; 6: one was missed; 7: something could not be run or told.`,
 				if errors.As(err, &fault) {
 					return err
 				}
-				return usage(err) // it could not be read at all
+				return usage("%w", err) // it could not be read at all
 			}
 			if err := o.Plan.Only(only); err != nil {
-				return usage(err)
+				return usage("%w", err)
 			}
 			return a.evidence(c, o, argv[0])
 		},
@@ -78,43 +82,39 @@ reached; 6: one was missed; 7: something could not be run or told.`,
 	f.StringSliceVar(&only, "only", nil, "names of the runs to do; the others are left out")
 	f.DurationVar(&o.Every, "every", memory.MinEvery, "time between two looks at memory, 20ms to 1s")
 	f.StringVar(&device, "vram", "auto", "where VRAM is read: auto, nvidia-smi, amdgpu, amd-smi, rocm-smi, none, or sim:FILE (a simulated device's state)")
-	c.AddCommand(a.evidenceShowCmd())
 	return c
 }
 
 func (a *app) evidenceShowCmd() *cobra.Command {
 	var chart, name, figure string
 	c := &cobra.Command{
-		Use: "show FILE.json", Short: "Print the table of a record or one figure of it, or draw a run's memory", Args: args("FILE.json"),
+		Use: "show FILE.json", Short: "Print a record's table or a figure, or draw a run's memory", Args: args("FILE.json"),
 		RunE: func(c *cobra.Command, argv []string) error {
 			if name != "" && chart == "" {
-				return &usageError{err: errors.New("--run names what --chart FILE.svg draws, and there is no --chart"), help: c.CommandPath() + " --help"}
+				return usage("--run names what --chart FILE.svg draws, and there is no --chart")
 			}
 			if figure != "" {
-				if chart != "" {
-					return &usageError{err: errors.New("--figure prints one figure, and --chart draws: give one of them"), help: c.CommandPath() + " --help"}
-				}
 				s, err := evidence.ReadSource(argv[0])
 				if err != nil {
-					return &usageError{err: fmt.Errorf("%s: %w", argv[0], err)}
+					return usage("%s: %w", argv[0], err)
 				}
 				f, err := s.Figure(figure)
 				if err != nil {
-					return &usageError{err: fmt.Errorf("%s: %w", argv[0], err)}
+					return usage("%s: %w", argv[0], err)
 				}
 				return a.print(f, func() string { return f.String() + "\n" })
 			}
 			res, err := evidence.ReadRecord(argv[0])
 			if err != nil {
-				return &usageError{err: err}
+				return usage("%w", err)
 			}
 			if chart != "" {
 				if filepath.Ext(chart) != ".svg" {
-					return &usageError{err: fmt.Errorf("--chart %s: it writes an SVG file; call it NAME.svg", chart)}
+					return usage("--chart %s: it writes an SVG file; call it NAME.svg", chart)
 				}
 				svg, err := res.Chart(name)
 				if err != nil {
-					return &usageError{err: fmt.Errorf("%s: %w", argv[0], err)}
+					return usage("%s: %w", argv[0], err)
 				}
 				if err := atomicfile.WriteFile(chart, []byte(svg), 0o644); err != nil {
 					return err
@@ -123,6 +123,7 @@ func (a *app) evidenceShowCmd() *cobra.Command {
 			return a.print(res, res.Markdown)
 		},
 	}
+	exclusive(c, "figure chart")
 	c.Flags().StringVar(&chart, "chart", "", "draw one run's memory, all builds on one chart, into this `FILE.svg`")
 	c.Flags().StringVar(&figure, "figure", "", "print one figure as a page may write it: `KEY` is RUN/BUILD/MEASURE, such as speed/ours/pp-ratio")
 	c.Flags().StringVar(&name, "run", "", "`NAME` of the run to draw (default: the record's first)")

@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -17,12 +15,7 @@ func fetchArgs(history *bool) cobra.PositionalArgs {
 			return args("TAG")(c, got)
 		}
 		if len(got) > 0 {
-			return &usageError{err: errors.New("--history takes no TAG: it fetches all of them"), help: c.CommandPath() + " --help"}
-		}
-		for _, name := range []string{"locked", "nearest"} {
-			if c.Flags().Changed(name) {
-				return &usageError{err: fmt.Errorf("--%s says something of a tag, and --history fetches all of them", name), help: c.CommandPath() + " --help"}
-			}
+			return usage("--history takes no TAG: it fetches all of them")
 		}
 		return nil
 	}

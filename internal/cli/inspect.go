@@ -9,14 +9,14 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/llpatch/llpatch/internal/binary"
-	"github.com/llpatch/llpatch/internal/release"
+	"github.com/llpatch/llpatch/internal/bundle"
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -56,14 +56,11 @@ func (a *app) inspectCmd() *cobra.Command {
 	var exports, compare bool
 	var system string
 	c := &cobra.Command{
-		Use: "inspect FILE...", Short: "Show what a built program or library holds, needs, and where it runs",
-		Example: "  llpatch inspect libggml-cuda.so\n  llpatch inspect --compare dist-one/b8833/linux-cpu/stage dist-two/b8833/linux-cpu/stage",
+		Use: "inspect FILE...", Short: "Show what a binary holds and needs, and where it runs",
+		Example: "  llpatch inspect libggml-cuda.so\n  llpatch inspect --compare one/b8833/linux-cpu/stage two/b8833/linux-cpu/stage",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, files []string) error {
 			if compare {
-				if system != "" || exports {
-					return &usageError{err: errors.New("--compare goes with neither --os nor --exports"), help: "llpatch inspect --help"}
-				}
 				if err := args("A", "B")(c, files); err != nil {
 					return err
 				}
@@ -98,6 +95,7 @@ func (a *app) inspectCmd() *cobra.Command {
 			}))
 		},
 	}
+	exclusive(c, "compare os", "compare exports")
 	c.Flags().BoolVar(&exports, "exports", false, "name every symbol that others can use")
 	c.Flags().BoolVar(&compare, "compare", false, "say in which sections two files, or the files of two folders, differ, and why; 5 where they do")
 	c.Flags().StringVar(&system, "os", "", "say what Windows programs and libraries, or folders of them, lack on this system: win7 or win7-vxkex")
@@ -110,7 +108,7 @@ func inspectFile(ctx context.Context, name string, exports bool) (inspected, err
 		return inspected{}, err
 	}
 	if err != nil { // it is not there, or not what can be inspected
-		return inspected{}, &usageError{err: err, help: bundleHelp(name)}
+		return inspected{}, &usageError{err, bundleHelp(name)}
 	}
 	i := inspected{File: f, Verdict: binary.Judge(f), GPUs: binary.GPUs(f)}
 	if exports {
@@ -134,20 +132,34 @@ func inspectFile(ctx context.Context, name string, exports bool) (inspected, err
 	return i, nil
 }
 
-// bundleHelp is the command for what inspect does not take by itself: of programs for
+// bundleHelp is the hint for what inspect does not take by itself: of programs for
 // Windows a folder with --os, else a folder or an archive by doctor.
 func bundleHelp(name string) string {
-	_, part := release.PartOf(name)
+	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
+		return missing(name)
+	}
+	_, part := bundle.PartOf(name)
 	entries, err := os.ReadDir(name)
 	if err == nil && slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
 		return strings.EqualFold(filepath.Ext(e.Name()), ".exe") || strings.EqualFold(filepath.Ext(e.Name()), ".dll")
 	}) {
-		return "llpatch inspect --os win7 " + name + ", which looks into a folder for Windows"
+		return "see llpatch inspect --os win7 " + name + ", which looks into a folder for Windows"
 	}
 	if isDir(name) || part || strings.HasSuffix(name, ".tar.gz") || strings.HasSuffix(name, ".tgz") {
-		return "llpatch doctor " + name + ", which looks into a bundle"
+		return "see llpatch doctor " + name + ", which looks into a bundle"
 	}
-	return "llpatch inspect --help"
+	return ""
+}
+
+// missing is the hint for a file that is not there: what is called nearly so beside it,
+// or what prints where files are.
+func missing(name string) string {
+	entries, _ := os.ReadDir(filepath.Dir(name)) // none where that is not there either
+	var beside []string
+	for _, e := range entries {
+		beside = append(beside, filepath.Join(filepath.Dir(name), e.Name()))
+	}
+	return cmp.Or(exit.DidYouMean(filepath.Clean(name), beside), "llpatch build TAG TARGET prints the folder of the programs that it built")
 }
 
 // text writes what a person wants to see of a file, a line a fact.
@@ -261,16 +273,4 @@ func (i inspected) runsOn() []string {
 		out = append(out, fmt.Sprintf("also holds %s, for which llpatch knows no card", strings.Join(v.Other, " ")))
 	}
 	return out
-}
-
-func (a *app) versionCmd() *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Show llpatch's version", Args: args(),
-		RunE: func(*cobra.Command, []string) error {
-			v := map[string]string{"version": version(), "go": runtime.Version(), "platform": runtime.GOOS + "/" + runtime.GOARCH}
-			return a.print(v, func() string {
-				return fmt.Sprintf("llpatch %s %s %s\n", v["version"], v["go"], v["platform"])
-			})
-		},
-	}
 }

@@ -55,14 +55,14 @@ func (i inspected) windows(line func(what, format string, args ...any)) {
 // inspectFor says what Windows files lack on a system.
 func (a *app) inspectFor(ctx context.Context, system string, paths []string) error {
 	if !slices.Contains([]string{spec.Win7, spec.Win7VxKex}, system) {
-		return &usageError{err: fmt.Errorf("--os %s: it is %s or %s", system, spec.Win7, spec.Win7VxKex), help: "llpatch inspect --help"}
+		return usage("--os %s: it is %s or %s", system, spec.Win7, spec.Win7VxKex)
 	}
 	files, err := binary.GatherPE(ctx, paths)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if err != nil && !errors.Is(err, fs.ErrPermission) {
-		err = &usageError{err: err} // a file is not there, or not what can be inspected
+		err = usage("%w", err) // a file is not there, or not what can be inspected
 	}
 	if len(files) == 0 {
 		return err

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/compat"
-	"github.com/llpatch/llpatch/internal/release"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -23,15 +23,15 @@ type explained struct {
 
 // landed judges the fixes of a series on its tag: on the mirror in the cache, or
 // on --source. Where neither has the tag's history there is nothing to say.
-func (a *app) landed(ctx context.Context, o release.Options, s *spec.Series) (map[string]compat.Run, error) {
+func (a *app) landed(ctx context.Context, e chain.Env, s *spec.Series) (map[string]compat.Run, error) {
 	path := a.source
 	if path == "" {
-		path = source.MirrorPath(o.Cache, s.Upstream)
+		path = source.MirrorPath(e.Cache, s.Upstream)
 	}
 	if fi, err := os.Stat(path); err != nil || !fi.IsDir() {
 		return nil, nil
 	}
-	h, err := compat.Open(path, s.Upstream, o.Repo.Lock[s.Upstream])
+	h, err := compat.Open(path, s.Upstream, e.Repo.Lock[s.Upstream])
 	if none := new(compat.NoHistory); errors.As(err, &none) {
 		a.log.Debug("what landed is not said", "error", err)
 		return nil, nil
@@ -45,11 +45,11 @@ func (a *app) landed(ctx context.Context, o release.Options, s *spec.Series) (ma
 		a.log.Debug("what landed is not said", "tag", s.Tag, "not in", path)
 		return nil, nil
 	}
-	stack, err := compat.Declared(o.Repo, s.Upstream)
+	stack, err := compat.Declared(e.Repo, s.Upstream)
 	if err != nil {
 		return nil, err
 	}
-	report, err := h.Status(ctx, compat.Options{Cache: o.Cache, Log: a.log, Progress: a.progress.update}, stack, h.Tags[at:at+1])
+	report, err := h.Status(ctx, compat.Options{Cache: e.Cache, Log: a.log, Progress: a.progress.update}, stack, h.Tags[at:at+1])
 	if err != nil {
 		return nil, err
 	}

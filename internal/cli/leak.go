@@ -22,41 +22,40 @@ func (a *app) leakCmd() *cobra.Command {
 	var page, device, host string
 	c := &cobra.Command{
 		Use: "leak [flags] -- CMD...", Short: "Run a program and judge whether its memory grows",
-		Long: `Runs any program under a memory sampler. A llama server is driven with a workload:
-prefill (a prompt that grows to --tokens, twice) or requests. Exit code 0: memory
-is flat, bounded, or what the context needs; 6: it grows; 7: it could not be told.
+		Long: `Runs any program under a memory sampler. A llama server gets a workload: prefill
+(a prompt that grows to --tokens, twice) or requests. Exit code 0: memory is
+flat, bounded, or what the context needs; 6: it grows; 7: it could not be told.
 
-  llpatch leak -- llama-server -m model.gguf -c 16384 --cache-ram 0 --ctx-checkpoints 0
+  llpatch leak -- llama-server -m model.gguf -c 16384 --cache-ram 0
   llpatch leak --workload requests --with valgrind -- llama-server -m model.gguf
   llpatch leak --for 1m -- ./any-program`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, argv []string) error {
-			help := c.CommandPath() + " --help"
 			if len(argv) == 0 || c.ArgsLenAtDash() != 0 || argv[0] == "" {
-				return &usageError{err: errors.New("write the program after --: llpatch leak -- CMD"), help: help}
+				return usage("write the program after --: llpatch leak -- CMD")
 			}
 			for _, w := range o.With {
 				if !slices.Contains(leak.Tools(), w) {
-					return &usageError{err: fmt.Errorf("--with %s: there are %s", w, strings.Join(leak.Tools(), ", ")), help: help}
+					return usage("--with %s: there are %s", w, strings.Join(leak.Tools(), ", "))
 				}
 			}
 			if o.Every < memory.MinEvery || o.Every > memory.MaxEvery {
-				return &usageError{err: fmt.Errorf("--every %v: it must be %v to %v", o.Every, memory.MinEvery, memory.MaxEvery), help: help}
+				return usage("--every %v: it must be %v to %v", o.Every, memory.MinEvery, memory.MaxEvery)
 			}
 			if o.Requests < 1 || o.Tokens < 0 || o.Tokens == 0 && c.Flags().Changed("tokens") || o.Clients < 1 || o.For <= 0 || o.Ready <= 0 {
-				return &usageError{err: errors.New("--requests, --tokens, --clients, --for and --ready must be more than nothing"), help: help}
+				return usage("--requests, --tokens, --clients, --for and --ready must be more than nothing")
 			}
 			o.Argv, o.Env, o.Log, o.Status = argv, os.Environ(), a.log, a.status
 			var err error
 			if o.Probe, o.Source, err = a.chooseProbe(c.Context(), device, o.Env); err != nil {
-				return &usageError{err: err, help: help}
+				return usage("%w", err)
 			}
 			if host != "" {
 				if len(o.With) > 0 {
-					return &usageError{err: errors.New("--with runs CMD under a tool, and --ram reads a program elsewhere: one of them"), help: help}
+					return usage("--with runs CMD under a tool, and --ram reads a program elsewhere: one of them")
 				}
 				if o.Host, o.HostName, err = memory.ParseHost(host, o.Env); err != nil {
-					return &usageError{err: fmt.Errorf("--ram %w", err), help: help}
+					return usage("--ram %w", err)
 				}
 			}
 			o.Named = device != "auto" && device != "none"
@@ -160,11 +159,11 @@ func canReplace(name string) error {
 	st, err := os.Stat(name)
 	switch {
 	case err == nil && st.IsDir():
-		return &usageError{err: fmt.Errorf("%s is a folder", name)}
+		return usage("%s is a folder", name)
 	case err == nil && !st.Mode().IsRegular():
-		return &usageError{err: fmt.Errorf("%s is no regular file", name)}
+		return usage("%s is no regular file", name)
 	case !isDir(filepath.Dir(name)):
-		return &usageError{err: fmt.Errorf("%s: there is no folder %s", name, filepath.Dir(name))}
+		return usage("%s: there is no folder %s", name, filepath.Dir(name))
 	}
 	f, err := atomicfile.Create(name, 0o644)
 	if err != nil {

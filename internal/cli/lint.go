@@ -5,17 +5,17 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/llpatch/llpatch/internal/release"
+	"github.com/llpatch/llpatch/internal/lint"
 )
 
 func (a *app) lintCmd() *cobra.Command {
-	var o release.LintOptions
+	var o lint.Options
 	c := &cobra.Command{
 		Use: "lint", Short: "Check that everything declared is true", Args: args(),
 		Example: "  llpatch lint\n  llpatch lint --source llama.cpp.git     proves ranges and pins, too",
 		RunE: func(c *cobra.Command, _ []string) error {
 			repo, records, err := a.declarations()
-			if report, ok := release.LoadFindings(err); ok && err != nil {
+			if report, ok := lint.LoadFindings(err); ok && err != nil {
 				// --json shows the findings of either kind in the same form.
 				return errors.Join(a.print(report, report.Text), err)
 			}
@@ -23,7 +23,7 @@ func (a *app) lintCmd() *cobra.Command {
 				return err
 			}
 			o.Cache, o.Log, o.Progress = records.Cache, a.log, a.progress.update
-			report, err := release.Lint(c.Context(), repo, o)
+			report, err := lint.Check(c.Context(), repo, o)
 			if err != nil {
 				return err
 			}

@@ -10,9 +10,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/llpatch/llpatch/internal/exit"
 )
 
 const repository = "../.."
@@ -73,7 +76,7 @@ func TestManualHasCommands(t *testing.T) {
 	each(root, func(c *cobra.Command) {
 		commands++
 		row := "\n| `" + c.CommandPath()
-		if !c.HasAvailableSubCommands() && !strings.Contains(chapters["commands.md"], row+"`") && !strings.Contains(chapters["commands.md"], row+" ") && c.Name() != "bundle" {
+		if !c.HasAvailableSubCommands() && !strings.Contains(chapters["commands.md"], row+"`") && !strings.Contains(chapters["commands.md"], row+" ") {
 			t.Errorf("commands.md has no row for %s", c.CommandPath())
 		}
 		c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
@@ -87,21 +90,59 @@ func TestManualHasCommands(t *testing.T) {
 	}
 }
 
+// Every page of the help is for a terminal of 80 columns, and begins with a line that fits
+// into the list of commands.
+func TestHelpWidth(t *testing.T) {
+	var page strings.Builder
+	root := newRoot()
+	root.SetOut(&page)
+	judge := func(c *cobra.Command) {
+		page.Reset()
+		c.InitDefaultHelpFlag()
+		if err := c.Help(); err != nil || !strings.Contains(page.String(), "Usage:") {
+			t.Errorf("%s --help: %v, %q", c.CommandPath(), err, page.String())
+		}
+		for line := range strings.Lines(page.String()) {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 80 {
+				t.Errorf("%s --help has a line of %d columns: %s", c.CommandPath(), n, line)
+			}
+		}
+		if n := len(c.Short); n > 60 {
+			t.Errorf("%s: %d letters in %q", c.CommandPath(), n, c.Short)
+		}
+	}
+	judge(root)
+	each(root, judge)
+	shells, _, err := root.Find([]string{"completion"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	each(shells, judge) // which the walk above leaves out
+}
+
 // Every exit code has its row.
 func TestManualHasExitCodes(t *testing.T) {
 	table := manual(t)["output.md"]
-	for code := range exitSource + 1 {
+	for code := range exit.Source + 1 {
 		if !strings.Contains(table, fmt.Sprintf("\n| %d | ", code)) {
 			t.Errorf("output.md has no row for exit code %d", code)
 		}
 	}
-	if !strings.Contains(table, fmt.Sprintf("\n| %d | ", exitInterrupted)) {
-		t.Errorf("output.md has no row for exit code %d", exitInterrupted)
+	if !strings.Contains(table, fmt.Sprintf("\n| %d | ", exit.Interrupted)) {
+		t.Errorf("output.md has no row for exit code %d", exit.Interrupted)
 	}
-	for _, name := range goesOn {
-		if !strings.Contains(table, name) {
+	goOn := 0
+	each(newRoot(), func(c *cobra.Command) {
+		if c.Annotations[interrupted] != goesOn {
+			return
+		}
+		goOn++
+		if name := strings.TrimPrefix(c.CommandPath(), "llpatch "); !strings.Contains(table, "`"+name+"`") {
 			t.Errorf("output.md does not say that %s goes on", name)
 		}
+	})
+	if goOn < 5 {
+		t.Errorf("%d commands go on", goOn)
 	}
 }
 

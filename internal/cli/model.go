@@ -89,7 +89,7 @@ func (m *modelFlags) model(c *cobra.Command) (gguf.Model, error) {
 		return model, err
 	}
 	if model.Type, err = gguf.ParseType(m.typ); err != nil {
-		return model, &usageError{err: err}
+		return model, usage("%w", err)
 	}
 	model.Seed = m.seed
 	for _, n := range m.numbers {
@@ -128,7 +128,7 @@ Start from a preset and change any number:
 	c.Flags().BoolVar(&force, "force", false, "replace the file if it is there")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if out == "" {
-			return &usageError{err: errors.New("-o FILE is missing"), help: c.CommandPath() + " --help"}
+			return usage("-o FILE is missing")
 		}
 		if err := writable(out, force); err != nil {
 			return err
@@ -159,17 +159,17 @@ func writable(out string, force bool) error {
 	switch st, err := os.Lstat(out); {
 	case errors.Is(err, fs.ErrNotExist):
 		if !isDir(filepath.Dir(out)) {
-			return &usageError{err: fmt.Errorf("-o %s: there is no folder %s", out, filepath.Dir(out))}
+			return usage("-o %s: there is no folder %s", out, filepath.Dir(out))
 		}
 		return nil
 	case err != nil:
 		return fmt.Errorf("-o: %w", err)
 	case st.IsDir():
-		return &usageError{err: fmt.Errorf("-o %s is a folder", out)}
+		return usage("-o %s is a folder", out)
 	case !st.Mode().IsRegular() && st.Mode()&fs.ModeSymlink == 0:
-		return &usageError{err: fmt.Errorf("-o %s is no regular file", out)}
+		return usage("-o %s is no regular file", out)
 	case !force:
-		return &usageError{err: fmt.Errorf("-o %s is there already; --force replaces it", out)}
+		return usage("-o %s is there already; --force replaces it", out)
 	}
 	return nil
 }
@@ -190,11 +190,11 @@ const maxPrompt = 16 << 20
 
 func (a *app) writePrompt(c *cobra.Command, m *modelFlags, out string) error {
 	if m.prompt < 1 || m.prompt > maxPrompt {
-		return &usageError{err: fmt.Errorf("--prompt %d: it must be from 1 to %d", m.prompt, maxPrompt)}
+		return usage("--prompt %d: it must be from 1 to %d", m.prompt, maxPrompt)
 	}
 	for _, n := range append([]*modelNumber{{flag: "preset"}, {flag: "type"}}, m.numbers...) {
 		if c.Flags().Changed(n.flag) {
-			return &usageError{err: fmt.Errorf("--prompt writes no model: --%s has no meaning", n.flag)}
+			return usage("--prompt writes no model: --%s has no meaning", n.flag)
 		}
 	}
 	text := []byte(gguf.Prompt(m.prompt, m.seed))

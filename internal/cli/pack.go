@@ -14,21 +14,22 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/llpatch/llpatch/internal/release"
+	"github.com/llpatch/llpatch/internal/authenticode"
+	"github.com/llpatch/llpatch/internal/bundle"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
 // packFlags are for a command that ends in an archive.
 func (a *app) packFlags(c *cobra.Command) *cobra.Command {
 	c.Flags().StringVar(&a.runtime, "bundle", "", "thin: the user's machine has the toolkit's libraries; full: they are inside (default: as the recipe says)")
-	c.Flags().Int64Var(&a.partMiB, "part-size", release.DefaultPartMiB, "a larger archive is also given in parts of so many MiB")
+	c.Flags().Int64Var(&a.partMiB, "part-size", bundle.DefaultPartMiB, "a larger archive is also given in parts of so many MiB")
 	sign := signFlags(c)
 	c.PreRunE = func(c *cobra.Command, _ []string) error {
 		if a.runtime != "" && a.runtime != spec.Thin && a.runtime != spec.Full {
-			return &usageError{err: fmt.Errorf("--bundle is %s or %s, not %q", spec.Thin, spec.Full, a.runtime), help: c.CommandPath() + " --help"}
+			return usage("--bundle is %s or %s, not %q", spec.Thin, spec.Full, a.runtime)
 		}
-		if a.partMiB < 1 || a.partMiB > release.MaxPartMiB {
-			return &usageError{err: fmt.Errorf("--part-size is %d; it must be 1 to %d", a.partMiB, release.MaxPartMiB), help: c.CommandPath() + " --help"}
+		if a.partMiB < 1 || a.partMiB > bundle.MaxPartMiB {
+			return usage("--part-size is %d; it must be 1 to %d", a.partMiB, bundle.MaxPartMiB)
 		}
 		var err error
 		a.sign, err = sign()
@@ -42,28 +43,25 @@ const passwordEnv = "LLPATCH_SIGN_PASSWORD"
 
 // signFlags are those that sign programs for Windows; what it returns reads them, nil
 // where nothing is to be signed.
-func signFlags(c *cobra.Command) func() (*release.Signing, error) {
-	var s release.Signing
+func signFlags(c *cobra.Command) func() (*authenticode.Signer, error) {
+	var s authenticode.Signer
 	var file string
 	c.Flags().StringVar(&s.Cert, "sign", "", "sign programs for Windows (Authenticode) with this certificate: a PKCS#12 file (.p12, .pfx), or PEM with --sign-key")
 	c.Flags().StringVar(&s.Key, "sign-key", "", "the PEM private key of the certificate")
 	c.Flags().StringVar(&file, "sign-password-file", "", "file whose first line is the password of the key (default: the variable "+passwordEnv+")")
 	c.Flags().StringVar(&s.Timestamp, "sign-timestamp", "", "URL of an RFC 3161 server that says when it was signed, so that the signature outlives the certificate")
-	return func() (*release.Signing, error) {
-		wrong := func(format string, args ...any) (*release.Signing, error) {
-			return nil, &usageError{err: fmt.Errorf(format, args...), help: c.CommandPath() + " --help"}
-		}
+	return func() (*authenticode.Signer, error) {
 		if s.Cert == "" {
 			for _, name := range []string{"sign-key", "sign-password-file", "sign-timestamp"} {
 				if c.Flags().Changed(name) {
-					return wrong("--%s goes with --sign", name)
+					return nil, usage("--%s goes with --sign", name)
 				}
 			}
 			return nil, nil
 		}
 		pkcs12 := slices.Contains([]string{".p12", ".pfx"}, strings.ToLower(filepath.Ext(s.Cert)))
 		if pkcs12 == (s.Key != "") {
-			return wrong("--sign takes a .p12 or .pfx file, which has its key in it, or PEM certificates with --sign-key")
+			return nil, usage("--sign takes a .p12 or .pfx file, which has its key in it, or PEM certificates with --sign-key")
 		}
 		s.Password = []byte(os.Getenv(passwordEnv))
 		if err := os.Unsetenv(passwordEnv); err != nil { // no program that is run gets it
@@ -73,7 +71,7 @@ func signFlags(c *cobra.Command) func() (*release.Signing, error) {
 		if file != "" {
 			line, err := firstLine(c.Context(), file)
 			if err != nil {
-				return wrong("--sign-password-file: %w", err)
+				return nil, usage("--sign-password-file: %w", err)
 			}
 			s.Password = line
 		}

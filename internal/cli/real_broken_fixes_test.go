@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/llpatch/llpatch/internal/broken"
-	"github.com/llpatch/llpatch/internal/release"
+	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/sim"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -353,7 +353,7 @@ func smallBuild(t *testing.T, dist, tag string) subject {
 		t.Fatalf("llpatch %v: %v", args, err)
 	}
 	dir := filepath.Join(dist, tag, "linux-cpu")
-	var built release.Built
+	var built chain.Built
 	readJSON(t, filepath.Join(dir, "artifacts.json"), &built)
 	var patched struct{ Pin struct{ Build int } }
 	readJSON(t, filepath.Join(dir, "patched.json"), &patched)

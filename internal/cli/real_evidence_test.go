@@ -62,7 +62,7 @@ rc = "nonzero"
 	if err := os.WriteFile(filepath.Join(dir, "plan.toml"), []byte(plan), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c := exec.CommandContext(t.Context(), self, "evidence", "plan.toml", "-o", "r.json", "--vram", "none", "--var", "BIN="+bin, "--var", "DIR="+dir)
+	c := exec.CommandContext(t.Context(), self, "evidence", "run", "plan.toml", "-o", "r.json", "--vram", "none", "--var", "BIN="+bin, "--var", "DIR="+dir)
 	c.Dir = dir
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -12,7 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llpatch/llpatch/internal/release"
+	"github.com/llpatch/llpatch/internal/bundle"
+	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/smoke"
 )
 
@@ -43,7 +44,7 @@ func TestReal(t *testing.T) {
 		return strings.TrimSpace(string(out)), time.Since(start)
 	}
 	archive, cold := llpatch("release", "b8390", "linux-cpu", "--locked")
-	var built release.Built
+	var built chain.Built
 	readJSON(t, filepath.Join(filepath.Dir(archive), "artifacts.json"), &built)
 	var smoked struct{ Report smoke.Report }
 	readJSON(t, filepath.Join(filepath.Dir(archive), "smoke.json"), &smoked)
@@ -81,7 +82,7 @@ func TestReal(t *testing.T) {
 	if v := do("./llama-server", "--version"); !strings.Contains(v, "version: 8390 (b6c83aad5-llp") {
 		t.Errorf("llama-server --version: %s", v)
 	}
-	var info release.BuildInfo
+	var info bundle.Info
 	data := readJSON(t, filepath.Join(elsewhere, "BUILD_INFO.json"), &info)
 	if info.Tree != "f4f156dc575fe331750c66b02d9e1e8152696d46" || info.Patched == info.Tree || len(info.Series.In) == 0 || info.Glibc == "" {
 		t.Errorf("BUILD_INFO: tree %s, patched %s, %d fixes, glibc %q", info.Tree, info.Patched, len(info.Series.In), info.Glibc)
@@ -98,8 +99,21 @@ func TestReal(t *testing.T) {
 		t.Error("BUILD_INFO.json names a folder of the build machine")
 	}
 	loadModels(t, elsewhere)
+	smokeTests(t, root, elsewhere)
 	recordEvidence(t, elsewhere)
 	brokenKernel(t, built.Artifacts.Dir)
+}
+
+// smokeTests runs what internal/smoke's own tests want of a real build.
+func smokeTests(t *testing.T, root, bin string) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), "go", "test", "./internal/smoke", "-count", "1", "-v", "-run", "^TestReal",
+		"-args", "-llama-server", filepath.Join(bin, "llama-server"))
+	c.Dir = root
+	out, err := c.CombinedOutput()
+	if err != nil || bytes.Contains(out, []byte("--- SKIP")) || !bytes.Contains(out, []byte("--- PASS")) {
+		t.Errorf("go test ./internal/smoke: %v\n%s", err, out)
+	}
 }
 
 func readJSON(t *testing.T, name string, v any) []byte {

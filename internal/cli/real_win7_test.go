@@ -11,7 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llpatch/llpatch/internal/release"
+	"github.com/llpatch/llpatch/internal/bundle"
+	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/smoke"
 )
 
@@ -42,7 +43,7 @@ func TestFullWindows7(t *testing.T) {
 	start := time.Now()
 	archive := llpatch("release", "b8390", "win7-cpu", "--locked")
 	cold := time.Since(start)
-	var built release.Built
+	var built chain.Built
 	readJSON(t, filepath.Join(filepath.Dir(archive), "artifacts.json"), &built)
 	var smoked struct{ Report smoke.Report }
 	readJSON(t, filepath.Join(filepath.Dir(archive), "smoke.json"), &smoked)
@@ -70,7 +71,7 @@ func TestFullWindows7(t *testing.T) {
 	if dlls, err := filepath.Glob(filepath.Join(elsewhere, "ggml-cpu-*.dll")); err != nil || len(dlls) != 7 {
 		t.Errorf("processors' variants: %v, %v", dlls, err)
 	}
-	var info release.BuildInfo
+	var info bundle.Info
 	readJSON(t, filepath.Join(elsewhere, "BUILD_INFO.json"), &info)
 	if info.Windows != "win7" || len(info.Checks) < 10 {
 		t.Errorf("for %q, with %d checks", info.Windows, len(info.Checks))

@@ -2,22 +2,16 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/llpatch/llpatch/internal/release"
 )
 
 func (a *app) seriesCmd() *cobra.Command {
 	var to string
-	c := a.chainCmd("series", "Export the patches of a tag and target for git am and quilt", func(ctx context.Context, c *release.Chain) error {
-		done, err := c.Export(ctx, to)
-		if f, ok := is[*release.ForeignFile](err); ok {
-			return &usageError{err: f}
-		}
+	c := a.chainCmd("series", "Export the patches of a tag and target for git am and quilt", toTree, nil, func(ctx context.Context, j job) error {
+		done, err := j.patched.Export(ctx, j.Env, to)
 		if err != nil {
 			return err
 		}
@@ -36,7 +30,7 @@ func (a *app) seriesCmd() *cobra.Command {
   QUILT_PATCHES=$PWD/patches quilt push -a --fuzz=0`
 	c.PreRunE = func(*cobra.Command, []string) error {
 		if to == "" {
-			return &usageError{err: errors.New("-o DIR is missing"), help: "llpatch series --help"}
+			return usage("-o DIR is missing")
 		}
 		return nil
 	}

@@ -4,14 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
 
-	"github.com/llpatch/llpatch/internal/release"
+	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -19,34 +18,27 @@ func (a *app) smokeCmd() *cobra.Command {
 	device, card := spec.Host, ""
 	var headers, hip, clang string
 	more, proofs := false, false
-	tune := func(o *release.Options) { o.Place.Pick = card }
-	c := a.tunedChainCmd("smoke", "Build a target and run its checks, or its fixes' proofs on the simulated device", tune, func(ctx context.Context, c *release.Chain) error {
-		switch device {
-		case spec.Host:
-			if proofs {
-				p, err := c.ProveBuilt(ctx)
-				return a.proven(p, err)
-			}
-		case spec.Card:
-			c.Place.Device = device
-			if err := c.FindCard(ctx); err != nil { // before what takes long
-				return err
-			}
-		case spec.Sim, simHIP:
-			s := release.Simulation{Headers: headers, Clang: clang, More: more}
+	c := a.chainCmd("smoke", "Build a target and run its checks, or its fixes' proofs", toPrograms, nil, func(ctx context.Context, j job) error {
+		switch {
+		case proofs:
+			p, err := chain.ProveBuilt(ctx, j.Env, j.patched, j.site)
+			return a.proven(p, err)
+		case device == spec.Sim || device == simHIP:
+			s := chain.Simulation{Headers: headers, Clang: clang, More: more}
 			if device == simHIP {
 				s.HIP = cmp.Or(hip, os.Getenv("HIP_HEADERS"))
 			}
-			return a.prove(ctx, c, s)
+			return a.prove(ctx, j, s)
 		}
-		if err := c.CanSmoke(ctx); err != nil { // before what takes long
-			return err
+		on := chain.Device{Pick: card, Environ: os.Environ()}
+		if device == spec.Card {
+			on.Name = device
 		}
-		b, err := c.Build(ctx)
+		venue, err := on.Look(ctx, j.Env, j.patched.Order, j.site.Toolchain) // before what takes long
 		if err != nil {
 			return err
 		}
-		_, report, err := c.Smoke(ctx, b)
+		report, err := chain.Smoke(ctx, j.Env, j.patched, j.site, venue)
 		if report != nil {
 			err = errors.Join(a.print(report, report.Markdown), err)
 		}
@@ -54,52 +46,47 @@ func (a *app) smokeCmd() *cobra.Command {
 	})
 	c.PreRunE = func(c *cobra.Command, _ []string) error {
 		simulated := device == spec.Sim || device == simHIP
-		err := func() error {
-			switch {
-			case !slices.Contains([]string{spec.Host, spec.Sim, simHIP, spec.Card}, device):
-				return fmt.Errorf("--device %s is not known; there are %s, %s, %s and %s", device, spec.Host, spec.Sim, simHIP, spec.Card)
-			case proofs && device != spec.Host:
-				return fmt.Errorf("--prove is for the proofs that need no device, and --device %s is for the others; run the one, then the other", device)
-			case proofs && card != "":
-				return errors.New("--card is for the checks on a card, and --prove needs none")
-			case more && !simulated:
-				return errors.New("--more is for the proofs: give --device sim too")
-			case simulated && card != "":
-				return errors.New("--card is for the checks on a card, and the proofs run on the simulated device")
-			case simulated && cmp.Or(headers, os.Getenv("CUDA_HEADERS")) == "":
-				return fmt.Errorf("--device %s needs NVIDIA's CUDA headers: name their folder with --cuda-headers; scripts/cuda-headers DIR, of a clone of llpatch, fetches them", device)
-			case device == simHIP && cmp.Or(hip, os.Getenv("HIP_HEADERS")) == "":
-				return errors.New("--device sim-hip needs AMD's HIP headers as well: name their folder with --hip-headers; scripts/hip-headers DIR, of a clone of llpatch, fetches them")
-			case device != simHIP && hip != "":
-				return errors.New("--hip-headers is for --device sim-hip")
-			}
-			return nil
-		}()
-		if err != nil {
-			return &usageError{err: err, help: c.CommandPath() + " --help"}
+		switch {
+		case !slices.Contains([]string{spec.Host, spec.Sim, simHIP, spec.Card}, device):
+			return usage("--device %s is not known; there are %s, %s, %s and %s", device, spec.Host, spec.Sim, simHIP, spec.Card)
+		case proofs && device != spec.Host:
+			return usage("--prove is for the proofs that need no device, and --device %s is for the others; run the one, then the other", device)
+		case proofs && card != "":
+			return usage("--card is for the checks on a card, and --prove needs none")
+		case more && !simulated:
+			return usage("--more is for the proofs: give --device sim too")
+		case simulated && card != "":
+			return usage("--card is for the checks on a card, and the proofs run on the simulated device")
+		case simulated && cmp.Or(headers, os.Getenv("CUDA_HEADERS")) == "":
+			return usage("--device %s needs NVIDIA's CUDA headers: name their folder with --cuda-headers; scripts/cuda-headers DIR, of a clone of llpatch, fetches them", device)
+		case device == simHIP && cmp.Or(hip, os.Getenv("HIP_HEADERS")) == "":
+			return usage("--device sim-hip needs AMD's HIP headers as well: name their folder with --hip-headers; scripts/hip-headers DIR, of a clone of llpatch, fetches them")
+		case device != simHIP && hip != "":
+			return usage("--hip-headers is for --device sim-hip")
 		}
 		return nil
 	}
 	c.Long = `Build a target and run its recipe's checks on the real programs.
 
-With --device card they run on this machine's graphics card, whose memory is
-watched by nvidia-smi or by what amdgpu says. It is the card that --card names, or
-CUDA_VISIBLE_DEVICES (HIP_VISIBLE_DEVICES for AMD), or the first.
+With --device card the checks run on this machine's GPU, whose memory is read
+through nvidia-smi or amdgpu: the GPU that --card names, else the one of
+CUDA_VISIBLE_DEVICES (HIP_VISIBLE_DEVICES for AMD), else the first.
 
-With --prove each fix of the series whose proof needs no device has to show it: the
-tree without that fix has the fault that it is for, and the patched one has not. Both
-are built in one folder, as far as the proof wants, so that little is compiled twice:
-what a compiler or CMake refuses, what would be built, or a program that does not end.
+With --prove each fix of the series whose proof needs no device has to show it:
+without the fix the tree has the fault that the fix is for, with it the fault is
+gone. Both are built in one folder, as far as the proof wants: what a compiler
+or CMake refuses, what would be built, or a program that does not end.
 
-With --device sim the host code of ggml-cuda is compiled twice, from the stock
-tree and from the patched one, for a simulated CUDA device, and each fix of the
-series has to show its proof: the stock build has the fault that the fix is for,
-and the patched one has not. That tells of memory and graphs, and nothing of
-values or speed. --more shows the growth of the pool under other settings as well:
--ub 64, three slots, half of the layers on the processor, a mixture of experts.
+With --device sim the host code of ggml-cuda is compiled from the stock tree and
+from the patched one for a simulated CUDA device, and each fix of the series has
+to show its proof: the stock build has the fault, the patched one does not. That
+tells of memory and graphs, and nothing of values or speed. --more shows how the
+pool grows under other settings too: -ub 64, three slots, half of the layers on
+the processor, a mixture of experts.
 
-With --device sim-hip it is a simulated HIP device, a gfx1201 with 16 GiB, and the
-same host code as ggml-hip compiles it; AMD's headers are wanted beside NVIDIA's.`
+With --device sim-hip the simulated device is a HIP one, a gfx1201 with 16 GiB,
+and the same host code is compiled as ggml-hip does; AMD's headers are needed
+beside NVIDIA's.`
 	c.Example = "  llpatch smoke b8833 linux-cpu\n  llpatch smoke b9842 win7-cpu --prove\n  llpatch smoke b8390 linux-cpu --device sim --cuda-headers DIR"
 	c.Flags().StringVar(&device, "device", device, "where the checks run: host, card, or sim and sim-hip for the proofs on the simulated device")
 	c.Flags().StringVar(&card, "card", "", "the cards for checks on one: numbers as nvidia-smi (for AMD: HIP) counts them, or ids, with commas between them")
@@ -115,7 +102,7 @@ same host code as ggml-hip compiles it; AMD's headers are wanted beside NVIDIA's
 const simHIP = "sim-hip"
 
 // prove runs the proofs on the simulated device.
-func (a *app) prove(ctx context.Context, c *release.Chain, s release.Simulation) error {
+func (a *app) prove(ctx context.Context, j job, s chain.Simulation) error {
 	s.Headers = cmp.Or(s.Headers, os.Getenv("CUDA_HEADERS"))
 	var err error
 	for _, dir := range []*string{&s.Headers, &s.HIP} {
@@ -126,22 +113,15 @@ func (a *app) prove(ctx context.Context, c *release.Chain, s release.Simulation)
 			return err
 		}
 	}
-	if err := c.CanProve(ctx, s); err != nil { // before what takes long
-		if holds[*release.NoFolder](err) {
-			return &usageError{err: err}
-		}
+	if err := chain.CanProve(ctx, j.Env, j.patched, j.site, s); err != nil { // before what takes long
 		return err
 	}
-	b, err := c.Build(ctx)
-	if err != nil {
-		return err
-	}
-	p, err := c.Prove(ctx, b, s)
+	p, err := chain.Prove(ctx, j.Env, j.patched, j.site, s)
 	return a.proven(p, err)
 }
 
 // proven prints one line for each proof.
-func (a *app) proven(p *release.Proofs, err error) error {
+func (a *app) proven(p *chain.Proofs, err error) error {
 	if p != nil {
 		err = errors.Join(a.print(p, p.Text), err)
 	}

@@ -12,19 +12,21 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/llpatch/llpatch/internal/build"
-	"github.com/llpatch/llpatch/internal/release"
+	"github.com/llpatch/llpatch/internal/chain"
+	"github.com/llpatch/llpatch/internal/env"
+	"github.com/llpatch/llpatch/internal/merge"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
 )
 
 // begin reads the tag and loads what every command on one needs.
-func (a *app) begin(name string) (tag.Tag, release.Options, error) {
+func (a *app) begin(name string) (tag.Tag, chain.Env, error) {
 	t, err := tag.Parse(name)
 	if err != nil {
-		return t, release.Options{}, &usageError{err: err}
+		return t, chain.Env{}, usage("%w", err)
 	}
-	o, err := a.options()
-	return t, o, err
+	e, err := a.env()
+	return t, e, err
 }
 
 // withFlag is --with: the fixes that no recipe takes.
@@ -35,22 +37,28 @@ func withFlag(c *cobra.Command, ids *[]string) {
 func (a *app) explainCmd() *cobra.Command {
 	var with []string
 	c := &cobra.Command{
-		Use: "explain TAG TARGET", Short: "Say for every fix why it is in or out", Args: args("TAG", "TARGET"),
+		Use: "explain TAG TARGET", Short: "Show for every fix why it is in or out", Args: args("TAG", "TARGET"),
+		Example: "  llpatch explain b8833 linux-cpu",
 		RunE: func(c *cobra.Command, got []string) error {
-			t, o, err := a.begin(got[0])
+			t, e, err := a.begin(got[0])
 			if err != nil {
 				return err
 			}
-			o.With = with
-			s, err := o.Explain(c.Context(), t, got[1])
+			s, err := e.Explain(c.Context(), t, got[1], with)
 			if err != nil {
 				return err
 			}
-			e := explained{Series: s}
-			if e.Landed, err = a.landed(c.Context(), o, s); err != nil {
+			out := explained{Series: s}
+			if out.Landed, err = a.landed(c.Context(), e, s); err != nil {
 				return err
 			}
-			return a.print(e, func() string { return explain(e) })
+			if err := a.print(out, func() string { return explain(out) }); err != nil {
+				return err
+			}
+			if slices.ContainsFunc(s.Out, func(o spec.Left) bool { return o.Case == spec.NotCovered }) {
+				a.hint("llpatch apply " + strings.Join(got, " ") + " -o DIR --three-way tries the nearest patch of a fix that does not cover the tag")
+			}
+			return nil
 		},
 	}
 	a.sourceFlags(c)
@@ -90,16 +98,17 @@ func (a *app) fetchCmd() *cobra.Command {
 	var history bool
 	c := &cobra.Command{
 		Use: "fetch TAG", Short: "Fetch a tag into the cache and verify its tree", Args: fetchArgs(&history),
-		Example: "  llpatch fetch b8833\n  llpatch fetch --history",
+		Example:     "  llpatch fetch b8833\n  llpatch fetch --history",
+		Annotations: map[string]string{interrupted: goesOn},
 		RunE: func(c *cobra.Command, got []string) error {
 			if history {
 				return a.fetchHistory(c.Context(), upstream)
 			}
-			t, o, err := a.begin(got[0])
+			t, e, err := a.begin(got[0])
 			if err != nil {
 				return err
 			}
-			tree, err := o.Fetch(c.Context(), upstream, t)
+			tree, err := e.Fetch(c.Context(), upstream, t)
 			if err != nil {
 				return err
 			}
@@ -119,18 +128,27 @@ func (a *app) fetchCmd() *cobra.Command {
 		},
 	}
 	addUpstream(c, &upstream, "whose tag it is")
-	c.Flags().BoolVar(&history, "history", false, "instead of a tag, fetch or update the whole history, for status, blame-break and backports; --source is then a git URL or a repository")
+	c.Flags().BoolVar(&history, "history", false, "instead of a tag, fetch or update the whole history, for status and backports; --source is then a git URL or a repository")
 	a.sourceFlags(c)
+	exclusive(c, "history locked", "history nearest")
 	return c
 }
 
-// chainCmd is a command that takes a tag and a target and works on their chain.
-func (a *app) chainCmd(use, short string, do func(context.Context, *release.Chain) error) *cobra.Command {
-	return a.tunedChainCmd(use, short, func(*release.Options) {}, do)
+// job is what a command on a tag and a target works with.
+type job struct {
+	chain.Env
+	patched chain.Patched
+	site    chain.Site // of a command that builds: it was looked at
 }
 
-// building names the commands that build, or say how, in a folder of --out.
-var building = []string{"plan", "build", "smoke", "bundle", "release"}
+// reach is how far a command goes along the chain.
+type reach int
+
+const (
+	toTree     reach = iota // it patches
+	toPlan                  // it says as well how a folder of --out is built
+	toPrograms              // it builds there, and goes on where it was stopped
+)
 
 // checkOut refuses a folder that no build can be in.
 func checkOut(dir string) error {
@@ -141,17 +159,24 @@ func checkOut(dir string) error {
 	return build.CheckFolder(dir)
 }
 
-// tunedChainCmd is chainCmd for a command with options of its own.
-func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do func(context.Context, *release.Chain) error) *cobra.Command {
-	builds := slices.Contains(building, use)
-	var archs, gfx string
-	var backendOnly bool
+// request is what the flags of such a command ask for.
+type request struct {
+	flags   chain.Flags
+	machine chain.Machine
+	three   *merge.ThreeWay // how patches that do not fit are merged; nil: not
+}
+
+// chainCmd is a command that takes a tag and a target and works on their chain. tune, which
+// may be nil, adds to the request what its own flags say.
+func (a *app) chainCmd(use, short string, to reach, tune func(*request), do func(context.Context, job) error) *cobra.Command {
+	builds := to >= toPlan
+	var r request
 	var buildenv, on string
-	var with []string
 	c := &cobra.Command{
 		Use: use + " TAG TARGET", Short: short, Args: args("TAG", "TARGET"),
-		RunE: func(c *cobra.Command, got []string) error {
-			t, o, err := a.begin(got[0])
+		RunE: func(c *cobra.Command, got []string) (err error) {
+			ctx := c.Context()
+			t, e, err := a.begin(got[0])
 			if err != nil {
 				return err
 			}
@@ -160,63 +185,84 @@ func (a *app) tunedChainCmd(use, short string, tune func(*release.Options), do f
 					return err
 				}
 			}
-			o.Archs, o.GFX, o.With, o.BackendOnly, o.Builds = archs, gfx, with, backendOnly, builds
 			if on != "" {
 				h, err := build.ParseHost(on, os.Environ())
 				if err != nil {
-					return &usageError{err: fmt.Errorf("--on: %w", err), help: c.CommandPath() + " --help"}
+					return usage("--on: %w", err)
 				}
-				o.On = &h
+				r.machine.Host = &h
 			}
 			if buildenv != "" {
-				d, err := a.envDecl(o.Repo, o.Cache, buildenv)
-				if err != nil {
+				if r.machine.Root, r.machine.Libraries, err = a.buildEnvs(e, buildenv); err != nil {
 					return err
 				}
-				if len(d.Programs) == 0 {
-					return &usageError{err: fmt.Errorf("buildenv %s has no compilers: nothing is built in it", d.Name), help: "llpatch env list"}
-				}
-				o.Env = &d
-				if d.Runtime != "" {
-					r, err := a.envDecl(o.Repo, o.Cache, d.Runtime)
-					if err != nil {
-						return err
-					}
-					o.EnvRuntime = &r
-				}
 			}
-			tune(&o)
-			chain, err := release.Open(c.Context(), o, t, got[1])
+			r.flags.Runtime = a.runtime
+			if tune != nil {
+				tune(&r)
+			}
+			order, err := chain.NewOrder(e, t, got[1], r.flags)
 			if err != nil {
 				return err
 			}
-			return errors.Join(do(c.Context(), chain), chain.Close())
+			if err := chain.CheckSigner(ctx, e, order, a.sign); err != nil {
+				return err
+			}
+			j := job{Env: e}
+			if builds { // the tools are looked at before anything is fetched
+				if j.site, err = r.machine.Look(ctx, e, order); err != nil {
+					return err
+				}
+				defer func() { err = errors.Join(err, j.site.Close()) }()
+			}
+			if j.patched, err = chain.Patch(ctx, e, order, r.three); err != nil {
+				return err
+			}
+			return errors.Join(do(ctx, j), j.patched.Tree.Close())
 		},
 	}
 	a.sourceFlags(c)
-	withFlag(c, &with)
+	withFlag(c, &r.flags.With)
 	if builds {
-		c.Flags().StringVar(&archs, "cuda-archs", "", "make device code for these instead of the recipe's: 86 or 120a for machine code and PTX, 86-real, 86-virtual; several joined by commas")
-		c.Flags().StringVar(&gfx, "gfx", "", "make device code for these AMD cards instead of the recipe's: gfx1201, gfx12-generic; several joined by commas")
-		c.Flags().StringVar(&buildenv, "env", "", "build inside the root of this buildenv, which llpatch env create NAME makes, with its compilers")
-		if use != "plan" {
+		c.Flags().StringVar(&r.flags.Archs, "cuda-archs", "", "make device code for these instead of the recipe's: 86 or 120a for machine code and PTX, 86-real, 86-virtual; several joined by commas")
+		c.Flags().StringVar(&r.flags.GFX, "gfx", "", "make device code for these AMD cards instead of the recipe's: gfx1201, gfx12-generic; several joined by commas")
+		c.Flags().StringVar(&buildenv, "env", "", "build in the root of this `BUILDENV`, which llpatch env create makes, with its compilers")
+		if to == toPrograms {
+			c.Annotations = map[string]string{interrupted: goesOn}
 			c.Flags().StringVar(&on, "on", "", "build on another machine, ssh:HOST or ssh:HOST:DIR (a folder there that llpatch may fill; default: llpatch), and fetch the programs")
 		}
-		c.Flags().BoolVar(&backendOnly, "backend-only", false, "make nothing but the target's backend library, for the official package of the same tag")
+		c.Flags().BoolVar(&r.flags.BackendOnly, "backend-only", false, "make nothing but the target's backend library, for the official package of the same tag")
 	}
 	return c
 }
 
+// buildEnvs are the buildenv that a build runs in and the one with the libraries that a full
+// bundle carries, which is nil where the first names none.
+func (a *app) buildEnvs(e chain.Env, name string) (root, libraries *env.Decl, err error) {
+	d, err := a.envDecl(e.Repo, e.Cache, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(d.Programs) == 0 {
+		return nil, nil, &usageError{fmt.Errorf("buildenv %s has no compilers: nothing is built in it", d.Name), "see llpatch env list"}
+	}
+	if d.Runtime == "" {
+		return &d, nil, nil
+	}
+	r, err := a.envDecl(e.Repo, e.Cache, d.Runtime)
+	return &d, &r, err
+}
+
 func (a *app) planCmd() *cobra.Command {
 	var sh, ps1 bool
-	c := a.tunedChainCmd("plan", "Show the commands that build the target", func(o *release.Options) { o.Box = ps1 }, func(ctx context.Context, c *release.Chain) error {
-		plan, _, err := c.Plan(ctx)
+	c := a.chainCmd("plan", "Show the commands that build the target", toPlan, func(r *request) { r.machine.Box = ps1 }, func(ctx context.Context, j job) error {
+		plan, err := chain.NewPlan(j.Env, j.patched, j.site)
 		if err != nil {
 			return err
 		}
 		a.progress.close()
 		if ps1 {
-			script, err := c.BoxScript()
+			script, err := chain.BoxScript(j.patched)
 			if err != nil {
 				return err
 			}
@@ -225,23 +271,14 @@ func (a *app) planCmd() *cobra.Command {
 		if !sh {
 			return a.print(plan, func() string { return planText(plan) })
 		}
-		script, err := c.Script(plan)
+		script, err := chain.Script(j.Env, j.patched, j.site, plan)
 		if err != nil {
 			return err
 		}
 		return plan.Script(a.stdout, script)
 	})
-	c.PreRunE = func(c *cobra.Command, _ []string) error {
-		for _, two := range []struct {
-			both bool
-			err  string
-		}{{sh && a.json, "--sh and --json cannot both be had"}, {ps1 && a.json, "--ps1 and --json cannot both be had"}, {sh && ps1, "--sh and --ps1 cannot both be had"}, {ps1 && c.Flags().Changed("env"), "--ps1 and --env cannot both be had"}} {
-			if two.both {
-				return &usageError{err: errors.New(two.err), help: "llpatch plan --help"}
-			}
-		}
-		return nil
-	}
+	c.Example = "  llpatch plan b8833 linux-cpu --sh >build.sh"
+	exclusive(c, "sh json", "ps1 json", "sh ps1", "ps1 env")
 	c.Flags().BoolVar(&ps1, "ps1", false, "as a PowerShell script that checks the patched source and builds it on a Windows machine")
 	c.Flags().BoolVar(&sh, "sh", false, "as a shell script that fetches, patches and builds without llpatch")
 	return c
@@ -266,29 +303,34 @@ func planText(p build.Plan) string {
 }
 
 func (a *app) buildCmd() *cobra.Command {
-	return a.chainCmd("build", "Fetch, patch and build a target", func(ctx context.Context, c *release.Chain) error {
-		b, err := c.Build(ctx)
+	return a.chainCmd("build", "Fetch, patch and build a target", toPrograms, nil, func(ctx context.Context, j job) error {
+		b, err := chain.Build(ctx, j.Env, j.patched, j.site)
 		if err != nil {
+			return err
+		}
+		if err := b.Close(); err != nil {
 			return err
 		}
 		return a.print(b, func() string { return filepath.Join(b.Artifacts.Dir, "bin") + "\n" })
 	})
 }
 
-func (a *app) bundleCmd() *cobra.Command {
-	return a.chainCmd("bundle", "Build, check and pack a target (the same as release, by the stage's name)", a.bundle)
-}
-
 func (a *app) releaseCmd() *cobra.Command {
-	c := a.chainCmd("release", "Run the whole chain: fetch, patch, build, smoke, bundle", a.bundle)
-	c.Example = "  llpatch release b8833 linux-cpu\n  llpatch release b8833 linux-cuda --cuda-archs 86-real --backend-only\n  llpatch release b8833 win7-vxkex-cuda11.4 --env win7-cuda-11.8\n  llpatch release b8833 linux-cuda --with upstream-fattn-reserve"
-	return c
-}
-
-func (a *app) bundle(ctx context.Context, c *release.Chain) error {
-	done, err := c.Release(ctx)
-	if err != nil {
-		return err
-	}
-	return a.print(done, func() string { return done.Archive + "\n" })
+	c := a.chainCmd("release", "Run the whole chain: fetch, patch, build, smoke, pack", toPrograms, nil, func(ctx context.Context, j job) error {
+		venue, err := chain.Device{Environ: os.Environ()}.Look(ctx, j.Env, j.patched.Order, j.site.Toolchain) // before what takes long
+		if err != nil {
+			return err
+		}
+		done, err := chain.Release(ctx, j.Env, j.patched, j.site, venue, a.sign, a.partMiB)
+		if err != nil {
+			return err
+		}
+		return a.print(done, func() string { return done.Archive + "\n" })
+	})
+	c.SuggestFor = []string{"bundle"}
+	c.Example = `  llpatch release b8833 linux-cpu
+  llpatch release b8833 linux-cuda --cuda-archs 86-real --backend-only
+  llpatch release b8833 win7-vxkex-cuda11.4 --env win7-cuda-11.8
+  llpatch release b8833 linux-cuda --with upstream-fattn-reserve`
+	return a.packFlags(c)
 }

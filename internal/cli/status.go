@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -41,7 +40,7 @@ func (a *app) open(f historyFlags) (*compat.History, compat.Stack, compat.Option
 	if path == "" {
 		path = source.MirrorPath(records.Cache, f.upstream)
 		if _, err := os.Stat(path); err != nil {
-			return nil, stack, o, &usageError{err: errors.New("--source PATH is missing: there is no mirror of " + f.upstream + "'s history in the cache; llpatch fetch --history --upstream " + f.upstream + " makes one")}
+			return nil, stack, o, usage("--source PATH is missing: there is no mirror of %s's history in the cache; llpatch fetch --history --upstream %[1]s makes one", f.upstream)
 		}
 	}
 	h, err := compat.Open(path, f.upstream, repo.Lock[f.upstream])
@@ -52,13 +51,13 @@ func declaredOrFolder(repo *spec.Repo, f historyFlags) (compat.Stack, error) {
 	if f.patches != "" {
 		s, err := compat.Folder(f.patches)
 		if bad := new(patch.ParseError); err != nil && !errors.As(err, &bad) {
-			err = &usageError{err: fmt.Errorf("--patches: %w", err)}
+			err = usage("--patches: %w", err)
 		}
 		return s, err
 	}
 	s, err := compat.Declared(repo, f.upstream)
 	if err == nil && len(s.Fixes) == 0 {
-		err = &usageError{err: fmt.Errorf("there is no fix for %s", f.upstream)}
+		err = usage("there is no fix for %s", f.upstream)
 	}
 	return s, err
 }
@@ -91,28 +90,32 @@ func (a *app) stackFor(s compat.Stack, f historyFlags, target string) (compat.St
 	switch {
 	case err != nil:
 		return s, err
-	case f.patches != "":
-		return s, &usageError{err: errors.New("--target is about llpatch's fixes, and --patches about others")}
 	case rec.Upstream != f.upstream:
-		return s, &usageError{err: fmt.Errorf("--target: %s builds %s; give --upstream %s", target, rec.Upstream, rec.Upstream)}
+		return s, usage("--target: %s builds %s; give --upstream %s", target, rec.Upstream, rec.Upstream)
 	}
 	return s.For(repo, rec), nil
 }
 
 func (a *app) statusCmd() *cobra.Command {
 	var f historyFlags
-	var page, target string
+	var page, target, blame string
 	var threeWay bool
 	c := &cobra.Command{
-		Use: "status [FROM..TO]", Short: "Say which fix fits which tag, over all tags",
-		Example: "  llpatch status --source llama.cpp.git b8000..\n  llpatch status --source llama.cpp.git --patches my-patches --html status.html",
-		Args:    args("[FROM..TO]"),
+		Use: "status [FROM..TO]", Short: "Show which fix fits which tag, over all tags",
+		Example: `  llpatch status --source llama.cpp.git b8000..
+  llpatch status --source llama.cpp.git --patches my-patches --html status.html
+  llpatch status --source llama.cpp.git --blame graph-cache-lru`,
+		SuggestFor: []string{"blame-break"},
+		Args:       args("[FROM..TO]"),
 		RunE: func(c *cobra.Command, got []string) (err error) {
 			h, stack, o, err := a.open(f)
 			if err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, h.Close()) }()
+			if blame != "" {
+				return a.blame(c.Context(), h, o, stack, blame, got)
+			}
 			if threeWay {
 				if o.ThreeWay, err = a.threeWay(); err != nil {
 					return err
@@ -126,7 +129,7 @@ func (a *app) statusCmd() *cobra.Command {
 			tags := h.Tags
 			if len(got) == 1 {
 				if tags, err = h.Range(got[0]); err != nil {
-					return &usageError{err: err}
+					return usage("%w", err)
 				}
 			}
 			report, err := h.Status(c.Context(), o, stack, tags)
@@ -148,6 +151,8 @@ func (a *app) statusCmd() *cobra.Command {
 		},
 	}
 	f.add(c)
+	c.Flags().StringVar(&blame, "blame", "", "instead of the table, name the upstream commits that broke this `FIX`; with FROM.. the first one")
+	exclusive(c, "blame three-way", "blame target", "blame html", "target patches")
 	c.Flags().BoolVar(&threeWay, "three-way", false, "where a patch does not fit, try to merge it over what it was made for, as apply --three-way does; nothing is written")
 	c.Flags().StringVar(&target, "target", "", "say which fixes this target takes for no tag, too")
 	c.Flags().StringVar(&page, "html", "", "write one HTML page with a map of all tags and fixes to this file, too")

@@ -20,22 +20,20 @@ func (a *app) vramCmd() *cobra.Command {
 	var card cardSize
 	c := &cobra.Command{
 		Use: "vram MODEL", Short: "Forecast the device memory that a model needs",
-		Long: `Computes from the model's own numbers what it needs of one card at a context, part
-by part, and how far to trust each part.
+		Long: `Computes from the model's own numbers what it needs of one GPU at a context,
+part by part, and how far to trust each part.
 
   llpatch vram model.gguf --ctx 32768 --kv-type q8_0 --no-vmm --card 12288`,
 		Args: args("MODEL"),
 		RunE: func(c *cobra.Command, argv []string) error {
-			help := c.CommandPath() + " --help"
-			usage := func(err error) error { return &usageError{err: err, help: help} }
 			var err error
 			if o.KeyType, err = memory.ParseCacheType(kv); err != nil {
-				return usage(fmt.Errorf("--kv-type: %w", err))
+				return usage("--kv-type: %w", err)
 			}
 			o.ValueType = o.KeyType
 			if value != "" {
 				if o.ValueType, err = memory.ParseCacheType(value); err != nil {
-					return usage(fmt.Errorf("--kv-type-v: %w", err))
+					return usage("--kv-type-v: %w", err)
 				}
 			}
 			switch flash {
@@ -43,7 +41,7 @@ by part, and how far to trust each part.
 			case "off":
 				o.NoFlash = true
 			default:
-				return usage(fmt.Errorf("--flash-attn %s: it is on, off or auto", flash))
+				return usage("--flash-attn %s: it is on, off or auto", flash)
 			}
 			for _, n := range []struct {
 				flag            string
@@ -55,23 +53,23 @@ by part, and how far to trust each part.
 				{"ngl", int64(o.GPULayers), -1, math.MaxInt32},
 			} {
 				if c.Flags().Changed(n.flag) && (n.is < n.least || n.is > n.most) {
-					return usage(fmt.Errorf("--%s %d: it must be from %d to %d", n.flag, n.is, n.least, n.most))
+					return usage("--%s %d: it must be from %d to %d", n.flag, n.is, n.least, n.most)
 				}
 			}
 			o.Card = int64(card)
 			h, err := gguf.ReadFile(argv[0])
 			if err != nil {
-				return &usageError{err: err}
+				return usage("%w", err)
 			}
 			if o.Ctx == 0 {
 				o.Ctx = h.Context
 			}
 			if o.Ctx == 0 {
-				return usage(fmt.Errorf("%s does not say for how many tokens it was trained: give --ctx", argv[0]))
+				return usage("%s does not say for how many tokens it was trained: give --ctx", argv[0])
 			}
 			n, err := memory.Forecast(&h, o)
 			if err != nil {
-				return usage(fmt.Errorf("%s: %w", argv[0], err))
+				return usage("%s: %w", argv[0], err)
 			}
 			return a.print(n, func() string { return vramText(&h, o, n) })
 		},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/source"
+	"github.com/llpatch/llpatch/internal/spec"
 )
 
 // Blame names the commits that broke a fix.
@@ -47,23 +48,12 @@ type Break struct {
 	Diff []string `json:"diff,omitempty"`
 }
 
-// UnknownFix is asked for by a name that the stack does not have.
-type UnknownFix struct {
-	Name  string
-	Known []string
-}
-
-// Error names the fixes that there are.
-func (e *UnknownFix) Error() string {
-	return fmt.Sprintf("there is no fix %q; there are: %s", e.Name, strings.Join(e.Known, ", "))
-}
-
 // Blame finds every break of a fix: of each of its variants from the beginning
 // of its range on, or, given a tag, the first behind it.
 func (h *History) Blame(ctx context.Context, o Options, s Stack, fix, from string) (*Blame, error) {
 	at := slices.IndexFunc(s.Fixes, func(f Fix) bool { return f.ID == fix })
 	if at < 0 {
-		e := &UnknownFix{Name: fix}
+		e := &spec.Unknown{What: "fix", Name: fix}
 		for _, f := range s.Fixes {
 			e.Known = append(e.Known, f.ID)
 		}

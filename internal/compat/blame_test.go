@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/llpatch/llpatch/internal/spec"
 )
 
 // commits adds untagged commits that change another file.
@@ -87,7 +89,7 @@ func TestBlame(t *testing.T) {
 	if err != nil || len(b.Breaks) != 1 || b.Breaks[0].Build != landed {
 		t.Errorf("from b24: %+v, %v", b, err)
 	}
-	if _, err := h.Blame(t.Context(), Options{}, s, "none", ""); !errors.As(err, new(*UnknownFix)) || !strings.Contains(err.Error(), "there are: fix") {
+	if _, err := h.Blame(t.Context(), Options{}, s, "none", ""); !errors.As(err, new(*spec.Unknown)) || !strings.Contains(err.Error(), "there are: fix") {
 		t.Errorf("unknown fix: %v", err)
 	}
 	if _, err := h.Blame(t.Context(), Options{}, s, "fix", "b999"); err == nil {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/llpatch/llpatch/internal/exit"
 )
 
 // Broken is a stack that does not fit where it is declared to.
@@ -32,6 +34,14 @@ func (e *Broken) Error() string {
 		}
 	}
 	return b.String()
+}
+
+// ExitCode is exit.Conflict.
+func (e *Broken) ExitCode() int { return exit.Conflict }
+
+// Hint says what to do.
+func (e *Broken) Hint() string {
+	return "a declared range must end where its patch does; llpatch status --blame FIX names the commit that broke it"
 }
 
 // Broken returns where the fixes do not fit although they are declared to, nil

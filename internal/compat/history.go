@@ -15,6 +15,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
@@ -167,6 +168,9 @@ func (e *NoHistory) Error() string {
 	}
 	return fmt.Sprintf("%s has no tag like b8833: this needs a repository with upstream's tags and history (git fetch --tags, and --unshallow for a shallow clone)", e.Path)
 }
+
+// ExitCode is exit.Source.
+func (e *NoHistory) ExitCode() int { return exit.Source }
 
 // build returns the build number of a tag.
 func (h *History) build(t tag.Tag) (int, bool) {

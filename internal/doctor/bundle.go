@@ -13,8 +13,9 @@ import (
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/bundle"
 	"github.com/llpatch/llpatch/internal/memory"
-	"github.com/llpatch/llpatch/internal/release"
+	"github.com/llpatch/llpatch/internal/stage"
 )
 
 // machines are the ELF machines of the processors that llpatch runs on.
@@ -100,7 +101,7 @@ func (r *Report) inside(h *held) {
 	elsewhere := map[string][]string{} // files by the folder that they name
 	for _, f := range h.own() {
 		for _, p := range f.RunPath {
-			if !strings.HasPrefix(p, "$ORIGIN") && !strings.HasPrefix(p, "${ORIGIN}") {
+			if _, own := binary.CutOrigin(p); !own {
 				elsewhere[p] = append(elsewhere[p], f.Name)
 			}
 		}
@@ -186,7 +187,7 @@ func (h *held) needing(lib string) []string {
 
 // remedy says how to get a library.
 func remedy(lib, machine string, env []string) string {
-	for _, pattern := range release.ToolkitFolders {
+	for _, pattern := range bundle.ToolkitFolders {
 		dirs, err := filepath.Glob(pattern)
 		if err != nil {
 			continue // the patterns are ours
@@ -204,13 +205,13 @@ func remedy(lib, machine string, env []string) string {
 		}
 	}
 	how := ""
-	if p := release.DebianPackage(lib); p != "" {
+	if p := bundle.DebianPackage(lib); p != "" {
 		how = "on Debian and Ubuntu: apt-get install " + p
 	}
 	if rocm.MatchString(lib) {
 		how = strings.TrimPrefix(how+"; ", "; ") + "AMD's packages of ROCm with the same version of it serve as well"
 	}
-	if release.CanCarry(lib) {
+	if stage.CanCarry(lib) {
 		if how != "" {
 			how += "; "
 		}
@@ -228,7 +229,7 @@ func (r *Report) cards(ctx context.Context, h *held, env []string) error {
 	var device []judged
 	amd := false
 	for _, f := range h.own() {
-		if v := binary.Judge(f); v != nil && !release.CanCarry(path.Base(f.Name)) {
+		if v := binary.Judge(f); v != nil && !stage.CanCarry(path.Base(f.Name)) {
 			device = append(device, judged{f.Name, v})
 		}
 		if gpus := binary.GPUs(f); len(gpus) > 0 {

@@ -39,9 +39,9 @@ func gcc(t *testing.T, args ...string) {
 	}
 }
 
-// bundle compiles a program, a library that it needs under two names, and with cuda
+// makeBundle compiles a program, a library that it needs under two names, and with cuda
 // a backend with device code for sm_75, sm_86 and PTX of compute_86.
-func bundle(t *testing.T, cuda bool) string {
+func makeBundle(t *testing.T, cuda bool) string {
 	t.Helper()
 	src, dir := t.TempDir(), filepath.Join(t.TempDir(), "llama-b1")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -184,7 +184,7 @@ func TestBundle(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			dir := bundle(t, c.cuda)
+			dir := makeBundle(t, c.cuda)
 			if c.spoil != nil {
 				c.spoil(t, dir)
 			}
@@ -226,7 +226,7 @@ func must(t *testing.T, err error) {
 // made to need a version of the future.
 func TestNewerGlibc(t *testing.T) {
 	t.Parallel()
-	dir := bundle(t, false)
+	dir := makeBundle(t, false)
 	for _, name := range []string{"libggml.so.0.1", "llama-server"} {
 		file := filepath.Join(dir, name)
 		data, err := os.ReadFile(file)
@@ -244,7 +244,7 @@ func TestNewerGlibc(t *testing.T) {
 // A program alone is judged with the libraries that lie beside it.
 func TestFile(t *testing.T) {
 	t.Parallel()
-	dir := bundle(t, false)
+	dir := makeBundle(t, false)
 	r, err := Bundle(t.Context(), none(t), filepath.Join(dir, "llama-server"))
 	must(t, err)
 	if r.Kind != KindFile || !r.Able || !has(r, OK, "bundle", "find one another") {
@@ -267,7 +267,7 @@ func TestFile(t *testing.T) {
 // Parts are read as one archive, and one that is missing is named.
 func TestParts(t *testing.T) {
 	t.Parallel()
-	dir := bundle(t, false)
+	dir := makeBundle(t, false)
 	at := t.TempDir()
 	whole := filepath.Join(at, "llama.tar.gz")
 	if out, err := exec.Command("tar", "-C", filepath.Dir(dir), "-czf", whole, filepath.Base(dir)).CombinedOutput(); err != nil {

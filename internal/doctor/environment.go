@@ -14,9 +14,9 @@ import (
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
-// inside looks for the tools in the root of Options.Env, and returns that.
+// inside looks for the tools in the root of Options.Root, and returns that.
 func (o Options) inside(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) (build.Facts, string, error) {
-	e, err := env.Open(ctx, o.Cache, *o.Env, o.Log)
+	e, err := env.Open(ctx, o.Cache, *o.Root, o.Log)
 	if err != nil {
 		return build.Facts{}, "", err
 	}
@@ -46,7 +46,7 @@ func (r *Report) noEnv(err error, in *env.Decl) bool {
 // not; those with a nvcc, a hipcc, or a compiler of Windows' resources are for toolchains that want one. Where one is made, tools
 // that this machine lacks stop nothing: the build can run in it.
 func (r *Report) environments(o Options, tc spec.Toolchain) error {
-	if o.Env != nil {
+	if o.Root != nil {
 		return nil
 	}
 	made, err := env.List(o.Cache)
@@ -92,30 +92,17 @@ func (r *Report) environments(o Options, tc spec.Toolchain) error {
 	return nil
 }
 
-// envGlibc is the version of the glibc in the root of Options.Env, or of the one that its
+// envGlibc is the version of the glibc in the root of Options.Root, or of the one that its
 // lock makes; empty where that is not known.
 func (o Options) envGlibc(root, machine string) (string, error) {
 	if root != "" {
-		return glibcIn(binary.LibrariesIn(filepath.Join(root, "usr/lib/x86_64-linux-gnu")), machine)
+		return binary.LibrariesIn(filepath.Join(root, "usr/lib/x86_64-linux-gnu")).Glibc(machine)
 	}
-	d, _, err := o.Env.WithOwnLock(o.Cache)
+	d, _, err := o.Root.WithOwnLock(o.Cache)
 	if err != nil {
 		return "", err
 	}
 	return lockedGlibc(d.Lock), nil
-}
-
-// glibcIn is the version of the glibc among libraries, or empty where there is none.
-func glibcIn(libs *binary.Libraries, machine string) (string, error) {
-	path := libs.Find("libc.so.6", machine)
-	if path == "" {
-		return "", nil
-	}
-	libc, err := binary.ReadLibrary(path)
-	if err != nil {
-		return "", err
-	}
-	return libc.Highest()["GLIBC"], nil
 }
 
 // lockedGlibc is the version of the glibc that a root made from a lock has: that of

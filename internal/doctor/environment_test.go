@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/env"
-	"github.com/llpatch/llpatch/internal/release"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -27,7 +27,7 @@ func TestEnvGlibc(t *testing.T) {
 		{nil, Unknown, "kit's was not found"},
 	} {
 		r := &Report{}
-		o := Options{Options: release.Options{Cache: t.TempDir(), Env: &env.Decl{Name: "kit", Suite: "kit", Arch: "amd64", Lock: c.lock}}}
+		o := Options{Env: chain.Env{Cache: t.TempDir()}, Root: &env.Decl{Name: "kit", Suite: "kit", Arch: "amd64", Lock: c.lock}}
 		if err := r.system(t.Context(), o, rec, ""); err != nil {
 			t.Fatal(err)
 		}

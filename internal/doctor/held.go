@@ -15,8 +15,9 @@ import (
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/bundle"
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/regular"
-	"github.com/llpatch/llpatch/internal/release"
 )
 
 // Bounds for files of others: upstream's largest bundles hold some hundred files, and a
@@ -35,6 +36,14 @@ type NotBundle struct {
 
 // Error names the file and what is wrong with it.
 func (e *NotBundle) Error() string { return printable(e.Path + ": " + e.Why) }
+
+// ExitCode is exit.Usage.
+func (e *NotBundle) ExitCode() int { return exit.Usage }
+
+// Hint says what to do.
+func (e *NotBundle) Hint() string {
+	return "llpatch doctor takes a target, a bundle (its folder, its tar.gz or a part of that), or a program"
+}
 
 func notBundle(path, format string, args ...any) *NotBundle {
 	return &NotBundle{Path: path, Why: fmt.Sprintf(format, args...)}
@@ -81,7 +90,7 @@ func read(ctx context.Context, file string, libs *binary.Libraries) (*held, erro
 	case !st.Mode().IsRegular():
 		return nil, notBundle(file, "is neither a file nor a folder")
 	default:
-		if whole, ok := release.PartOf(file); ok {
+		if whole, ok := bundle.PartOf(file); ok {
 			err = h.parts(ctx, file, whole)
 		} else {
 			err = h.file(ctx, file, libs)
@@ -313,7 +322,7 @@ func (h *held) parts(ctx context.Context, name, whole string) error {
 func namedParts(whole string) ([]string, error) {
 	named, err := summed(filepath.Join(filepath.Dir(whole), "SHA256SUMS"))
 	return slices.DeleteFunc(named, func(name string) bool {
-		of, ok := release.PartOf(name)
+		of, ok := bundle.PartOf(name)
 		return !ok || of != filepath.Base(whole)
 	}), err
 }

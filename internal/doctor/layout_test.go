@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -173,6 +174,45 @@ gcc -Wl,-rpath,$PWD/own -o one/prog m.c -Lown -l:libf.so.0 -Wl,-rpath-link,own/d
 	r, err := soon(t, filepath.Join(dir, "one/prog"))
 	if err != nil || !r.Able || !has(r, OK, "library", "libf.so.0") {
 		t.Errorf("%v\n%s", err, r.Text())
+	}
+}
+
+// ld.so knows two spellings of a file's own folder (ld.so(8)): a report says the same of both.
+func TestOrigin(t *testing.T) {
+	t.Parallel()
+	const linked = `gcc -Wl,-rpath,'ORIGIN/../lib' -o bun/bin/prog m.c -Lbun/lib -l:libf.so.0`
+	for name, c := range map[string]struct {
+		script, file string
+		able         bool
+	}{
+		"bundle":  {linked, "bun", true},
+		"program": {linked, "bun/bin/prog", true},
+		// What a library of this machine needs is read too: here it lacks f.
+		"beyond the bundle": {`mkdir -p own/deep one; echo 'int f(void) { return 0; } int g(void) { return 0; }' > g.c
+gcc -shared -fPIC -o own/libg.so g.c
+echo 'int f(void); int g(void); int main(void) { return f() + g(); }' > n.c
+gcc -Wl,-rpath,$PWD/own -o one/prog n.c -Lown -l:libg.so
+echo 'int g(void) { return 0; }' > g.c; echo 'int h(void) { return 0; }' > h.c
+gcc -shared -fPIC -o own/deep/libh.so h.c
+gcc -shared -fPIC -Wl,--no-as-needed,-rpath,'ORIGIN/deep' -o own/libg.so g.c -Lown/deep -l:libh.so`, "one/prog", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := laid(t)
+			var reports []string
+			for _, origin := range []string{"$ORIGIN", "${ORIGIN}"} {
+				sh(t, dir, "rm -rf own one;"+strings.ReplaceAll(c.script, "ORIGIN", origin))
+				r, err := soon(t, filepath.Join(dir, c.file))
+				must(t, err)
+				if r.Able != c.able {
+					t.Errorf("with %s: able %v", origin, r.Able)
+				}
+				reports = append(reports, r.Text())
+			}
+			if reports[0] != reports[1] {
+				t.Errorf("without braces:\n%s\nwith:\n%s", reports[0], reports[1])
+			}
+		})
 	}
 }
 

@@ -167,13 +167,10 @@ func (h *held) single(ctx context.Context, name string, libs *binary.Libraries) 
 // relative to dir, as the file's name is.
 func beside(dir string, f *binary.File, lib string) string {
 	for _, p := range f.RunPath {
-		first, rest, _ := strings.Cut(p, "/")
-		if first != "$ORIGIN" && first != "${ORIGIN}" {
-			continue
-		}
-		at := path.Join(path.Dir(f.Name), rest, lib)
-		if isThere(filepath.Join(dir, filepath.FromSlash(at))) {
-			return at
+		if below, ok := binary.CutOrigin(p); ok {
+			if at := path.Join(path.Dir(f.Name), below, lib); isThere(filepath.Join(dir, filepath.FromSlash(at))) {
+				return at
+			}
 		}
 	}
 	return ""

@@ -45,7 +45,7 @@ func (r *Report) proofs(ctx context.Context, o Options, rec spec.Recipe, driver 
 	if slices.Contains(rec.Backends, "hip") {
 		return r.amd(ctx, o, rec, onCard)
 	}
-	cards, err := memory.NvidiaCards(ctx, o.Place.Env)
+	cards, err := memory.NvidiaCards(ctx, o.Environ)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -116,7 +116,7 @@ func (r *Report) simulated(ctx context.Context, o Options, rec spec.Recipe, what
 
 // amd compares AMD's cards of this machine with what the result will be.
 func (r *Report) amd(ctx context.Context, o Options, rec spec.Recipe, checks int) error {
-	cards, err := memory.ChooseCards(ctx, o.Place.Env, "")
+	cards, err := memory.ChooseCards(ctx, o.Environ, "")
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

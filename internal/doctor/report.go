@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/llpatch/llpatch/internal/exit"
 )
 
 // Status is what came of one look.
@@ -140,3 +142,6 @@ func (e *Unable) Error() string {
 	}
 	return b.String()
 }
+
+// ExitCode is exit.NotRun.
+func (e *Unable) ExitCode() int { return exit.NotRun }

@@ -6,16 +6,15 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/disk"
 	"github.com/llpatch/llpatch/internal/env"
-	"github.com/llpatch/llpatch/internal/release"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
@@ -23,9 +22,11 @@ import (
 
 // Options is what a look at a target needs.
 type Options struct {
-	release.Options
-	CUDAHeaders string // folder of the CUDA headers for the simulated device; may be empty
-	Clang       string // its compiler; empty: the first that serves
+	chain.Env
+	Root        *env.Decl // the buildenv whose tools are looked at; nil: this machine's
+	Environ     []string  // the user's, for the tools that know the cards
+	CUDAHeaders string    // folder of the CUDA headers for the simulated device; may be empty
+	Clang       string    // its compiler; empty: the first that serves
 }
 
 // Target says what this machine has and lacks to build a target, for any tag or for t.
@@ -44,7 +45,7 @@ func Target(ctx context.Context, o Options, name string, t *tag.Tag) (*Report, e
 		if err := o.CheckTag(rec.Upstream, *t); err != nil {
 			return nil, err
 		}
-		if err := o.inRange(rec, *t); err != nil {
+		if err := o.InRange(rec, *t); err != nil {
 			return nil, err
 		}
 	}
@@ -53,7 +54,7 @@ func Target(ctx context.Context, o Options, name string, t *tag.Tag) (*Report, e
 	if err != nil {
 		return nil, err
 	}
-	if o.Env != nil && facts.MemoryMiB == 0 { // the root could not be entered; memory is this machine's
+	if o.Root != nil && facts.MemoryMiB == 0 { // the root could not be entered; memory is this machine's
 		facts.Cores, facts.MemoryMiB = runtime.GOMAXPROCS(0), build.FreeMemory()
 	}
 	r.memory(facts, tc)
@@ -74,22 +75,10 @@ func Target(ctx context.Context, o Options, name string, t *tag.Tag) (*Report, e
 	return r.judge(), nil
 }
 
-// inRange refuses a tag that the recipe does not build.
-func (o Options) inRange(rec spec.Recipe, t tag.Tag) error {
-	pin, known := o.Repo.Lock[rec.Upstream][t.String()]
-	if !known {
-		pin.Build, known = t.Build()
-	}
-	if known && !rec.Range.Contains(pin.Build) {
-		return &spec.OutOfRange{Recipe: rec, Tag: t.String(), Number: pin.Number()}
-	}
-	return nil
-}
-
 // tools looks for the toolchain's programs and the headers of optional features, on
-// this machine or in the root of Options.Env, which it returns.
+// this machine or in the root of Options.Root, which it returns.
 func (r *Report) tools(ctx context.Context, o Options, tc spec.Toolchain, rec spec.Recipe) (facts build.Facts, root string, err error) {
-	if o.Env == nil {
+	if o.Root == nil {
 		facts, err = build.Probe(ctx, tc, rec)
 	} else {
 		facts, root, err = o.inside(ctx, tc, rec)
@@ -97,7 +86,7 @@ func (r *Report) tools(ctx context.Context, o Options, tc spec.Toolchain, rec sp
 	if ctx.Err() != nil {
 		return facts, root, context.Cause(ctx)
 	}
-	r.programs(facts, err, o.Env, tc, rec)
+	r.programs(facts, err, o.Root, tc, rec)
 	return facts, root, nil
 }
 
@@ -181,8 +170,7 @@ func gib(mib int64) string { return fmt.Sprintf("%.1f GiB", float64(mib)/1024) }
 
 // disk looks at the folder that a release is made in, and at the cache.
 func (r *Report) disk(o Options, rec spec.Recipe) {
-	dir := existing(o.Out)
-	free, known := disk.Free(dir)
+	free, known := disk.Free(build.Existing(o.Out))
 	switch {
 	case !known:
 		r.unknown("disk", "", "How much room %s has is not known here.", o.Out)
@@ -194,23 +182,9 @@ func (r *Report) disk(o Options, rec spec.Recipe) {
 		r.ok("disk", "%s are free for %s, and a release takes %s.", gib(free>>20), o.Out, gib(rec.DiskMiB))
 	}
 	for _, d := range []string{o.Out, o.Cache} {
-		if err := writable(existing(d)); err != nil {
+		if err := writable(build.Existing(d)); err != nil {
 			r.lacks("disk", "", "Nothing can be written to %s: %v.", d, err)
 		}
-	}
-}
-
-// existing is the folder itself, or the nearest one above it that is there.
-func existing(dir string) string {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
-		return "."
-	}
-	for {
-		if _, err := os.Stat(dir); err == nil || dir == filepath.Dir(dir) {
-			return dir
-		}
-		dir = filepath.Dir(dir)
 	}
 }
 
@@ -268,7 +242,7 @@ func (r *Report) sources(ctx context.Context, o Options, rec spec.Recipe, t *tag
 		if err != nil {
 			return err
 		}
-		if err := o.inRange(rec, near); err != nil {
+		if err := o.InRange(rec, near); err != nil {
 			return err
 		}
 		r.ok("source", "No source has %s; --nearest takes %s instead.", what, near)
@@ -322,17 +296,17 @@ func (r *Report) system(ctx context.Context, o Options, rec spec.Recipe, root st
 	if rec.OS != "linux" || rec.Verify.Machine == "" {
 		return nil
 	}
-	libs, err := binary.SystemLibraries(ctx, o.Place.Env)
+	libs, err := binary.SystemLibraries(ctx, o.Environ)
 	if err != nil {
 		return err
 	}
-	mine, err := glibcIn(libs, rec.Verify.Machine)
+	mine, err := libs.Glibc(rec.Verify.Machine)
 	if err != nil {
 		return err
 	}
 	has, whose := mine, "this machine's"
-	if o.Env != nil {
-		whose = o.Env.Name + "'s"
+	if o.Root != nil {
+		whose = o.Root.Name + "'s"
 		if has, err = o.envGlibc(root, rec.Verify.Machine); err != nil {
 			return err
 		}

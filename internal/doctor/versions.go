@@ -75,8 +75,8 @@ func (h *held) find(libs *binary.Libraries, lib string) string {
 // own, and empty for one of the bundle.
 func (h *held) folders(runPath []string, origin string) {
 	for _, dir := range runPath {
-		if first, rest, _ := strings.Cut(dir, "/"); origin != "" && (first == "$ORIGIN" || first == "${ORIGIN}") {
-			dir = filepath.Join(origin, rest)
+		if below, ok := binary.CutOrigin(dir); ok && origin != "" {
+			dir = filepath.Join(origin, below)
 		}
 		if filepath.IsAbs(dir) && !slices.Contains(h.elsewhere, dir) {
 			h.elsewhere = append(h.elsewhere, dir)

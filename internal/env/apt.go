@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/run"
 )
 
@@ -25,6 +26,9 @@ type Missing struct {
 
 // Error says what is missing and how to get it.
 func (e *Missing) Error() string { return "this machine lacks " + e.What + "; " + e.How }
+
+// ExitCode is exit.Build.
+func (e *Missing) ExitCode() int { return exit.Build }
 
 // debianKeyring is where Debian's package debian-archive-keyring puts the keys.
 const debianKeyring = "/usr/share/keyrings/debian-archive-keyring.gpg"

@@ -18,6 +18,7 @@ import (
 
 	"github.com/therootcompany/xz"
 
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/regular"
 )
 
@@ -35,6 +36,9 @@ func (e *BadArchive) Error() string {
 	}
 	return fmt.Sprintf("buildenv %s: %s %s; its hash is the one that was asked for, so who names it is at fault, and no root was made of it", e.Env, what, e.Fault)
 }
+
+// ExitCode is exit.Source.
+func (e *BadArchive) ExitCode() int { return exit.Source }
 
 // Bounds for what an archive may be. CUDA 11.4's have up to 1,500 entries; xz -9 takes
 // 64 MiB for its dictionary.

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/llpatch/llpatch/internal/exit"
 )
 
 // Decl is a buildenv: what buildenv/<name>/env.toml declares, and the lock beside it.
@@ -165,6 +167,9 @@ type Unlocked struct {
 func (e *Unlocked) Error() string {
 	return fmt.Sprintf("buildenv %s: %s; llpatch env create %s --update-lock makes the lock anew", e.Name, e.Why, e.Name)
 }
+
+// ExitCode is exit.Declaration.
+func (e *Unlocked) ExitCode() int { return exit.Declaration }
 
 // CheckLock compares the lock with the declaration beside it; the error is an
 // *Unlocked that says what the lock lacks.

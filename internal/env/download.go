@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/llpatch/llpatch/internal/download"
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/regular"
 )
 
@@ -70,6 +71,9 @@ func (e *Unavailable) Error() string {
 	}
 	return fmt.Sprintf("%s: %s: %v", head, e.URL, e.Err)
 }
+
+// ExitCode is exit.Source.
+func (e *Unavailable) ExitCode() int { return exit.Source }
 
 // Unwrap returns Err.
 func (e *Unavailable) Unwrap() error { return e.Err }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/regular"
 )
 
@@ -47,6 +48,9 @@ type BadLock struct {
 func (e *BadLock) Error() string {
 	return fmt.Sprintf("%s: %v; llpatch env create %s --update-lock writes it anew", e.File, e.Err, e.Name)
 }
+
+// ExitCode is exit.Declaration.
+func (e *BadLock) ExitCode() int { return exit.Declaration }
 
 // Unwrap returns Err.
 func (e *BadLock) Unwrap() error { return e.Err }

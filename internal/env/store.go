@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/lock"
 	"github.com/llpatch/llpatch/internal/regular"
 )
@@ -160,6 +161,9 @@ func (e *InUse) Error() string {
 	return fmt.Sprintf("build root %s is in use: a build or another llpatch env is at work in it; wait for its end", e.ID)
 }
 
+// ExitCode is exit.Build.
+func (e *InUse) ExitCode() int { return exit.Build }
+
 // NotMade says that there is no root of that name.
 type NotMade struct{ Name string }
 
@@ -167,6 +171,9 @@ type NotMade struct{ Name string }
 func (e *NotMade) Error() string {
 	return fmt.Sprintf("buildenv %s has no root in the cache; llpatch env create %s makes it", e.Name, e.Name)
 }
+
+// ExitCode is exit.Build.
+func (e *NotMade) ExitCode() int { return exit.Build }
 
 // Remove deletes the roots of a buildenv, or the one that a name with a digest
 // means, with what an interrupted creation left, and returns their names. It

@@ -52,7 +52,7 @@ func ReadSource(file string) (*Source, error) {
 	return &Source{res: res}, err
 }
 
-// Figure makes one figure anew. The key of what llpatch evidence wrote is RUN/BUILD/MEASURE
+// Figure makes one figure anew. The key of what llpatch evidence run wrote is RUN/BUILD/MEASURE
 // (docs/evidence/README.md), of an older record NAME/FIELD, of a text the words that lead to
 // a line. An error says what there is instead.
 func (s *Source) Figure(key string) (*Figure, error) {

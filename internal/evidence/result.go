@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"time"
 
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/memory"
 )
 
@@ -177,6 +178,9 @@ type Missing struct{ Checks []string }
 // Error lists the aims.
 func (e *Missing) Error() string { return list("an aim was missed", "aims were missed", e.Checks) }
 
+// ExitCode is exit.Smoke.
+func (e *Missing) ExitCode() int { return exit.Smoke }
+
 // NotRun is the error of a record in which something could not be run or told.
 type NotRun struct{ Why []string }
 
@@ -184,6 +188,9 @@ type NotRun struct{ Why []string }
 func (e *NotRun) Error() string {
 	return list("something could not be run or told", "things could not be run or told", e.Why)
 }
+
+// ExitCode is exit.NotRun.
+func (e *NotRun) ExitCode() int { return exit.NotRun }
 
 func list(one, many string, all []string) string {
 	const most = 20

@@ -166,3 +166,20 @@ func FuzzBench(f *testing.F) {
 		}
 	})
 }
+
+// Memory is told in whole MiB, the nearest.
+func TestRemember(t *testing.T) {
+	const half = 1 << 19
+	for bytes, want := range map[int64]int64{0: 0, half - 1: 0, half: 1, 3*half - 1: 1, 3 * half: 2} {
+		var rec Run
+		rec.remember(memory.Series{
+			Points: []memory.Point{{RSS: &bytes, VRAM: &bytes}},
+			Device: memory.Device{Baseline: bytes},
+		})
+		for _, got := range []*int64{rec.RSS, rec.PeakVRAM, rec.Idle} {
+			if got == nil || *got != want {
+				t.Errorf("%d bytes: %+v, want %d MiB", bytes, rec, want)
+			}
+		}
+	}
+}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/llpatch/llpatch/internal/exit"
 )
 
 // Model is the shape of a model. Layers, Embd, Heads, KVHeads, FF and Context must
@@ -100,6 +102,9 @@ func (e *Impossible) Error() string {
 	last := len(e.Nearest) - 1
 	return s + "; possible: " + strings.Join(e.Nearest[:last], ", ") + " or " + e.Nearest[last]
 }
+
+// ExitCode is exit.Usage.
+func (e *Impossible) ExitCode() int { return exit.Usage }
 
 // impossible makes the error with numbers.
 func impossible(field string, value int, why string, nearest ...int) *Impossible {

@@ -47,6 +47,11 @@ func (e *NoRoom) Error() string {
 		e.Need, float64(e.Need)/(1<<30), e.Dir, e.Have, float64(e.Have)/(1<<30))
 }
 
+// Hint says what to do.
+func (e *NoRoom) Hint() string {
+	return "name a file on another disk with -o, or make the model smaller; --type q4_0 has a quarter of F16's bytes"
+}
+
 // WriteFile writes the model to path, which has the whole model or is as it
 // was before. What it returns may wrap *Impossible or *NoRoom; then nothing was
 // begun.

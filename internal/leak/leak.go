@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/memory"
 	"github.com/llpatch/llpatch/internal/run"
 )
@@ -72,6 +73,9 @@ func (e *NotRun) Error() string {
 	return s
 }
 
+// ExitCode is exit.NotRun.
+func (e *NotRun) ExitCode() int { return exit.NotRun }
+
 // Grew is the error of a program whose memory grows.
 type Grew struct{ Verdicts []memory.Verdict }
 
@@ -85,6 +89,9 @@ func (e *Grew) Error() string {
 	}
 	return strings.Join(what, "; ")
 }
+
+// ExitCode is exit.Smoke.
+func (e *Grew) ExitCode() int { return exit.Smoke }
 
 // Run runs the program, then again under each tool, and returns what was found.
 // The error is a *Grew where memory grows and a *NotRun where that could not be

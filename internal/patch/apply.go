@@ -60,6 +60,34 @@ type Result struct {
 	Notes      []string // what is odd but did no harm
 }
 
+// Held counts the changes of a fix, and those of them that the tree held already.
+func (r *Result) Held(fix string) (held, all int) {
+	for _, p := range r.Placements {
+		if p.Fix != fix {
+			continue
+		}
+		all++
+		if p.Kind == Landed {
+			held++
+		}
+	}
+	return held, all
+}
+
+// Changed maps each path that the series changed to the fixes that did so, in order.
+func (r *Result) Changed() map[string][]string {
+	m := map[string][]string{}
+	for _, p := range r.Placements {
+		if p.Kind == Landed {
+			continue // upstream wrote that
+		}
+		if fixes := m[p.Path]; len(fixes) == 0 || fixes[len(fixes)-1] != p.Fix {
+			m[p.Path] = append(fixes, p.Fix)
+		}
+	}
+	return m
+}
+
 // Apply applies the series, in order, to a tree and returns the patched tree.
 // What the tree holds of it already is left out and noted as landed, so that a
 // series applied to its own result changes nothing. Nothing is applied unless

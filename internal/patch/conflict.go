@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/llpatch/llpatch/internal/exit"
 )
 
 // Cause says why a patch does not fit a tree.
@@ -61,6 +63,14 @@ func (c *Conflict) Error() string {
 	b.WriteString("\n  next: ")
 	b.WriteString(c.next())
 	return b.String()
+}
+
+// ExitCode is exit.Conflict.
+func (c *Conflict) ExitCode() int { return exit.Conflict }
+
+// Hint says what to do.
+func (c *Conflict) Hint() string {
+	return "the tree is not what the fix was made for; nothing was written"
 }
 
 func (c *Conflict) cause() string {

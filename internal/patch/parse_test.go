@@ -141,13 +141,39 @@ func TestCheckPath(t *testing.T) {
 
 func TestCheckLink(t *testing.T) {
 	for _, l := range [][2]string{
-		{"x", "../y"}, {"a/x", "../../y"}, {"x", "/etc"}, {"x", ""}, {"x", `..\y`}, {"x", "a/../b"}, {"x", "C:y"}, {"x", ".git/config"}, {"x", "y\x00"},
+		{"x", "../y"},
+		{"a/x", "../../y"},
+		{"x", "/etc"},
+		{"x", ""},
+		{"x", `..\y`},
+		{"x", "a/../b"},
+		{"x", "C:y"},
+		{"x", ".git/config"},
+		{"x", "y\x00"},
+		{"x", ".."},
+		{"a/b/x", "../../../y"},
+		{"x", "C:"},
+		{"x", `\y`},
+		{"a/x", "b/.."},
+		{"a/b/x", "../c/.."},
+		{"x", "a/.git/b"},
+		{"a/x", "../.GIT"},
 	} {
 		if checkLink(l[0], l[1]) == nil {
 			t.Errorf("%q -> %q is let through", l[0], l[1])
 		}
 	}
-	for _, l := range [][2]string{{"x", "y"}, {"a/x", "../y"}, {"a/b/x", "../../y/z"}, {"a/x", "./y"}} {
+	for _, l := range [][2]string{
+		{"x", "y"},
+		{"a/x", "../y"},
+		{"a/b/x", "../../y/z"},
+		{"a/x", "./y"},
+		{"a/x", ".."},
+		{"a/x", "./../y"},
+		{"a/x", ".//../y"},
+		{"x", "..y"},
+		{"x", "y/...z"},
+	} {
 		if err := checkLink(l[0], l[1]); err != nil {
 			t.Errorf("%q -> %q: %v", l[0], l[1], err)
 		}

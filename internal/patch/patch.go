@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/source"
 )
 
@@ -103,6 +104,9 @@ func (e *ParseError) Error() string {
 	}
 	return fmt.Sprintf("%s: %s", where, e.Msg)
 }
+
+// ExitCode is exit.Declaration.
+func (e *ParseError) ExitCode() int { return exit.Declaration }
 
 // ParseFile reads a patch file of the given fix from fsys, never more than
 // MaxSize bytes of it, and parses it as Parse does. The patches get name as

@@ -96,3 +96,8 @@ func Inside(at, to string) (string, bool) {
 	out := to == "" || path.IsAbs(to) || strings.Contains(to, `\`) || where == ".." || strings.HasPrefix(where, "../")
 	return where, !out
 }
+
+// Beside tells whether a link leads to an entry of its own folder, and neither to that folder nor to the one above.
+func Beside(to string) bool {
+	return to == path.Base(to) && to != "." && to != ".." && !strings.Contains(to, `\`)
+}

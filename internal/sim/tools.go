@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/run"
 )
 
@@ -25,6 +26,12 @@ type MissingTool struct {
 func (e *MissingTool) Error() string {
 	return fmt.Sprintf("%s: %s (%s)", e.What, e.Why, e.Fix)
 }
+
+// ExitCode is exit.NotRun.
+func (e *MissingTool) ExitCode() int { return exit.NotRun }
+
+// Hint says what to do.
+func (e *MissingTool) Hint() string { return e.Fix }
 
 // oldestClang is the first that compiles CUDA 11 headers beside libstdc++ 12:
 // they make __noinline__ a macro, which older ones do not hide from it.

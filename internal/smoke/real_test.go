@@ -3,7 +3,6 @@ package smoke
 import (
 	"bytes"
 	"flag"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,89 +14,16 @@ import (
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
-var (
-	realServer  = flag.String("llama-server", os.Getenv("LLPATCH_TEST_SERVER"), "a llama-server to be tried, with its build around it")
-	realVersion = flag.String("llama-version", os.Getenv("LLPATCH_TEST_VERSION"), `its build number and commit, such as "8390 b10e98a-llp1"`)
-)
+var realServer = flag.String("llama-server", "", "a llama-server to be tried, with its build around it")
 
-// realOptions returns options for the build that was given on the command line. A
-// release in CI runs the same checks on what it has built.
+// realOptions returns options for the build that was given on the command line; TestReal of
+// internal/cli gives the one that it has made.
 func realOptions(t *testing.T) Options {
 	t.Helper()
 	if *realServer == "" {
-		t.Skip("no -llama-server=PATH and no LLPATCH_TEST_SERVER: the checks ran only on stand-ins here")
+		t.Skip("no -llama-server=PATH: make real runs this on what it has built")
 	}
-	o := Options{Bin: filepath.Dir(*realServer), Work: t.TempDir(), Tag: "real", Target: "build"}
-	if *realVersion != "" {
-		if _, err := fmt.Sscan(*realVersion, &o.Want.Build, &o.Want.Commit); err != nil {
-			t.Fatalf("-llama-version: %v", err)
-		}
-	}
-	return o
-}
-
-// tools are upstream's that a recipe need not build.
-var tools = map[string]string{
-	"tool-results": "llama-results", "tool-backend-ops": "test-backend-ops", "tool-perplexity": "llama-perplexity",
-}
-
-func TestRealBuild(t *testing.T) {
-	o := realOptions(t)
-	o.Stock = o.Bin // it must be equal to itself
-	for _, name := range Names() {
-		if name == "version" && o.Want.Build == 0 {
-			continue
-		}
-		if tool, ok := tools[name]; ok {
-			if _, err := os.Stat(filepath.Join(o.Bin, tool)); err != nil {
-				t.Logf("%s is not in the build: check %s is not tried", tool, name)
-				continue
-			}
-		}
-		c := spec.Check{Name: name}
-		if name == "tool-backend-ops" {
-			c = check(name, "ops", "ADD,ROPE") // all of them take minutes
-		}
-		o.Checks = append(o.Checks, c)
-	}
-	o.Checks = append(o.Checks, check("speculative", "draft", "ngram"))
-	o.Checks = append(o.Checks, check("completion", "model", "q8_0"))
-	r, err := Run(t.Context(), o)
-	t.Log("\n" + r.Markdown())
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// The recipe of linux-cpu must stay quick, for every release runs it.
-func TestRealRecipe(t *testing.T) {
-	o := realOptions(t)
-	repo, err := spec.Load(os.DirFS("../.."))
-	if err != nil {
-		t.Fatal(err)
-	}
-	rec, err := repo.Recipe("linux-cpu")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range rec.Smoke {
-		if c.Name != "version" || o.Want.Build != 0 {
-			o.Checks = append(o.Checks, c)
-		}
-	}
-	o.Same = "this is one build"
-	before := childSeconds(t)
-	r, err := Run(t.Context(), o)
-	t.Log("\n" + r.Markdown())
-	if err != nil {
-		t.Fatal(err)
-	}
-	// A minute on two processors, however busy this machine is with other things.
-	cpu := childSeconds(t) - before
-	t.Logf("%.1f s, %.1f s of processor time", r.Seconds, cpu)
-	if cpu > 120 {
-		t.Errorf("it took %.1f s of processor time; the limit is 120", cpu)
-	}
+	return Options{Bin: filepath.Dir(*realServer), Work: t.TempDir(), Tag: "real", Target: "build"}
 }
 
 // A model that is cut off must be one clear failure.

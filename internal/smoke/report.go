@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/gguf"
 	"github.com/llpatch/llpatch/internal/memory"
 )
@@ -131,6 +132,9 @@ type Failed struct{ Report *Report }
 // Error names each check that failed, and why.
 func (e *Failed) Error() string { return e.Report.list(Wrong, "failed") }
 
+// ExitCode is exit.Smoke.
+func (e *Failed) ExitCode() int { return exit.Smoke }
+
 // NotRun says that no check failed, but some could not be judged.
 type NotRun struct {
 	Report *Report
@@ -147,6 +151,9 @@ func (e *NotRun) Error() string {
 	}
 	return e.Report.list(NotJudged, "could not run")
 }
+
+// ExitCode is exit.NotRun.
+func (e *NotRun) ExitCode() int { return exit.NotRun }
 
 // Unwrap returns Err.
 func (e *NotRun) Unwrap() error { return e.Err }

@@ -81,6 +81,11 @@ func TestBadArchives(t *testing.T) {
 		"file as top":     {file("top-b1", "x")},
 		"link absolute":   {ok, link("top-b1/l", "/etc/passwd")},
 		"link out":        {ok, link("top-b1/a/l", "../../etc")},
+		"link to above":   {ok, link("top-b1/l", "..")},
+		"link above, in":  {ok, link("top-b1/a/l", "../..")},
+		"link out, late":  {ok, link("top-b1/l", "a/../../x")},
+		"link, backslash": {ok, link("top-b1/l", `a\..\x`)},
+		"link, too long":  {ok, link("top-b1/l", strings.Repeat("x", maxPath+1))},
 		"link to nothing": {ok, link("top-b1/l", "")},
 		"through a link":  {ok, link("top-b1/l", "a"), file("top-b1/l/x", "x")},
 		"hard link":       {ok, typed(tar.TypeLink)},
@@ -109,7 +114,8 @@ func TestBadArchives(t *testing.T) {
 	}
 	// Links inside the tree are fine.
 	path := filepath.Join(t.TempDir(), "good.tar.gz")
-	must(t, os.WriteFile(path, tarGzOf(t, ok, link("top-b1/a/l", "../ok"), link("top-b1/m", "a/l")), 0o644))
+	must(t, os.WriteFile(path, tarGzOf(t, ok, link("top-b1/a/l", "../ok"), link("top-b1/m", "a/l"),
+		link("top-b1/n", "..ok"), link("top-b1/a/b/o", "../.."), link("top-b1/p", strings.Repeat("x", maxPath))), 0o644))
 	o, _ := options(t, nil)
 	o.Override = path
 	mustFetch(t, o, "b1")

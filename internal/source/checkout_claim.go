@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/lock"
 	"github.com/llpatch/llpatch/internal/regular"
 )
@@ -18,8 +19,14 @@ import (
 // as well: an index that stayed behind must not claim another folder.
 const ownMarker = ".llpatch-checkout"
 
-// ErrNotOwn says that a folder is nobody's to replace.
-var ErrNotOwn = errors.New("give a folder of its own")
+// notOwn is why a folder is nobody's to replace.
+type notOwn string
+
+// Error says why, and what to give instead.
+func (e notOwn) Error() string { return string(e) + "; give a folder of its own" }
+
+// ExitCode is exit.Usage.
+func (notOwn) ExitCode() int { return exit.Usage }
 
 // canonical is the one name under which a folder has its index, whether it is
 // there yet or not. It refuses folders that are nobody's to replace as a whole.
@@ -32,11 +39,11 @@ func canonical(dir string) (string, error) {
 		return "", err
 	}
 	if filepath.Dir(dir) == dir {
-		return "", fmt.Errorf("it is the root of the file system; %w", ErrNotOwn)
+		return "", notOwn("it is the root of the file system")
 	}
 	if home, err := os.UserHomeDir(); err == nil {
 		if home, err = realPath(home); err == nil && home == dir {
-			return "", fmt.Errorf("it is your home folder; %w", ErrNotOwn)
+			return "", notOwn("it is your home folder")
 		}
 	}
 	return dir, nil

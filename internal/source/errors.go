@@ -3,9 +3,11 @@ package source
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 	"syscall"
 
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/tag"
 )
 
@@ -39,6 +41,20 @@ func (e *Unavailable) Error() string {
 	return b.String()
 }
 
+// ExitCode is exit.Source.
+func (e *Unavailable) ExitCode() int { return exit.Source }
+
+// Hint names another tag, or what --source takes.
+func (e *Unavailable) Hint() string {
+	if len(e.Nearest) > 0 {
+		return fmt.Sprintf("--nearest takes %s instead; --source takes a repository, bundle or tarball that you have", e.Nearest[0])
+	}
+	if len(e.Tried) == 1 && errors.Is(e, fs.ErrNotExist) {
+		return "--source names a path that is not there"
+	}
+	return "--source takes a repository, bundle or tarball that you have"
+}
+
 // Unwrap gives the reasons of all sources to errors.Is and errors.As.
 func (e *Unavailable) Unwrap() []error {
 	errs := make([]error, len(e.Tried))
@@ -68,6 +84,9 @@ func (e *Mismatch) Error() string {
 		e.Upstream, e.Tag, e.Source, e.What, e.Got, e.Want)
 }
 
+// ExitCode is exit.Source.
+func (e *Mismatch) ExitCode() int { return exit.Source }
+
 // NotLocked says that a tag has no pin although only pinned tags are allowed.
 type NotLocked struct {
 	Upstream string
@@ -78,6 +97,9 @@ type NotLocked struct {
 func (e *NotLocked) Error() string {
 	return fmt.Sprintf("%s %s is not pinned in recipes/tags.lock; fetch it once without --locked to record it", e.Upstream, e.Tag)
 }
+
+// ExitCode is exit.Source.
+func (e *NotLocked) ExitCode() int { return exit.Source }
 
 // maxForeign is how many files a Foreign lists.
 const maxForeign = 10
@@ -100,6 +122,9 @@ func (e *Foreign) Error() string {
 		e.Dir, strings.Join(e.Files, "\n  "), more, indexPath(e.Dir))
 }
 
+// ExitCode is exit.Usage.
+func (e *Foreign) ExitCode() int { return exit.Usage }
+
 // Missing says that a repository has a tree but not the content of one of its
 // files, as a partial clone does.
 type Missing struct {
@@ -116,6 +141,9 @@ func (e *Missing) Error() string {
 	}
 	return fmt.Sprintf("%s is not in %s; exclude the path, complete the repository (git fetch --refetch), or use another source", what, e.Where)
 }
+
+// ExitCode is exit.Source.
+func (e *Missing) ExitCode() int { return exit.Source }
 
 // Corrupt says that a stored object is not what its id promises.
 type Corrupt struct {
@@ -136,6 +164,9 @@ func (e *Corrupt) Error() string {
 	}
 	return fmt.Sprintf("%s is corrupt in %s: %v", what, e.Where, e.Err)
 }
+
+// ExitCode is exit.Source.
+func (e *Corrupt) ExitCode() int { return exit.Source }
 
 // Unwrap returns the cause.
 func (e *Corrupt) Unwrap() error { return e.Err }

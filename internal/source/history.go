@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/lock"
 	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/tag"
@@ -63,6 +64,9 @@ func (e *NoHistory) Error() string {
 	return b.String()
 }
 
+// ExitCode is exit.Source.
+func (e *NoHistory) ExitCode() int { return exit.Source }
+
 // Unwrap gives the reasons to errors.Is and errors.As.
 func (e *NoHistory) Unwrap() []error {
 	errs := make([]error, len(e.Tried))
@@ -91,6 +95,9 @@ func (e *TagsMoved) Error() string {
 	return fmt.Sprintf("%s: moved in %s, and the mirror keeps what it has: %s%s; find out why; if that is right, remove them (git -C %s tag -d %s) and fetch again",
 		e.Upstream, e.Source, strings.Join(names, ", "), more, e.Mirror, e.Tags[0])
 }
+
+// ExitCode is exit.Source.
+func (e *TagsMoved) ExitCode() int { return exit.Source }
 
 // History makes or updates the mirror of an upstream's history in the cache, from
 // the first source that is a git repository and answers. It is done by the git

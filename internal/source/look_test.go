@@ -109,4 +109,10 @@ func TestCached(t *testing.T) {
 	if got := strings.Join(Cached(o, "llama.cpp"), " "); got != "b101 b102" {
 		t.Errorf("cached %s", got)
 	}
+	for _, name := range []string{"b1000", "b99"} {
+		o.Lock["llama.cpp"][name] = spec.Pin{Tree: u.tree("b101")}
+	}
+	if got := strings.Join(Cached(o, "llama.cpp"), " "); got != "b99 b101 b102 b1000" {
+		t.Errorf("cached %s", got)
+	}
 }

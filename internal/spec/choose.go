@@ -9,6 +9,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/llpatch/llpatch/internal/exit"
 )
 
 // Series is what was chosen for one tag and one target: the variants in
@@ -54,14 +56,38 @@ type Left struct {
 
 // OutOfRange is a tag that a target does not build.
 type OutOfRange struct {
-	Recipe Recipe
-	Tag    string
-	Number string // as Pin.Number has it
+	Recipe  Recipe
+	Tag     string
+	Number  string // as Pin.Number has it
+	Nearest string // the nearest tag of recipes/tags.lock that it builds; may be empty
+}
+
+// OutOfRange returns the error for a tag, called name, that rec does not build.
+func (r *Repo) OutOfRange(rec Recipe, name string, p Pin) *OutOfRange {
+	e, nearest := &OutOfRange{Recipe: rec, Tag: name, Number: p.Number()}, 0
+	for _, t := range slices.Sorted(maps.Keys(r.Lock[rec.Upstream])) {
+		n := r.Lock[rec.Upstream][t].Build
+		if away := max(n-p.Build, p.Build-n); rec.Range.Contains(n) && (e.Nearest == "" || away < nearest) {
+			e.Nearest, nearest = t, away
+		}
+	}
+	return e
 }
 
 // Error names the builds that the target is for.
 func (e *OutOfRange) Error() string {
 	return fmt.Sprintf("target %s builds %s for build numbers %s; %s is build %s", e.Recipe.Name, e.Recipe.Upstream, e.Recipe.Range, e.Tag, e.Number)
+}
+
+// ExitCode is exit.Usage.
+func (e *OutOfRange) ExitCode() int { return exit.Usage }
+
+// Hint says what to do.
+func (e *OutOfRange) Hint() string {
+	if e.Nearest != "" {
+		return "the nearest tag that it builds is " + e.Nearest + "; llpatch targets tells the builds of all"
+	}
+	return "llpatch targets tells which tags each target builds"
 }
 
 // Ask makes rec take fixes that it takes only on request. It fails on any other.
@@ -74,7 +100,7 @@ func (r *Repo) Ask(rec *Recipe, ids []string) error {
 	}
 	for _, id := range ids {
 		if !slices.Contains(known, id) {
-			return fmt.Errorf("%q is no fix that is taken only on request; there are: %s", id, cmp.Or(strings.Join(known, ", "), "none"))
+			return &Unknown{What: "opt-in fix", Name: id, Known: known}
 		}
 	}
 	rec.With = slices.Compact(slices.Sorted(slices.Values(ids)))
@@ -106,7 +132,7 @@ func (r *Repo) ChooseNearest(rec Recipe, name string, p Pin) (*Series, error) {
 
 func (r *Repo) choose(rec Recipe, name string, p Pin, nearest bool) (*Series, error) {
 	if !rec.Range.Contains(p.Build) {
-		return nil, &OutOfRange{Recipe: rec, Tag: name, Number: p.Number()}
+		return nil, r.OutOfRange(rec, name, p)
 	}
 	s := &Series{
 		Upstream: rec.Upstream, Tag: name, Build: p.Build, BuildMax: p.Max, Unpinned: p.Unpinned(),

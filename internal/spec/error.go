@@ -1,12 +1,15 @@
 package spec
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2"
+
+	"github.com/llpatch/llpatch/internal/exit"
 )
 
 // Error says where a declaration is wrong, with the line itself and a mark
@@ -39,6 +42,9 @@ func (e *Error) Error() string {
 	}
 	return b.String()
 }
+
+// ExitCode is exit.Declaration.
+func (e *Error) ExitCode() int { return exit.Declaration }
 
 func errorAt(file string, data []byte, p position, format string, args ...any) *Error {
 	e := &Error{File: file, Line: p.line, Col: p.col, Msg: fmt.Sprintf(format, args...)}
@@ -77,4 +83,29 @@ func decodeTOML(file string, data []byte, v any) error {
 		return errorAt(file, data, position{line, col}, "%s", msg)
 	}
 	return &Error{File: file, Msg: strings.TrimPrefix(err.Error(), "toml: ")}
+}
+
+// Unknown is a name that nothing declared has.
+type Unknown struct {
+	What  string // such as "target"
+	Name  string
+	Known []string
+	List  string // the command that lists them, or empty
+}
+
+// Error names those that there are.
+func (e *Unknown) Error() string {
+	return fmt.Sprintf("there is no %s %q; there are: %s", e.What, e.Name, cmp.Or(strings.Join(e.Known, ", "), "none"))
+}
+
+// ExitCode is exit.Usage.
+func (e *Unknown) ExitCode() int { return exit.Usage }
+
+// Hint names the nearest, or what lists all.
+func (e *Unknown) Hint() string {
+	near := exit.DidYouMean(e.Name, e.Known)
+	if near == "" && e.List != "" {
+		return e.List + " tells what each of them is"
+	}
+	return near
 }

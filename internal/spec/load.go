@@ -3,7 +3,6 @@ package spec
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"path"
@@ -95,18 +94,7 @@ func (r *Repo) Recipe(name string) (Recipe, error) {
 	if rec, ok := r.Recipes[name]; ok {
 		return rec, nil
 	}
-	return Recipe{}, &UnknownTarget{Name: name, Known: slices.Sorted(maps.Keys(r.Recipes))}
-}
-
-// UnknownTarget is asked for by a name that no recipe has.
-type UnknownTarget struct {
-	Name  string
-	Known []string
-}
-
-// Error names the targets that there are.
-func (e *UnknownTarget) Error() string {
-	return fmt.Sprintf("target %q has no recipe; there are: %s", e.Name, strings.Join(e.Known, ", "))
+	return Recipe{}, &Unknown{What: "target", Name: name, Known: slices.Sorted(maps.Keys(r.Recipes)), List: "llpatch targets"}
 }
 
 func (l *loader) fail(err error) {

@@ -2,7 +2,6 @@ package spec
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"net/url"
 	"path"
@@ -28,18 +27,7 @@ func (r *Repo) Env(name string) (env.Decl, error) {
 	if d, ok := r.Envs[name]; ok {
 		return d, nil
 	}
-	return env.Decl{}, &UnknownEnv{Name: name, Known: sortedKeys(r.Envs)}
-}
-
-// UnknownEnv is asked for by a name that no buildenv has.
-type UnknownEnv struct {
-	Name  string
-	Known []string
-}
-
-// Error names the buildenvs that there are.
-func (e *UnknownEnv) Error() string {
-	return fmt.Sprintf("there is no buildenv %q; there are: %s", e.Name, strings.Join(e.Known, ", "))
+	return env.Decl{}, &Unknown{What: "buildenv", Name: name, Known: sortedKeys(r.Envs), List: "llpatch env list"}
 }
 
 var (

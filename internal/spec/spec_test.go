@@ -112,8 +112,8 @@ func TestAsk(t *testing.T) {
 		"nobody asks":   {nil, 150, "alpha", ""},
 		"asked":         {[]string{"beta"}, 150, "alpha beta", ""},
 		"asked twice":   {[]string{"beta", "beta"}, 150, "alpha beta", ""},
-		"unknown":       {[]string{"gamma"}, 150, "", `"gamma" is no fix that is taken only on request; there are: beta`},
-		"not opt-in":    {[]string{"beta", "alpha"}, 150, "", `"alpha" is no fix that is taken only on request`},
+		"unknown":       {[]string{"gamma"}, 150, "", `there is no opt-in fix "gamma"; there are: beta`},
+		"not opt-in":    {[]string{"beta", "alpha"}, 150, "", `there is no opt-in fix "alpha"`},
 		"what it needs": {[]string{"beta"}, 350, "", "beta is not covered on b350: it requires alpha, which is left out"},
 	} {
 		for _, target := range []string{"everything", "named"} {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/tag"
 )
 
@@ -59,6 +60,14 @@ func (e *WrongUpstream) Error() string {
 		fmt.Fprintf(&b, "\n%s says so; if that is wrong, as an older llpatch could write it, remove that line", e.Record)
 	}
 	return b.String()
+}
+
+// ExitCode is exit.Usage.
+func (e *WrongUpstream) ExitCode() int { return exit.Usage }
+
+// Hint says what to do.
+func (e *WrongUpstream) Hint() string {
+	return "llpatch targets tells which upstream each target builds"
 }
 
 // CheckTag refuses a release that is another upstream's than the one asked for,

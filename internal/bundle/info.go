@@ -1,0 +1,338 @@
+package bundle
+
+import (
+	"bytes"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/llpatch/llpatch/internal/authenticode"
+	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/smoke"
+	"github.com/llpatch/llpatch/internal/source"
+	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/stage"
+)
+
+// Info is BUILD_INFO.json: what the bundle is and how it came to be. It
+// holds nothing of the machine or the moment of the build.
+type Info struct {
+	Llpatch   string            `json:"llpatch"`
+	Upstream  string            `json:"upstream"`
+	Tag       string            `json:"tag"`
+	Asked     string            `json:"asked,omitempty"` // the tag that was asked for, where Tag is only the nearest to be had
+	Source    string            `json:"source"`          // where the tree came from, as recipes/sources.toml names it
+	Build     int               `json:"build"`
+	Commit    string            `json:"commit,omitempty"`
+	Tree      string            `json:"tree"`
+	Patched   string            `json:"patched_tree"`
+	Target    string            `json:"target"`
+	Level     int               `json:"level"`
+	Runtime   string            `json:"runtime,omitempty"` // spec.Thin or spec.Full, where the target uses a toolkit's libraries
+	Carried   []string          `json:"carried,omitempty"` // those that are in the bundle
+	Version   string            `json:"version_commit"`    // as llama-server --version prints it
+	Series    *spec.Series      `json:"series"`
+	Plan      string            `json:"plan"`
+	Options   map[string]string `json:"options"`
+	LeftOut   []string          `json:"left_out"`
+	Tools     map[string]string `json:"tools"`
+	Glibc     string            `json:"glibc,omitempty"` // lowest version that runs it
+	Libstdcpp string            `json:"glibcxx,omitempty"`
+	Check     string            `json:"check_script,omitempty"` // script in the bundle that looks at the user's machine
+	Windows   string            `json:"windows,omitempty"`      // what it was checked to run on: spec.Win7 or spec.Win7VxKex
+	WebUI     bool              `json:"webui"`                  // the page of llama-server is in
+	NVIDIA    []string          `json:"nvidia,omitempty"`       // DLLs of NVIDIA's that it loads on Windows
+	authenticode.Signed
+	Needs   []string            `json:"needs"`                     // libraries of the user's system
+	Symbols map[string][]string `json:"symbol_versions,omitempty"` // that those must have
+	DropIn  string              `json:"drop_in,omitempty"`         // the one library that the bundle holds, for the official package of the tag
+	CUDA    *binary.Verdict     `json:"cuda,omitempty"`            // on which cards and with which driver it runs
+	AMD     []binary.GPU        `json:"amd,omitempty"`             // on which of AMD's cards it runs
+	Notes   []string            `json:"notes,omitempty"`           // the recipe's
+	Checks  []CheckInfo         `json:"checks"`
+	Files   []*binary.File      `json:"files"`
+	Sums    map[string]string   `json:"sha256"`
+}
+
+// CheckInfo is the verdict of one smoke check.
+type CheckInfo struct {
+	Name    string `json:"name"`
+	Verdict string `json:"verdict"`
+	Place   string `json:"place"`
+}
+
+func patchesPage(s *spec.Series) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "# Patches on %s %s\n", s.Upstream, s.Tag)
+	for i, c := range s.In {
+		fmt.Fprintf(&b, "\n## %04d %s\n\n%s.\n\n%s\n\n- chosen because %s\n", i+1, c.Fix, strings.TrimRight(c.Summary, "."), strings.TrimSpace(c.Why), c.Reason)
+		for _, part := range c.Partly {
+			fmt.Fprintf(&b, "- upstream cured a part in %s\n", part)
+		}
+		for _, r := range c.Reports {
+			fmt.Fprintf(&b, "- report: %s\n", r)
+		}
+		if c.Commit != "" {
+			fmt.Fprintf(&b, "- made from upstream's %s\n", c.Credit)
+		}
+		fmt.Fprintf(&b, "- file: %04d-%s.patch, sha256 %s\n", i+1, c.Fix, c.SHA256)
+	}
+	if len(s.In) == 0 {
+		b.WriteString("\nNone.\n")
+	}
+	list := func(title string, left []spec.Left) {
+		for i, o := range left {
+			if i == 0 {
+				b.WriteString("\n## " + title + "\n\n")
+			}
+			fmt.Fprintf(&b, "- %s: %s: %s\n", o.Fix, o.Case, o.Reason)
+		}
+	}
+	list("Landed", s.Landed)
+	list("Left out", s.Out)
+	return b.Bytes()
+}
+
+func bundlePage(i Info) []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "# %s %s, patched by llpatch, for %s\n\n", i.Upstream, i.Tag, i.Target)
+	if i.DropIn != "" {
+		fmt.Fprintf(&b, "This is %s alone. Put it beside the programs of the official package of the same tag, which load it when they start; their `--version` stays as it is.\n\n", i.DropIn)
+	} else {
+		start := "./llama-server"
+		if i.Windows != "" {
+			start = "llama-server.exe"
+		}
+		fmt.Fprintf(&b, "Start it where it lies: `%s -m model.gguf`. `--version` prints %s.\n\n", start, i.Version)
+	}
+	if i.Glibc != "" {
+		fmt.Fprintf(&b, "It needs a Linux with glibc %s or newer and these libraries of the system:\n%s.\n", i.Glibc, strings.Join(i.Needs, ", "))
+	}
+	b.WriteString(i.windows())
+	b.WriteString(i.cards())
+	for _, o := range i.LeftOut {
+		fmt.Fprintf(&b, "\nLeft out: %s.\n", strings.TrimRight(o, "."))
+	}
+	b.WriteString(i.toolkit())
+	b.WriteString("\n")
+	if i.Check == checkScript {
+		b.WriteString("- check.sh: `sh check.sh` says in one sentence whether it can run on your machine, or what is in the way and what to do; it changes nothing\n")
+	}
+	b.WriteString("- PATCHES/: every change to upstream's source, and why\n- BUILD_INFO.json: the source, the options, the tools, the checks\n- SHA256SUMS: " + i.compare() + "\n- LICENSES/: upstream's licence and those of what it holds\n" + i.checks())
+	return b.Bytes()
+}
+
+// checks is a table of their verdicts.
+func (i Info) checks() string {
+	text := "\n| check | place | verdict |\n|---|---|---|\n"
+	for _, c := range i.Checks {
+		text += fmt.Sprintf("| %s | %s | %s |\n", c.Name, c.Place, c.Verdict)
+	}
+	return text
+}
+
+// compare says how the user compares the files with SHA256SUMS.
+func (i Info) compare() string {
+	if i.Windows != "" {
+		return "check-win7.cmd compares every file with it"
+	}
+	if i.Check == checkScript {
+		return "check.sh compares every file with it, and so does `sha256sum -c SHA256SUMS`"
+	}
+	return "`sha256sum -c SHA256SUMS`"
+}
+
+// windows says which Windows it is for, and where its checks ran.
+func (i Info) windows() string {
+	if i.Windows == "" {
+		return ""
+	}
+	text := fmt.Sprintf("\nIt is for 64-bit %s: every function that it takes from %s is there.\n", binary.SystemName(i.Windows), strings.Join(i.Needs, ", "))
+	if slices.ContainsFunc(i.Checks, func(c CheckInfo) bool { return c.Place == "wine" }) {
+		text += "The checks below ran it through wine, which only stands for Windows: on Windows itself it was not tried.\n"
+	}
+	if i.DropIn == "" {
+		text += i.page() + "\n"
+	}
+	if i.Signer != "" {
+		text += fmt.Sprintf("The programs are signed by %s (Authenticode).\n", i.Signer)
+	}
+	return text + "README-WIN7.txt says the rest; check-win7.cmd looks at the user's machine.\n"
+}
+
+// cards says on which cards the device code runs, with which driver, and what the
+// recipe says besides.
+func (i Info) cards() string {
+	var b strings.Builder
+	if v := i.CUDA; v != nil {
+		b.WriteString("\nCards:\n\n")
+		for _, c := range v.Cards {
+			fmt.Fprintf(&b, "- %s\n", c)
+		}
+		for _, d := range []*binary.Driver{v.Driver, v.JIT} {
+			// The numbers are of drivers for Linux; README-WIN7.txt has Windows'.
+			if i.Windows == "" && d != nil && d.Version != "" {
+				fmt.Fprintf(&b, "\nNVIDIA's driver must be %s or newer, for %s.\n", d.Version, d.Why)
+			}
+		}
+	}
+	for n, g := range i.AMD {
+		if n == 0 {
+			b.WriteString("\nCards, and no others:\n\n")
+		}
+		fmt.Fprintf(&b, "- %s\n", g)
+	}
+	for _, note := range i.Notes {
+		fmt.Fprintf(&b, "\n%s\n", note)
+	}
+	return b.String()
+}
+
+// toolkit says where the toolkit's libraries are.
+func (i Info) toolkit() string {
+	switch i.Runtime {
+	case spec.Full:
+		return fmt.Sprintf("\nThe CUDA libraries that it uses are inside: %s. Their terms are in LICENSES/.\n", strings.Join(i.Carried, ", "))
+	case spec.Thin:
+		if i.Windows != "" {
+			return fmt.Sprintf("\nIt uses NVIDIA's %s, which are to lie beside the programs, or in the full bundle.\n", strings.Join(i.NVIDIA, ", "))
+		}
+		says := "llpatch doctor FOLDER"
+		if i.Check == checkScript {
+			says = "sh check.sh"
+		}
+		return fmt.Sprintf("\nIt uses CUDA libraries of the system (%s), which any CUDA toolkit of the version in their names has: install one, or take the full bundle. `%s` says what is missing.\n", strings.Join(slices.DeleteFunc(slices.Clone(i.Needs), func(lib string) bool { return !stage.CanCarry(lib) }), ", "), says)
+	}
+	return ""
+}
+
+// notesPage is NOTES.md, what a release says of an archive.
+func notesPage(i Info, r Packed) []byte {
+	var b bytes.Buffer
+	name := path.Base(filepath.ToSlash(r.Archive))
+	fmt.Fprintf(&b, "# %s\n\n%s %s for %s, %.1f MiB.\n", name, i.Upstream, i.Tag, i.Target, float64(r.Bytes)/(1<<20))
+	if i.Glibc != "" {
+		fmt.Fprintf(&b, "\nIt needs a Linux with glibc %s or newer and these libraries of the system: %s.\n", i.Glibc, strings.Join(i.Needs, ", "))
+	}
+	b.WriteString(i.windows())
+	b.WriteString(i.cards())
+	b.WriteString(i.toolkit())
+	for _, c := range i.Series.In {
+		if c.Commit != "" {
+			fmt.Fprintf(&b, "\nIt has %s from a later upstream: %s.\n", c.Fix, c.Credit)
+		}
+	}
+	if n := len(r.Parts); n > 0 {
+		fmt.Fprintf(&b, "\nIt is given in %d parts. Download all of them and SHA256SUMS, and join them:\n\n    cat %s.part* > %s\n    sha256sum --ignore-missing -c SHA256SUMS\n", n, name, name)
+	}
+	b.WriteString(i.checks())
+	return b.Bytes()
+}
+
+// Made is what a bundle is made of, as the stages before it left it.
+type Made struct {
+	Llpatch string // its own version
+	Recipe  spec.Recipe
+	Tree    *source.Tree // the tag's
+	Patched string       // id of the patched tree
+	Series  *spec.Series
+	Plan    build.Plan
+	Level   int
+	Tools   map[string]string // that built it, and their versions
+	Top     string            // the staged folder
+	Files   []*binary.File    // its programs and libraries
+	Sums    map[string]string // SHA-256 of those that are no links
+	Signed  authenticode.Signed
+	Carried []string // libraries of a toolkit among them
+	DropIn  string   // the one library; empty: it is the whole target
+	Checks  []smoke.Result
+}
+
+// Describe gathers what BUILD_INFO.json says.
+func Describe(m Made) (Info, error) {
+	i := Info{
+		Llpatch: m.Llpatch, Upstream: m.Recipe.Upstream, Tag: m.Tree.Tag.String(), Asked: m.Tree.Asked.String(), Source: m.Tree.Origin,
+		Build: m.Tree.Pin.Build, Commit: m.Tree.Pin.Commit, Tree: m.Tree.ID(), Patched: m.Patched, Target: m.Recipe.Name,
+		Level: m.Level, Version: m.Plan.VersionCommit, Carried: m.Carried, DropIn: m.DropIn, Signed: m.Signed,
+		Series: m.Series, Plan: m.Plan.Digest, Options: options(m.Plan), LeftOut: append([]string{}, m.Plan.Off...), Tools: m.Tools,
+		Glibc: binary.Floor(m.Files, "GLIBC"), Libstdcpp: binary.Floor(m.Files, "GLIBCXX"), Needs: binary.Outside(m.Files), Files: m.Files, Sums: m.Sums,
+		Check: checkName(m.Recipe.Bundle.Check), WebUI: m.DropIn == "" && m.Plan.WebUI(),
+	}
+	if err := i.read(m); err != nil {
+		return i, err
+	}
+	for _, note := range m.Recipe.Bundle.Notes {
+		i.Notes = append(i.Notes, strings.TrimSpace(note))
+	}
+	if pe := m.Recipe.Verify.PE; pe != nil {
+		i.Windows = pe.OS
+		i.NVIDIA = nvidiaDLLs(i.Needs, m.Recipe.Bundle.Carry)
+	}
+	if len(m.Recipe.Bundle.Carry) > 0 {
+		i.Runtime = m.Recipe.Bundle.Runtime
+	}
+	for _, r := range m.Checks {
+		i.Checks = append(i.Checks, CheckInfo{Name: r.Name, Verdict: string(r.Verdict), Place: r.Place})
+	}
+	return i, nil
+}
+
+// read reads again what a record of the staged files does not have: all that a verdict on
+// device code needs, and which versions of symbols they demand of the system's libraries.
+func (i *Info) read(m Made) error {
+	var whole []*binary.File
+	for _, f := range m.Files {
+		file := filepath.Join(m.Top, f.Name)
+		if f.PE == nil {
+			w, err := binary.ReadLibrary(file)
+			if err != nil {
+				return err
+			}
+			w.Name = f.Name
+			whole = append(whole, w)
+		}
+		// NVIDIA's own libraries choose among what they hold for each card.
+		cuda := m.Recipe.Verify.CUDA != nil && !stage.CanCarry(path.Base(f.Name))
+		if !cuda && m.Recipe.Verify.HIP == nil {
+			continue
+		}
+		w, err := binary.Inspect(file)
+		if err != nil {
+			return err
+		}
+		if m.Recipe.Verify.HIP != nil {
+			i.AMD = append(i.AMD, binary.GPUs(w)...)
+		}
+		if v := binary.Judge(w); cuda && v != nil {
+			v.Cards = slices.DeleteFunc(v.Cards, func(card binary.Card) bool { return m.Recipe.Verify.CUDA.Beyond(card.Capability) })
+			i.CUDA = v
+		}
+	}
+	if len(whole) == len(m.Files) { // Windows' DLLs have no versions of symbols
+		i.Symbols = binary.Demands(whole)
+	}
+	return nil
+}
+
+// options are a plan's, without what is this machine's: folders and programs decide
+// nothing, and would make two builds of the same plan differ.
+func options(p build.Plan) map[string]string {
+	all := map[string]string{}
+	neutral := strings.NewReplacer(p.Dir, "BUILD", p.Source, "SOURCE", build.InsideDir, "BUILD", build.InsideSource, "SOURCE")
+	for _, o := range p.Options {
+		switch {
+		case strings.HasSuffix(o.Name, "_COMPILER_LAUNCHER"):
+		case strings.HasSuffix(o.Name, "_COMPILER") || o.Name == "CUDAToolkit_ROOT":
+			all[o.Name] = path.Base(o.Value)
+		case strings.HasSuffix(o.Name, "_FLAGS"):
+			// Quotes are there only for folders with odd letters.
+			all[o.Name] = strings.ReplaceAll(neutral.Replace(o.Value), `"`, "")
+		default:
+			all[o.Name] = neutral.Replace(o.Value)
+		}
+	}
+	return all
+}

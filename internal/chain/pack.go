@@ -1,0 +1,93 @@
+package chain
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/llpatch/llpatch/internal/atomicfile"
+	"github.com/llpatch/llpatch/internal/bundle"
+	"github.com/llpatch/llpatch/internal/merge"
+	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/stage"
+)
+
+// Pack makes the archive of what was staged and checked, and what lies beside it; one that is
+// larger than limit bytes is also cut into parts. An archive that is there already and is
+// right is left alone.
+func Pack(ctx context.Context, e Env, c Checked, limit int64) (bundle.Packed, error) {
+	all, err := content(e, c)
+	if err != nil {
+		return bundle.Packed{}, err
+	}
+	archive := c.own(bundle.Name(c.Tree.Tag.Short(), c.Recipe, c.Plan, all.Info))
+	key, err := digest(archive, limit, all.Info, all.Scripts)
+	if err != nil {
+		return bundle.Packed{}, err
+	}
+	packed, err := Memo(c.own("bundle.json"), key, bundle.Packed.Whole, func() (bundle.Packed, error) {
+		return all.Pack(ctx, c.Top(), archive, c.Tree.Pin.Time, limit)
+	})
+	if err != nil {
+		return packed, err
+	}
+	for name, data := range all.Beside(packed) {
+		if err := atomicfile.WriteFile(c.own(name), data, 0o644); err != nil {
+			return packed, err
+		}
+	}
+	return packed, nil
+}
+
+// content is all that the bundle holds beside the staged files.
+func content(e Env, c Checked) (bundle.Content, error) {
+	out := bundle.Content{Licenses: map[string][]byte{}}
+	terms := map[string][]byte{}
+	if c.Recipe.Bundle.Runtime == spec.Full {
+		dirs, err := stage.LibraryDirs(c.Artifacts.Dir, c.libsRoot(), c.Recipe.Bundle)
+		if err != nil {
+			return out, err
+		}
+		if terms, err = stage.Terms(c.Files, c.Recipe.Bundle, dirs); err != nil {
+			return out, err
+		}
+	}
+	for lib, text := range terms {
+		out.Licenses[lib+".txt"] = text
+	}
+	names, err := stage.Licenses(c.Result.Tree, c.Recipe.Bundle.Licenses)
+	if err != nil {
+		return out, err
+	}
+	for _, name := range names {
+		f, err := c.Result.Tree.Read(name)
+		if err != nil {
+			return out, err
+		}
+		out.Licenses[strings.ReplaceAll(name, "/", "-")] = f.Data
+	}
+	for _, in := range c.Series.In {
+		data, err := merge.Bytes(e.Repo.FS, in)
+		if err != nil {
+			return out, err
+		}
+		out.Patches = append(out.Patches, data)
+	}
+	sums := map[string]string{}
+	for name, is := range c.Entries {
+		if sum, file := stage.Sum(is); file {
+			sums[name] = sum
+		}
+	}
+	out.Info, err = bundle.Describe(bundle.Made{
+		Llpatch: e.Version, Recipe: c.Recipe, Tree: c.Tree, Patched: c.Result.Tree.ID(), Series: c.Series,
+		Plan: c.Plan, Level: c.Level, Tools: c.Artifacts.Tools, Top: c.Top(), Files: c.Files, Sums: sums,
+		Signed: c.Signed, Carried: slices.Sorted(maps.Keys(terms)), DropIn: c.DropIn, Checks: c.Report.Checks,
+	})
+	if err != nil {
+		return out, err
+	}
+	out.Scripts, err = bundle.Scripts(e.Repo, c.Recipe, out.Info)
+	return out, err
+}

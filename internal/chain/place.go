@@ -1,0 +1,200 @@
+package chain
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+
+	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/merge"
+	"github.com/llpatch/llpatch/internal/patch"
+	"github.com/llpatch/llpatch/internal/source"
+	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/stage"
+	"github.com/llpatch/llpatch/internal/tag"
+)
+
+// Patched is the tree of a tag with the series for a target in it, in memory.
+type Patched struct {
+	Order
+	Tree     *source.Tree  // the tag's, which need not be the one that was asked for
+	Series   *spec.Series  // without what upstream has whole
+	Result   *patch.Result // Tree with it
+	Variants []merge.Variant
+	Dir      string   // Out/<tag>/<target>
+	lacks    []string // paths that the source does not have and the build can do without
+}
+
+// Patch fetches the tag of an order, chooses its series and places every patch in memory; with
+// three, patches that do not fit are merged. Nothing is written to Out yet. The caller closes
+// the tree.
+func Patch(ctx context.Context, e Env, o Order, three *merge.ThreeWay) (p Patched, err error) {
+	var pins pending
+	tree, err := e.fetch(ctx, o.Recipe.Upstream, o.Tag, &pins)
+	if err != nil {
+		return p, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, tree.Close())
+		}
+	}()
+	choose := e.Repo.Choose
+	if three != nil {
+		choose = e.Repo.ChooseNearest
+	}
+	s, err := choose(o.Recipe, tree.Tag.String(), tree.Pin)
+	if err != nil {
+		return p, err
+	}
+	if err := s.Asked(o.Recipe); err != nil {
+		return p, &BadOption{"--with", err}
+	}
+	patches, err := merge.Patches(ctx, e.Repo.FS, e.sources(), s)
+	if err != nil {
+		return p, err
+	}
+	var result *patch.Result
+	var variants []merge.Variant
+	if three == nil {
+		result, err = patch.Apply(tree, patches)
+	} else {
+		exact := e
+		exact.Nearest = false
+		result, variants, err = three.Apply(ctx, merge.Series{
+			Series: s, Repo: e.Repo, Records: e.Records, Tree: tree, Patches: patches, Log: e.Log,
+			Fetch: func(ctx context.Context, t tag.Tag) (*source.Tree, error) {
+				return exact.Fetch(ctx, o.Recipe.Upstream, t)
+			},
+		})
+	}
+	if err != nil {
+		return p, err
+	}
+	if p, err = Place(o, tree, s, result); err != nil {
+		return p, err
+	}
+	p.Variants = variants
+	for _, note := range result.Notes {
+		e.Log.Info(note)
+	}
+	if err := pins.record(ctx, e); err != nil {
+		return p, err
+	}
+	p.Dir, err = filepath.Abs(filepath.Join(e.Out, tree.Tag.Short(), o.folder()))
+	return p, err
+}
+
+// Place makes an order's value of a tag's tree and of what its series made of it: what
+// upstream has whole is taken out of the series, and of the rest is said what it has. A tree
+// without the recipe's licence files is a *spec.Error: no bundle could be made of it.
+func Place(o Order, tree *source.Tree, s *spec.Series, result *patch.Result) (Patched, error) {
+	p := Patched{Order: o, Tree: tree, Series: s, Result: result}
+	p.Tag = tree.Tag
+	names, err := stage.Licenses(result.Tree, o.Recipe.Bundle.Licenses)
+	if err == nil && len(names) == 0 {
+		err = &spec.Error{
+			File: recipeFile(o.Recipe),
+			Msg:  fmt.Sprintf("bundle.licenses %q matches no file of %s; a bundle needs upstream's licence", o.Recipe.Bundle.Licenses, tree.Tag),
+		}
+	}
+	if err != nil {
+		return p, err
+	}
+	landed(s, result)
+	lacks, err := result.Tree.Lacks()
+	for _, name := range lacks {
+		if build.Dispensable(name) {
+			p.lacks = append(p.lacks, name)
+		}
+	}
+	return p, err
+}
+
+// landed takes out of the series what upstream has whole, and says of the rest
+// what it has of that.
+func landed(s *spec.Series, result *patch.Result) {
+	in := []spec.Chosen{}
+	for _, f := range s.In {
+		switch held, all := result.Held(f.Fix); {
+		case held == all:
+			s.Landed = append(s.Landed, spec.Left{
+				Fix: f.Fix, Summary: f.Summary, Case: spec.Cured,
+				Reason: fmt.Sprintf("%s; upstream has all of %s already", f.Reason, f.Patch+f.Commit),
+			})
+			continue
+		case held > 0:
+			f.Reason += fmt.Sprintf("; upstream has %d of its %d changes already", held, all)
+		}
+		in = append(in, f)
+	}
+	s.In = in
+}
+
+// Checkout writes the patched tree to dir, without the paths that the recipe
+// excludes. What is there already and right is left alone.
+func (p Patched) Checkout(ctx context.Context, dir string) (source.Stats, error) {
+	return p.Result.Tree.Checkout(ctx, dir, p.excluded())
+}
+
+// Export writes the patches of the series to a folder, for git am and quilt.
+func (p Patched) Export(ctx context.Context, e Env, dir string) (*merge.Exported, error) {
+	return merge.Export(ctx, p.applied(e), dir, filepath.Join(e.Cache, "series.lock"), e.Log)
+}
+
+func (p Patched) applied(e Env) merge.Applied {
+	return merge.Applied{FS: e.Repo.FS, Series: p.Series, Tree: p.Tree, Result: p.Result}
+}
+
+// excluded are the paths that are not written.
+func (p Patched) excluded() []string { return slices.Concat(p.Recipe.Exclude, p.lacks) }
+
+// file is one in the folder of the tag and target.
+func (p Patched) file(name string) string { return filepath.Join(p.Dir, name) }
+
+// own is where the stages after the build write: the drop-in, of the same build
+// folder as the whole target, has a folder of its own.
+func (p Patched) own(name string) string {
+	if p.DropIn == "" {
+		return p.file(name)
+	}
+	return p.file(filepath.Join("backend", name))
+}
+
+// fixes are the ids of the series.
+func (p Patched) fixes() []string {
+	var ids []string
+	for _, in := range p.Series.In {
+		ids = append(ids, in.Fix)
+	}
+	return ids
+}
+
+// treeOf is the tree with some of the series' fixes; name is for an error.
+func (p Patched) treeOf(ctx context.Context, e Env, name string, keep func(id string) bool) (*source.Tree, error) {
+	only := *p.Series
+	only.In = slices.DeleteFunc(slices.Clone(only.In), func(in spec.Chosen) bool { return !keep(in.Fix) })
+	patches, err := merge.Patches(ctx, e.Repo.FS, e.sources(), &only)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	res, err := patch.Apply(p.Tree, patches)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return res.Tree, nil
+}
+
+// noVersion reports whether a tree's build asks git alone for its version, as
+// ik_llama.cpp's does without the fix ik-build-info.
+func noVersion(upstream string, t *source.Tree) (bool, error) {
+	const asks = "common/CMakeLists.txt"
+	if _, there := t.Stat(asks); upstream == spec.LlamaCpp || !there {
+		return false, nil
+	}
+	f, err := t.Read(asks)
+	return !bytes.Contains(f.Data, []byte("LLAMA_BUILD_NUMBER")), err
+}

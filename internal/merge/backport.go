@@ -1,0 +1,67 @@
+// Package merge turns declared patches into those of a tag: it reads them, or makes them of
+// an upstream commit, merges three ways those that do not fit, and exports a series for git
+// am and quilt.
+package merge
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/llpatch/llpatch/internal/patch"
+	"github.com/llpatch/llpatch/internal/source"
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// Patches reads and parses the patch files of a series, in order. Where a variant is an
+// upstream commit, its patch is made from the history that so leads to, and kept in the
+// series with its digest.
+func Patches(ctx context.Context, fsys fs.FS, so source.Options, s *spec.Series) ([]patch.Patch, error) {
+	var all []patch.Patch
+	var errs []error
+	for i := range s.In {
+		p, err := read(ctx, fsys, so, s.Upstream, &s.In[i])
+		errs = append(errs, err)
+		all = append(all, p...)
+	}
+	return all, errors.Join(errs...)
+}
+
+func read(ctx context.Context, fsys fs.FS, so source.Options, upstream string, c *spec.Chosen) ([]patch.Patch, error) {
+	if c.Commit == "" {
+		return patch.ParseFile(fsys, c.Patch, c.Fix, path.Base(c.Patch))
+	}
+	change, err := source.UpstreamCommit(ctx, so, upstream, c.Commit)
+	if err != nil {
+		return nil, fmt.Errorf("backport %s: %w", c.Fix, err)
+	}
+	made, err := patch.FromCommit(change)
+	if err != nil {
+		return nil, &spec.Error{File: path.Join("patches", c.Fix, "fix.toml"), Msg: err.Error()}
+	}
+	c.Made, c.SHA256 = made, fmt.Sprintf("%x", sha256.Sum256(made))
+	subject, _, _ := strings.Cut(change.Message, "\n")
+	c.Credit = fmt.Sprintf("%q by %s, commit %s", subject, change.Author, c.Commit)
+	return patch.Parse(c.Fix, FileName(*c), made)
+}
+
+// FileName is what the patch file of a chosen variant is called.
+func FileName(c spec.Chosen) string {
+	if c.Commit != "" {
+		return c.Commit[:12] + ".patch"
+	}
+	return path.Base(c.Patch)
+}
+
+// Bytes returns the bytes of the patch file of a variant whose patches were
+// read.
+func Bytes(fsys fs.FS, c spec.Chosen) ([]byte, error) {
+	if c.Commit != "" {
+		return c.Made, nil
+	}
+	return fs.ReadFile(fsys, c.Patch)
+}
