@@ -97,7 +97,7 @@ func (e Env) inputFor(p Patched, at Site, tree *source.Tree, dir string) (build.
 	pin := p.Tree.Pin
 	return build.Input{
 		Tag: p.Tree.Tag.String(), Build: pin.Build, BuildMax: pin.Max, Commit: pin.Commit, Time: pin.Time,
-		NoVersion: none, Tree: tree.ID(), Recipe: p.Recipe, Toolchain: at.Toolchain, Facts: facts, Missing: p.lacks,
+		NoVersion: none, Tree: tree.ID(), Recipe: p.Recipe, Toolchain: at.Toolchain, Facts: facts, Missing: p.Lacks,
 		Source: filepath.Join(dir, "src"), Dir: filepath.Join(dir, "build"),
 		Peaks: build.LoadPeaks(build.PeaksFile(e.Cache, p.Recipe.Name, facts)),
 	}, err

@@ -25,7 +25,7 @@ type Patched struct {
 	Result   *patch.Result // Tree with it
 	Variants []merge.Variant
 	Dir      string   // Out/<tag>/<target>
-	lacks    []string // paths that the source does not have and the build can do without
+	Lacks    []string // paths that the source does not have and the build can do without
 }
 
 // Patch fetches the tag of an order, chooses its series and places every patch in memory; with
@@ -108,7 +108,7 @@ func Place(o Order, tree *source.Tree, s *spec.Series, result *patch.Result) (Pa
 	lacks, err := result.Tree.Lacks()
 	for _, name := range lacks {
 		if build.Dispensable(name) {
-			p.lacks = append(p.lacks, name)
+			p.Lacks = append(p.Lacks, name)
 		}
 	}
 	return p, err
@@ -150,7 +150,7 @@ func (p Patched) applied(e Env) merge.Applied {
 }
 
 // excluded are the paths that are not written.
-func (p Patched) excluded() []string { return slices.Concat(p.Recipe.Exclude, p.lacks) }
+func (p Patched) excluded() []string { return slices.Concat(p.Recipe.Exclude, p.Lacks) }
 
 // file is one in the folder of the tag and target.
 func (p Patched) file(name string) string { return filepath.Join(p.Dir, name) }

@@ -36,6 +36,9 @@ func (a *app) applyCmd() *cobra.Command {
 			return err
 		}
 		a.log.Info(f.to + ": " + stats.String())
+		for _, name := range p.Lacks {
+			a.log.Warn("not written: the source does not have this file", "file", name)
+		}
 		for _, v := range p.Variants {
 			_, _ = fmt.Fprintf(a.stderr, "written %s; to use it, add to patches/%s/fix.toml:\n\n%s\n", v.File, v.Fix, v.Block)
 		}
