@@ -89,7 +89,7 @@ func (a *app) evidenceShowCmd() *cobra.Command {
 	var chart, name, figure string
 	c := &cobra.Command{
 		Use: "show FILE.json", Short: "Print a record's table or a figure, or draw a run's memory", Args: args("FILE.json"),
-		RunE: func(c *cobra.Command, argv []string) error {
+		RunE: func(_ *cobra.Command, argv []string) error {
 			if name != "" && chart == "" {
 				return usage("--run names what --chart FILE.svg draws, and there is no --chart")
 			}

@@ -44,7 +44,7 @@ func (a *app) smokeCmd() *cobra.Command {
 		}
 		return err
 	})
-	c.PreRunE = func(c *cobra.Command, _ []string) error {
+	c.PreRunE = func(*cobra.Command, []string) error {
 		simulated := device == spec.Sim || device == simHIP
 		switch {
 		case !slices.Contains([]string{spec.Host, spec.Sim, simHIP, spec.Card}, device):

@@ -255,7 +255,7 @@ func (a *app) buildEnvs(e chain.Env, name string) (root, libraries *env.Decl, er
 
 func (a *app) planCmd() *cobra.Command {
 	var sh, ps1 bool
-	c := a.chainCmd("plan", "Show the commands that build the target", toPlan, func(r *request) { r.machine.Box = ps1 }, func(ctx context.Context, j job) error {
+	c := a.chainCmd("plan", "Show the commands that build the target", toPlan, func(r *request) { r.machine.Box = ps1 }, func(_ context.Context, j job) error {
 		plan, err := chain.NewPlan(j.Env, j.patched, j.site)
 		if err != nil {
 			return err

@@ -1,6 +1,7 @@
 package patch
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -17,8 +18,8 @@ func conflict(t *testing.T, before, diff string) *Conflict {
 		t.Fatalf("applied: %q", contents(t, res.Tree)["f"])
 	}
 	got := err.(interface{ Unwrap() []error }).Unwrap()
-	c, ok := got[0].(*Conflict)
-	if len(got) != 1 || !ok {
+	var c *Conflict
+	if len(got) != 1 || !errors.As(got[0], &c) {
 		t.Fatalf("got %v", err)
 	}
 	return c
