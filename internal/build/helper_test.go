@@ -97,7 +97,7 @@ func smallInput(t *testing.T, dir string) Input {
 	facts.Launcher = ""
 	in := Input{
 		Tag: "b100", Build: 100, Commit: strings.Repeat("c0ffee00", 5), Time: time.Unix(1700000000, 0),
-		Tree: strings.Repeat("7ree0000", 5), Level: 1, Toolchain: tc, Facts: facts,
+		Tree: strings.Repeat("7ree0000", 5), Revision: 1, Toolchain: tc, Facts: facts,
 		Recipe: spec.Recipe{
 			Name: "small", Upstream: spec.LlamaCpp, Range: tag.MustParseRange(">= 1"),
 			Programs: []string{"small"}, Backends: []string{"cpu"}, CMake: spec.Options{"SMALL_LOUD": true},

@@ -24,7 +24,7 @@ type Input struct {
 	Commit    string              // full upstream commit; empty where only the tree is known
 	Time      time.Time           // of the tag's commit: SOURCE_DATE_EPOCH
 	Tree      string              // git tree id of the patched tree
-	Level     int                 // the n of -llp<n>
+	Revision  int                 // the n of -llp<n>
 	Series    []string            // ids of the fixes in the tree, in order
 	Touched   map[string][]string // path in the tree -> ids of the fixes that change it
 	Missing   []string            // paths of the tree that its source could not give
@@ -90,7 +90,7 @@ const (
 
 // NewPlan makes the plan. It looks at nothing but in. The digest is the same on
 // every machine that compiles the same thing: paths, job count, compiler cache
-// and level do not enter it, and neither do the compilers' versions, which
+// and revision do not enter it, and neither do the compilers' versions, which
 // stand beside it in Tools.
 func NewPlan(in Input) (Plan, error) {
 	digest, err := in.Digest()
@@ -102,7 +102,7 @@ func NewPlan(in Input) (Plan, error) {
 	return p, err
 }
 
-// Digest is the Digest of the plan, which does not depend on the level: what finds that.
+// Digest is the Digest of the plan, which does not depend on the revision: what finds that.
 func (in Input) Digest() (string, error) {
 	err := in.check()
 	var c Plan
@@ -151,8 +151,8 @@ func newPlan(in Input) (Plan, error) {
 func (in Input) check() error {
 	var errs []error
 	fail := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	if in.Level < 0 || in.Build <= 0 {
-		fail("build number %d or level %d makes no sense", in.Build, in.Level)
+	if in.Revision < 0 || in.Build <= 0 {
+		fail("build number %d or revision %d makes no sense", in.Build, in.Revision)
 	}
 	if len(in.Tree) < 9 || (in.Commit != "" && len(in.Commit) < 9) {
 		fail("the tree id %q or the commit %q is too short", in.Tree, in.Commit)
@@ -189,7 +189,7 @@ func versionCommit(in Input) string {
 	if in.Commit != "" {
 		id = in.Commit[:9]
 	}
-	return id + "-llp" + strconv.Itoa(in.Level)
+	return id + "-llp" + strconv.Itoa(in.Revision)
 }
 
 // planEnv is the environment of every step: nothing of the caller's but what
@@ -250,7 +250,7 @@ func toolPath(f Facts) string {
 // canonical is in without what differs from machine to machine.
 func canonical(in Input) Input {
 	c := in
-	c.Source, c.Dir, c.Level = "/source", "/build", 0
+	c.Source, c.Dir, c.Revision = "/source", "/build", 0
 	c.Series, c.Touched, c.Only = nil, nil, nil
 	c.Facts.Cores, c.Facts.MemoryMiB, c.Facts.Launcher = 1, 0, ""
 	c.Facts.Env, c.Facts.Root, c.Facts.Host = nil, nil, nil

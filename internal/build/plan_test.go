@@ -44,7 +44,7 @@ func inputFor(t *testing.T, target, name string) Input {
 		t.Fatalf("%s is not in tags.lock", name)
 	}
 	in := Input{
-		Tag: name, Build: pin.Build, Commit: pin.Commit, Time: pin.Time, Tree: pin.Tree, Level: 1,
+		Tag: name, Build: pin.Build, Commit: pin.Commit, Time: pin.Time, Tree: pin.Tree, Revision: 1,
 		Series: []string{"graph-cache-lru"}, Touched: map[string][]string{"ggml/src/ggml-cuda/ggml-cuda.cu": {"graph-cache-lru"}},
 		Recipe: rec, Toolchain: r.Toolchains[rec.Toolchain],
 		Facts: Facts{
@@ -161,7 +161,7 @@ func TestDigest(t *testing.T) {
 	base := mustPlan(t, realInput(t, "b8833")).Digest
 	for name, change := range map[string]func(*Input){
 		"paths":    func(in *Input) { in.Source, in.Dir = "/elsewhere/a/b", "/elsewhere/a/b/c" },
-		"level":    func(in *Input) { in.Level = 7 },
+		"level":    func(in *Input) { in.Revision = 7 },
 		"jobs":     func(in *Input) { in.Facts.Cores, in.Facts.MemoryMiB = 64, 0 },
 		"home":     func(in *Input) { in.Facts.Env = map[string]string{"HOME": "/root"} },
 		"launcher": func(in *Input) { in.Facts.Launcher = "" },

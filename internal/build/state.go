@@ -49,7 +49,7 @@ func sha256Hex(b []byte) string {
 }
 
 // state is what the folder is to have: the key changes with everything that
-// configuring depends on, paths and level included.
+// configuring depends on, paths and revision included.
 func (p Plan) state() (state, error) {
 	compilers := p.Tools["cc"].Banner + "\n" + p.Tools["cxx"].Banner
 	if nvcc, ok := p.Tools["nvcc"]; ok {

@@ -105,7 +105,7 @@ func Name(tagName string, r spec.Recipe, p build.Plan, i Info) string {
 	if i.DropIn != "" {
 		kind = "backend"
 	}
-	name := fmt.Sprintf("%s-llp%d-%s-%s-%s-%s", Top(tagName, r), i.Level, kind, system, backend, r.Arch)
+	name := fmt.Sprintf("%s-llp%d-%s-%s-%s-%s", Top(tagName, r), i.Revision, kind, system, backend, r.Arch)
 	if r.Bundle.Runtime == spec.Full {
 		name += "-full"
 	}

@@ -30,7 +30,7 @@ type Info struct {
 	Tree      string            `json:"tree"`
 	Patched   string            `json:"patched_tree"`
 	Target    string            `json:"target"`
-	Level     int               `json:"level"`
+	Revision  int               `json:"level"`
 	Runtime   string            `json:"runtime,omitempty"` // spec.Thin or spec.Full, where the target uses a toolkit's libraries
 	Carried   []string          `json:"carried,omitempty"` // those that are in the bundle
 	Version   string            `json:"version_commit"`    // as llama-server --version prints it
@@ -83,7 +83,7 @@ func patchesPage(s *spec.Series) []byte {
 	if len(s.In) == 0 {
 		b.WriteString("\nNone.\n")
 	}
-	list := func(title string, left []spec.Left) {
+	list := func(title string, left []spec.Excluded) {
 		for i, o := range left {
 			if i == 0 {
 				b.WriteString("\n## " + title + "\n\n")
@@ -234,21 +234,21 @@ func notesPage(i Info, r Packed) []byte {
 
 // Made is what a bundle is made of, as the stages before it left it.
 type Made struct {
-	Llpatch string // its own version
-	Recipe  spec.Recipe
-	Tree    *source.Tree // the tag's
-	Patched string       // id of the patched tree
-	Series  *spec.Series
-	Plan    build.Plan
-	Level   int
-	Tools   map[string]string // that built it, and their versions
-	Top     string            // the staged folder
-	Files   []*binary.File    // its programs and libraries
-	Sums    map[string]string // SHA-256 of those that are no links
-	Signed  authenticode.Signed
-	Carried []string // libraries of a toolkit among them
-	DropIn  string   // the one library; empty: it is the whole target
-	Checks  []smoke.Result
+	Llpatch  string // its own version
+	Recipe   spec.Recipe
+	Tree     *source.Tree // the tag's
+	Patched  string       // id of the patched tree
+	Series   *spec.Series
+	Plan     build.Plan
+	Revision int
+	Tools    map[string]string // that built it, and their versions
+	Top      string            // the staged folder
+	Files    []*binary.File    // its programs and libraries
+	Sums     map[string]string // SHA-256 of those that are no links
+	Signed   authenticode.Signed
+	Carried  []string // libraries of a toolkit among them
+	DropIn   string   // the one library; empty: it is the whole target
+	Checks   []smoke.Result
 }
 
 // Describe gathers what BUILD_INFO.json says.
@@ -256,7 +256,7 @@ func Describe(m Made) (Info, error) {
 	i := Info{
 		Llpatch: m.Llpatch, Upstream: m.Recipe.Upstream, Tag: m.Tree.Tag.String(), Asked: m.Tree.Asked.String(), Source: m.Tree.Origin,
 		Build: m.Tree.Pin.Build, Commit: m.Tree.Pin.Commit, Tree: m.Tree.ID(), Patched: m.Patched, Target: m.Recipe.Name,
-		Level: m.Level, Version: m.Plan.VersionCommit, Carried: m.Carried, DropIn: m.DropIn, Signed: m.Signed,
+		Revision: m.Revision, Version: m.Plan.VersionCommit, Carried: m.Carried, DropIn: m.DropIn, Signed: m.Signed,
 		Series: m.Series, Plan: m.Plan.Digest, Options: options(m.Plan), LeftOut: append([]string{}, m.Plan.Off...), Tools: m.Tools,
 		Glibc: binary.Floor(m.Files, "GLIBC"), Libstdcpp: binary.Floor(m.Files, "GLIBCXX"), Needs: binary.Outside(m.Files), Files: m.Files, Sums: m.Sums,
 		Check: checkName(m.Recipe.Bundle.Check), WebUI: m.DropIn == "" && m.Plan.WebUI(),

@@ -21,21 +21,21 @@ func TestHIPBundleName(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := build.Plan{HIP: build.HIPFact{Version: "6.4", System: "debian"}}
-	i := Info{Level: 2, Glibc: "2.38"}
+	i := Info{Revision: 2, Glibc: "2.38"}
 	if got, want := Name("b8833", rec, p, i), "llama-b8833-llp2-bin-debian-rocm-6.4-gfx1201-glibc2.38-x64.tar.gz"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if err := rec.SetGFX("gfx12-generic,gfx90a:sramecc+:xnack-"); err != nil {
 		t.Fatal(err)
 	}
-	p.HIP.System, i = "", Info{Level: 2, DropIn: "libggml-hip.so"}
+	p.HIP.System, i = "", Info{Revision: 2, DropIn: "libggml-hip.so"}
 	if got, want := Name("b8833", rec, p, i), "llama-b8833-llp2-backend-linux-rocm-6.4-gfx12-generic-gfx90a-srameccon-xnackoff-x64.tar.gz"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 
 	// With too many for a file's name, parts and temporary names included, it says how many.
 	many := "gfx900,gfx906,gfx908,gfx90a:sramecc+:xnack-,gfx942:sramecc+:xnack+,gfx1010,gfx1011,gfx1012,gfx1030,gfx1031,gfx1032,gfx1034,gfx1035,gfx1100,gfx1101,gfx1102,gfx1103,gfx1150,gfx1151,gfx1200,gfx1201"
-	i = Info{Level: 2, Glibc: "2.38"}
+	i = Info{Revision: 2, Glibc: "2.38"}
 	seen := map[string]bool{}
 	for _, list := range []string{many, many + ",gfx1152"} {
 		if err := rec.SetGFX(list); err != nil {

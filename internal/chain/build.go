@@ -24,7 +24,7 @@ import (
 // Built is a patched tree that was compiled. Its folder is locked until it is closed.
 type Built struct {
 	Plan      build.Plan      `json:"plan"`
-	Level     int             `json:"level"` // the n of -llp<n>
+	Revision  int             `json:"level"` // the n of -llp<n>
 	Artifacts build.Artifacts `json:"artifacts"`
 	Patched   `json:"-"`
 	site      Site
@@ -56,19 +56,19 @@ type patchedRecord struct {
 	Checkout   source.Stats      `json:"checkout"`
 }
 
-// NewPlan makes the plan of a patched tree at a site, with the level that it has or would get.
+// NewPlan makes the plan of a patched tree at a site, with the revision that it has or would get.
 // It records nothing.
 func NewPlan(e Env, p Patched, at Site) (build.Plan, error) {
 	in, digest, err := e.input(p, at)
 	if err != nil {
 		return build.Plan{}, err
 	}
-	in.Level, _ = e.Repo.Levels.Find(p.Series.Upstream, p.Series.Tag, p.Series.Target, in.Tree, digest)
+	in.Revision, _ = e.Repo.Revisions.Find(p.Series.Upstream, p.Series.Tag, p.Series.Target, in.Tree, digest)
 	plan, err := build.NewPlan(in)
 	return plan, e.placed(err)
 }
 
-// input is what a plan of the patched tree is made of, all but its level, and the digest that
+// input is what a plan of the patched tree is made of, all but its revision, and the digest that
 // finds that.
 func (e Env) input(p Patched, at Site) (build.Input, string, error) {
 	in, err := e.inputFor(p, at, p.Result.Tree, p.Dir)
@@ -128,10 +128,10 @@ func Build(ctx context.Context, e Env, p Patched, at Site) (_ Built, err error) 
 	if err != nil {
 		return b, err
 	}
-	if in.Level, err = e.Records.Level(ctx, e.Repo, p.Series, in.Tree, digest); err != nil {
+	if in.Revision, err = e.Records.Revision(ctx, e.Repo, p.Series, in.Tree, digest); err != nil {
 		return b, err
 	}
-	b.Level = in.Level
+	b.Revision = in.Revision
 	if b.Plan, err = build.NewPlan(in); err != nil {
 		return b, e.placed(err)
 	}

@@ -82,7 +82,7 @@ func content(e Env, c Checked) (bundle.Content, error) {
 	}
 	out.Info, err = bundle.Describe(bundle.Made{
 		Llpatch: e.Version, Recipe: c.Recipe, Tree: c.Tree, Patched: c.Result.Tree.ID(), Series: c.Series,
-		Plan: c.Plan, Level: c.Level, Tools: c.Artifacts.Tools, Top: c.Top(), Files: c.Files, Sums: sums,
+		Plan: c.Plan, Revision: c.Revision, Tools: c.Artifacts.Tools, Top: c.Top(), Files: c.Files, Sums: sums,
 		Signed: c.Signed, Carried: slices.Sorted(maps.Keys(terms)), DropIn: c.DropIn, Checks: c.Report.Checks,
 	})
 	if err != nil {

@@ -121,7 +121,7 @@ func landed(s *spec.Series, result *patch.Result) {
 	for _, f := range s.In {
 		switch held, all := result.Held(f.Fix); {
 		case held == all:
-			s.Landed = append(s.Landed, spec.Left{
+			s.Landed = append(s.Landed, spec.Excluded{
 				Fix: f.Fix, Summary: f.Summary, Case: spec.Cured,
 				Reason: fmt.Sprintf("%s; upstream has all of %s already", f.Reason, f.Patch+f.Commit),
 			})

@@ -187,7 +187,7 @@ func compiles(ctx context.Context, plan build.Plan, o build.RunOptions, touched,
 		if f.Line > 0 {
 			at += fmt.Sprintf(":%d", f.Line)
 		}
-		return &smoke.Result{Verdict: smoke.Wrong, Fault: smoke.FaultCompile, Detail: strings.TrimPrefix(at+": ", ": ") + f.Cause, Log: f.Log, Tail: f.Tail}, nil
+		return &smoke.Result{Verdict: smoke.Failed, Fault: smoke.FaultCompile, Detail: strings.TrimPrefix(at+": ", ": ") + f.Cause, Log: f.Log, Tail: f.Tail}, nil
 	}
 	return nil, err
 }
@@ -214,7 +214,7 @@ func noAVX512(ctx context.Context, plan build.Plan, o build.RunOptions) (*smoke.
 	}
 	switch {
 	case len(with) > 0:
-		return &smoke.Result{Verdict: smoke.Wrong, Fault: smoke.FaultAVX512, Detail: "to be built for AVX-512: " + strings.Join(with, ", ")}, nil
+		return &smoke.Result{Verdict: smoke.Failed, Fault: smoke.FaultAVX512, Detail: "to be built for AVX-512: " + strings.Join(with, ", ")}, nil
 	case len(without) == 0:
 		return nil, errors.New("CMake has no library ggml-cpu-* to build, so nothing is shown")
 	}

@@ -82,7 +82,7 @@ func (b subject) check(t *testing.T, lib *sim.Library, one smoke.ProofCheck) smo
 	r, err := smoke.Run(t.Context(), smoke.Options{
 		Bin: b.bin, Work: t.TempDir(), Device: spec.Sim, SimEnv: lib.Env(), Checks: []spec.Check{one.Check},
 	})
-	var failed *smoke.Failed
+	var failed *smoke.FailedChecks
 	var not *smoke.NotRun
 	if err != nil && !errors.As(err, &failed) && !errors.As(err, &not) {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func (b subject) check(t *testing.T, lib *sim.Library, one smoke.ProofCheck) smo
 // healthy tells whether an unbroken fix would come to this: a case in which it is asked
 // for nothing has stock's fault.
 func healthy(one smoke.ProofCheck, c smoke.Result) bool {
-	return c.Verdict == smoke.Passed || one.Same && c.Verdict == smoke.Wrong && c.Fault == one.Fault
+	return c.Verdict == smoke.Passed || one.Same && c.Verdict == smoke.Failed && c.Fault == one.Fault
 }
 
 // whole has every check that must notice one of the variants find nothing in the unbroken tree.

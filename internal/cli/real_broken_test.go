@@ -84,19 +84,19 @@ func brokenKernel(t *testing.T, dir string) {
 	for name, tc := range map[string]struct {
 		bin  string
 		want smoke.Verdict
-	}{"the same": {copied, smoke.Passed}, "one kernel": {broken, smoke.Wrong}} {
+	}{"the same": {copied, smoke.Passed}, "one kernel": {broken, smoke.Failed}} {
 		t.Run(name, func(t *testing.T) {
 			for _, model := range []string{"f16", "q8_0"} {
 				r, err := smoke.Run(t.Context(), smoke.Options{
 					Bin: tc.bin, Stock: bin, Work: t.TempDir(),
 					Checks: []spec.Check{{Name: "same-tokens", Args: map[string]any{"model": model}}},
 				})
-				var failed *smoke.Failed
-				if r == nil || r.Checks[0].Verdict != tc.want || errors.As(err, &failed) != (tc.want == smoke.Wrong) {
+				var failed *smoke.FailedChecks
+				if r == nil || r.Checks[0].Verdict != tc.want || errors.As(err, &failed) != (tc.want == smoke.Failed) {
 					t.Fatalf("%s: got %v, want %s", model, err, tc.want)
 				}
 				c := r.Checks[0]
-				if tc.want == smoke.Wrong && c.Fault != smoke.FaultTokens {
+				if tc.want == smoke.Failed && c.Fault != smoke.FaultTokens {
 					t.Errorf("%s: fault %q", model, c.Fault)
 				}
 				t.Logf("%s: %s: %s", model, c.Verdict, c.Detail)

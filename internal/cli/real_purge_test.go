@@ -40,7 +40,7 @@ func publishedPurge(t *testing.T, b subject, cache string) {
 		t.Fatal(err)
 	}
 	sh(t, stock, fmt.Sprintf("GIT_CEILING_DIRECTORIES=%s git apply %s", quoted(dir), quoted(purge)))
-	replay("the published purge", "0", smoke.Wrong, stockLibrary)
+	replay("the published purge", "0", smoke.Failed, stockLibrary)
 }
 
 // replayed runs graph-replay on a dense model in three slots and on a mixture of
@@ -55,13 +55,13 @@ func replayed(t *testing.T, bin string, lib *sim.Library, name, trim string, wan
 			Bin: bin, Work: t.TempDir(), Device: spec.Sim, SimEnv: lib.Env(),
 			Checks: []spec.Check{{Name: "graph-replay", Device: spec.Sim, Args: args, Env: map[string]string{"GGML_CUDA_POOL_TRIM": trim}}},
 		})
-		var failed *smoke.Failed
+		var failed *smoke.FailedChecks
 		if err != nil && !errors.As(err, &failed) {
 			t.Fatalf("%s, %s: %v", name, what, err)
 		}
 		c := r.Checks[0]
 		t.Logf("graph-replay, %s, %s: %s: %s %v", name, what, c.Verdict, c.Detail, c.Figures)
-		if c.Verdict != want || want == smoke.Wrong && c.Fault != smoke.FaultGraphReplay {
+		if c.Verdict != want || want == smoke.Failed && c.Fault != smoke.FaultGraphReplay {
 			t.Errorf("%s, %s: %s, want %s: %s", name, what, c.Verdict, want, c.Detail)
 		}
 	}

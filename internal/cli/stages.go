@@ -55,7 +55,7 @@ func (a *app) explainCmd() *cobra.Command {
 			if err := a.print(out, func() string { return explain(out) }); err != nil {
 				return err
 			}
-			if slices.ContainsFunc(s.Out, func(o spec.Left) bool { return o.Case == spec.NotCovered }) {
+			if slices.ContainsFunc(s.Out, func(o spec.Excluded) bool { return o.Case == spec.NotCovered }) {
 				a.hint("llpatch apply " + strings.Join(got, " ") + " -o DIR --three-way tries the nearest patch of a fix that does not cover the tag")
 			}
 			return nil

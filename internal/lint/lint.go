@@ -31,15 +31,15 @@ type Options struct {
 
 // Report counts what was checked and lists what is not as declared.
 type Report struct {
-	Fixes    int       `json:"fixes"`
-	Variants int       `json:"variants"`
-	Patches  int       `json:"patches"` // patch files
-	Recipes  int       `json:"recipes"`
-	Tags     int       `json:"tags"`   // pinned
-	Levels   int       `json:"levels"` // recorded
-	Findings []Finding `json:"findings"`
-	Proof    *Proof    `json:"proof,omitempty"` // with a source only
-	Notes    []string  `json:"notes,omitempty"` // what could not be proven
+	Fixes     int       `json:"fixes"`
+	Variants  int       `json:"variants"`
+	Patches   int       `json:"patches"` // patch files
+	Recipes   int       `json:"recipes"`
+	Tags      int       `json:"tags"`      // pinned
+	Revisions int       `json:"revisions"` // recorded
+	Findings  []Finding `json:"findings"`
+	Proof     *Proof    `json:"proof,omitempty"` // with a source only
+	Notes     []string  `json:"notes,omitempty"` // what could not be proven
 	// Unproven are the fixes that no check shows to be of use, and why there is none.
 	Unproven map[string]string `json:"unproven,omitempty"`
 
@@ -71,7 +71,7 @@ func (r *Report) Text() string {
 	}
 	s := fmt.Sprintf("%s, %s, %s, %s, %s, %s", count(r.Fixes, "fix", "fixes"), count(r.Variants, "variant", "variants"),
 		count(r.Patches, "patch file", "patch files"), count(r.Recipes, "recipe", "recipes"),
-		count(r.Tags, "pinned tag", "pinned tags"), count(r.Levels, "level", "levels"))
+		count(r.Tags, "pinned tag", "pinned tags"), count(r.Revisions, "revision", "revisions"))
 	if r.Proof != nil {
 		s += fmt.Sprintf("; ranges proven on %s and %s, %s and %s of defects checked", count(r.Proof.Tags, "tag", "tags"),
 			count(r.Proof.Commits, "commit", "commits"), count(r.Proof.Pins, "pin", "pins"), count(r.Proof.Defects, "commit", "commits"))
@@ -304,40 +304,40 @@ func (r *Report) tagsLock(repo *spec.Repo) spec.Lock {
 // levelsLock checks that llpatch.lock is as llpatch writes it and names only
 // fixes and targets that there are.
 func (r *Report) levelsLock(repo *spec.Repo) {
-	data, err := fs.ReadFile(repo.FS, spec.LevelsFile)
+	data, err := fs.ReadFile(repo.FS, spec.RevisionsFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return // nothing was released yet
 	}
 	if err != nil {
-		r.add(&spec.Error{File: spec.LevelsFile, Msg: err.Error()})
+		r.add(&spec.Error{File: spec.RevisionsFile, Msg: err.Error()})
 		return
 	}
-	levels, err := spec.ParseLevels(spec.LevelsFile, data)
+	levels, err := spec.ParseRevisions(spec.RevisionsFile, data)
 	if err != nil {
 		if !r.addAll(err) {
-			r.add(&spec.Error{File: spec.LevelsFile, Msg: err.Error()})
+			r.add(&spec.Error{File: spec.RevisionsFile, Msg: err.Error()})
 		}
 		return
 	}
 	want, err := levels.Encode()
-	r.canonical(spec.LevelsFile, data, want, err)
+	r.canonical(spec.RevisionsFile, data, want, err)
 	for upstream, tags := range levels {
 		for tag, targets := range tags {
 			for target, list := range targets {
-				r.Levels += len(list)
+				r.Revisions += len(list)
 				for _, lv := range list {
-					r.level(repo, data, fmt.Sprintf("%s %s %s level %d", upstream, tag, target, lv.N), lv)
+					r.level(repo, data, fmt.Sprintf("%s %s %s revision %d", upstream, tag, target, lv.N), lv)
 				}
 			}
 		}
 	}
 }
 
-func (r *Report) level(repo *spec.Repo, data []byte, where string, lv spec.Level) {
+func (r *Report) level(repo *spec.Repo, data []byte, where string, lv spec.Revision) {
 	for _, in := range lv.Fixes {
 		if !slices.ContainsFunc(repo.Fixes, func(f spec.Fix) bool { return f.ID == in.Fix }) {
 			line := lineOf(data, fmt.Sprintf("%q", in.Fix))
-			e := spec.ErrorOn(spec.LevelsFile, data, line, "%s: fix %q is not in %s", where, in.Fix, spec.SeriesFile)
+			e := spec.ErrorOn(spec.RevisionsFile, data, line, "%s: fix %q is not in %s", where, in.Fix, spec.SeriesFile)
 			r.add(e)
 		}
 	}

@@ -82,8 +82,8 @@ func (r Store) Overlay(repo *spec.Repo) error {
 	for upstream, tags := range levels {
 		for t, targets := range tags {
 			for target, list := range targets {
-				for _, lv := range list[min(len(repo.Levels[upstream][t][target]), len(list)):] {
-					repo.Levels.Add(upstream, t, target, lv)
+				for _, lv := range list[min(len(repo.Revisions[upstream][t][target]), len(list)):] {
+					repo.Revisions.Add(upstream, t, target, lv)
 				}
 			}
 		}
@@ -114,12 +114,12 @@ func (r Store) tags() (spec.Lock, error) {
 	return spec.ParseLock(filepath.Join(r.Dir, spec.LockFile), data)
 }
 
-func (r Store) levels() (spec.Levels, error) {
-	data, err := r.read(spec.LevelsFile)
+func (r Store) levels() (spec.Revisions, error) {
+	data, err := r.read(spec.RevisionsFile)
 	if err != nil {
 		return nil, err
 	}
-	return spec.ParseLevels(filepath.Join(r.Dir, spec.LevelsFile), data)
+	return spec.ParseRevisions(filepath.Join(r.Dir, spec.RevisionsFile), data)
 }
 
 // change reads, changes and writes one record under a lock, because another
@@ -165,33 +165,33 @@ func (r Store) Pin(ctx context.Context, repo *spec.Repo, upstream string, t tag.
 	return err
 }
 
-// Level returns the n of -llp<n> for a patched tree and a plan, and records it
+// Revision returns the n of -llp<n> for a patched tree and a plan, and records it
 // in patches/llpatch.lock where it is new. With locked it refuses a new one.
-func (r Store) Level(ctx context.Context, repo *spec.Repo, s *spec.Series, tree, plan string) (int, error) {
-	n, known := repo.Levels.Find(s.Upstream, s.Tag, s.Target, tree, plan)
+func (r Store) Revision(ctx context.Context, repo *spec.Repo, s *spec.Series, tree, plan string) (int, error) {
+	n, known := repo.Revisions.Find(s.Upstream, s.Tag, s.Target, tree, plan)
 	if known {
 		return n, nil
 	}
 	var old bool
-	err := r.change(ctx, spec.LevelsFile, func() ([]byte, error) {
+	err := r.change(ctx, spec.RevisionsFile, func() ([]byte, error) {
 		levels, err := r.levels()
 		if err != nil {
 			return nil, err
 		}
 		// A record in the cache goes on from the levels that are declared.
-		if have := repo.Levels[s.Upstream][s.Tag][s.Target]; len(levels[s.Upstream][s.Tag][s.Target]) < len(have) {
+		if have := repo.Revisions[s.Upstream][s.Tag][s.Target]; len(levels[s.Upstream][s.Tag][s.Target]) < len(have) {
 			levels.Set(s.Upstream, s.Tag, s.Target, slices.Clone(have))
 		}
 		if n, old = levels.Find(s.Upstream, s.Tag, s.Target, tree, plan); old {
-			repo.Levels.Set(s.Upstream, s.Tag, s.Target, levels[s.Upstream][s.Tag][s.Target])
+			repo.Revisions.Set(s.Upstream, s.Tag, s.Target, levels[s.Upstream][s.Tag][s.Target])
 			return levels.Encode()
 		}
-		lv := spec.Level{N: n, Tree: tree, Plan: plan, Fixes: []spec.InFix{}}
+		lv := spec.Revision{N: n, Tree: tree, Plan: plan, Fixes: []spec.InFix{}}
 		for _, c := range s.In {
 			lv.Fixes = append(lv.Fixes, spec.InFix{Fix: c.Fix, Patch: c.Patch + c.Commit, SHA256: c.SHA256})
 		}
 		levels.Add(s.Upstream, s.Tag, s.Target, lv)
-		repo.Levels.Set(s.Upstream, s.Tag, s.Target, levels[s.Upstream][s.Tag][s.Target])
+		repo.Revisions.Set(s.Upstream, s.Tag, s.Target, levels[s.Upstream][s.Tag][s.Target])
 		return levels.Encode()
 	})
 	if err != nil {
@@ -200,6 +200,6 @@ func (r Store) Level(ctx context.Context, repo *spec.Repo, s *spec.Series, tree,
 	if old { // another llpatch was quicker
 		return n, nil
 	}
-	r.Log.Info("new level recorded", "tag", s.Tag, "target", s.Target, "level", n, "in", filepath.Join(r.Dir, spec.LevelsFile))
+	r.Log.Info("new revision recorded", "tag", s.Tag, "target", s.Target, "revision", n, "in", filepath.Join(r.Dir, spec.RevisionsFile))
 	return n, nil
 }

@@ -17,7 +17,7 @@ func records(t *testing.T) (Store, *bytes.Buffer) {
 	t.Helper()
 	log := new(bytes.Buffer)
 	r := Store{Dir: t.TempDir(), Cache: t.TempDir(), Log: slog.New(slog.NewTextHandler(log, nil))}
-	for _, name := range []string{spec.LockFile, spec.LevelsFile} {
+	for _, name := range []string{spec.LockFile, spec.RevisionsFile} {
 		file := filepath.Join(r.Dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)
@@ -62,7 +62,7 @@ func TestOverlay(t *testing.T) {
 	}
 	other := full
 	other.Tree = strings.Repeat("b", 40)
-	repo := &spec.Repo{Lock: spec.Lock{spec.LlamaCpp: {"v1.0.0": {Build: 100}, "v2.0.0": other}}, Levels: spec.Levels{}}
+	repo := &spec.Repo{Lock: spec.Lock{spec.LlamaCpp: {"v1.0.0": {Build: 100}, "v2.0.0": other}}, Revisions: spec.Revisions{}}
 	if err := r.Overlay(repo); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestOverlay(t *testing.T) {
 		if err := r.Pin(t.Context(), &spec.Repo{Lock: spec.Lock{}}, spec.LlamaCpp, tag.MustParse(name), c.learned); err != nil {
 			t.Fatal(err)
 		}
-		repo := &spec.Repo{Lock: spec.Lock{spec.LlamaCpp: {name: c.declared}}, Levels: spec.Levels{}}
+		repo := &spec.Repo{Lock: spec.Lock{spec.LlamaCpp: {name: c.declared}}, Revisions: spec.Revisions{}}
 		if err := r.Overlay(repo); err != nil {
 			t.Fatal(err)
 		}
@@ -115,9 +115,9 @@ func TestLevelRecordedMeanwhile(t *testing.T) {
 	s := &spec.Series{Upstream: spec.LlamaCpp, Tag: "b100", Target: "small"}
 	for i, want := range []bool{true, false} {
 		log.Reset()
-		repo := &spec.Repo{Levels: spec.Levels{}} // as each of them loaded it before
-		n, err := r.Level(t.Context(), repo, s, "tree", "plan")
-		if said := strings.Contains(log.String(), "new level recorded"); err != nil || n != 1 || said != want {
+		repo := &spec.Repo{Revisions: spec.Revisions{}} // as each of them loaded it before
+		n, err := r.Revision(t.Context(), repo, s, "tree", "plan")
+		if said := strings.Contains(log.String(), "new revision recorded"); err != nil || n != 1 || said != want {
 			t.Errorf("%d: level %d, %v, log %q", i, n, err, log)
 		}
 	}

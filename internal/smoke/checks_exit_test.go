@@ -17,11 +17,11 @@ func TestExit(t *testing.T) {
 		want    string
 	}{
 		"ends":             {"", []any{"times", 2}, Passed, "", "6 of 6 runs ended, each within "},
-		"hangs":            {"hangs at its end", []any{"within", "500ms"}, Wrong, FaultExitHang, "llama-server --version says all that it has to and does not end: stopped after "},
-		"hangs now":        {"hangs now and then", []any{"within", "2s"}, Wrong, FaultExitHang, "does not end"},
+		"hangs":            {"hangs at its end", []any{"within", "500ms"}, Failed, FaultExitHang, "llama-server --version says all that it has to and does not end: stopped after "},
+		"hangs now":        {"hangs now and then", []any{"within", "2s"}, Failed, FaultExitHang, "does not end"},
 		"too seldom tried": {"hangs now and then", []any{"times", 2}, Passed, "", "6 of 6 runs ended"},
-		"hangs in silence": {"hangs in silence", []any{"within", "500ms"}, Wrong, "", "has not said what it has to"},
-		"says nothing":     {"no version", nil, Wrong, "", "--version ends and does not say what it has to"},
+		"hangs in silence": {"hangs in silence", []any{"within", "500ms"}, Failed, "", "has not said what it has to"},
+		"says nothing":     {"no version", nil, Failed, "", "--version ends and does not say what it has to"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -103,7 +103,7 @@ func TestMoreWrongAnswers(t *testing.T) {
 			o := options(t, tc.mode, tc.check)
 			o.Answer = 3 * time.Second
 			r, err := Run(t.Context(), o)
-			var failed *Failed
+			var failed *FailedChecks
 			if !errors.As(err, &failed) {
 				t.Fatalf("got %v, want *Failed: %+v", err, r.Checks)
 			}
@@ -132,7 +132,7 @@ func portOf(t *testing.T, s ServerRun) int {
 	return 0
 }
 
-func TestMoreNotJudged(t *testing.T) {
+func TestMoreErrored(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		mode  string
@@ -186,24 +186,24 @@ func TestSameTokens(t *testing.T) {
 		want           string
 	}{
 		"equal":              {"", "", same, Passed, "the same tokens and the same logits"},
-		"one logit":          {"", "one other logit", same, Wrong, "prompt 3 of 700 tokens: step 24: stock gives token 77"},
+		"one logit":          {"", "one other logit", same, Failed, "prompt 3 of 700 tokens: step 24: stock gives token 77"},
 		"within a tolerance": {"", "one other logit", check("same-tokens", "tolerance", 1e-6), Passed, "logits that differ by 1e-07 at most"},
 		"bytes":              {"500 without a grammar", "500 without a grammar", same, Passed, "byte tokens were barred"},
-		"bytes in one":       {"", "500 without a grammar", same, NotJudged, "500 for text that is no UTF-8"},
-		"no number":          {"", "a logit that is none", same, Wrong, "the probability of token 5 is no number"},
-		"stock no number":    {"a logit that is none", "", same, NotJudged, "the stock build cannot be compared with"},
-		"stock unsteady":     {"unsteady", "", same, NotJudged, "it does not agree with itself"},
-		"stock crashes":      {"crash on load", "", same, NotJudged, "the stock build cannot be compared with: the server ended"},
-		"patched crashes":    {"", "crash on load", same, Wrong, "the server ended before it was ready"},
-		"no probabilities":   {"no probabilities", "no probabilities", same, NotJudged, "tells no probabilities"},
+		"bytes in one":       {"", "500 without a grammar", same, Errored, "500 for text that is no UTF-8"},
+		"no number":          {"", "a logit that is none", same, Failed, "the probability of token 5 is no number"},
+		"stock no number":    {"a logit that is none", "", same, Errored, "the stock build cannot be compared with"},
+		"stock unsteady":     {"unsteady", "", same, Errored, "it does not agree with itself"},
+		"stock crashes":      {"crash on load", "", same, Errored, "the stock build cannot be compared with: the server ended"},
+		"patched crashes":    {"", "crash on load", same, Failed, "the server ended before it was ready"},
+		"no probabilities":   {"no probabilities", "no probabilities", same, Errored, "tells no probabilities"},
 		"results":            {"", "", results, Passed, "NMSE 0.000e+00"},
-		"other results":      {"", "other logits", results, Wrong, "differ from stock's by an NMSE of 3.141e-02"},
-		"results crash":      {"", "llama-results crashes", results, Wrong, "exit code 134"},
-		"stock results":      {"llama-results crashes", "", results, NotJudged, "the stock build cannot be compared with"},
-		"results are silent": {"", "llama-results is silent", results, Wrong, "names no NMSE"},
+		"other results":      {"", "other logits", results, Failed, "differ from stock's by an NMSE of 3.141e-02"},
+		"results crash":      {"", "llama-results crashes", results, Failed, "exit code 134"},
+		"stock results":      {"llama-results crashes", "", results, Errored, "the stock build cannot be compared with"},
+		"results are silent": {"", "llama-results is silent", results, Failed, "names no NMSE"},
 		"perplexity":         {"", "", ppl, Passed, "perplexity 3054.6589, as stock"},
-		"other perplexity":   {"", "other logits", ppl, Wrong, "says 3055.1234, that of the stock build 3054.6589"},
-		"stock perplexity":   {"llama-perplexity crashes", "", ppl, NotJudged, "the stock build cannot be compared with"},
+		"other perplexity":   {"", "other logits", ppl, Failed, "says 3055.1234, that of the stock build 3054.6589"},
+		"stock perplexity":   {"llama-perplexity crashes", "", ppl, Errored, "the stock build cannot be compared with"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -253,7 +253,7 @@ func TestDraftBesideStock(t *testing.T) {
 		detail  string
 	}{
 		"drafts another": {Passed, "as the stock build does with the same draft"},
-		"slow":           {Wrong, "token 41 of the greedy ones is"},
+		"slow":           {Failed, "token 41 of the greedy ones is"},
 	} {
 		o := options(t, "", check("speculative"))
 		o.Bin, o.Stock = fakeBuildOf(t, "drafts another"), fakeBuildOf(t, stock)
@@ -321,17 +321,17 @@ func TestStockBesidePatched(t *testing.T) {
 		want           string
 	}{
 		"cured":            {"leaks", "takes its time", loop, Passed, false, "the same answer to"},
-		"made worse":       {"takes its time", "leaks", loop, Wrong, false, "the stock build's anonymous memory is flat"},
+		"made worse":       {"takes its time", "leaks", loop, Failed, false, "the stock build's anonymous memory is flat"},
 		"both leak":        {"leaks slowly", "leaks slowly", loop, Passed, true, ", so it is upstream's; this is a second try, 4 times as long; at the first: "},
 		"both, of tokens":  {"keeps tokens", "keeps tokens", prefill, Passed, true, "the stock build's anonymous memory grows by"},
 		"both, of rounds":  {"keeps connections", "keeps connections", hostile, Passed, true, "the stock build's anonymous memory grows by"},
-		"leaks more":       {"leaks slowly", "leaks", loop, Wrong, false, "KiB a request are not upstream's"},
+		"leaks more":       {"leaks slowly", "leaks", loop, Failed, false, "KiB a request are not upstream's"},
 		"leaks less":       {"leaks", "leaks slowly", loop, Passed, true, "so it is upstream's"},
-		"stock dies":       {"dies after a while", "leaks", loop, Wrong, false, "whether this is upstream's is not known: the stock build did not get through it: request 21"},
-		"stock is silent":  {"silent", "leaks", loop, Wrong, false, "whether this is upstream's is not known: the stock build did not get through it: the server printed nothing"},
-		"no stock":         {"", "leaks", loop, Wrong, false, "is told by a stock build, which `llpatch smoke b8390 linux-cpu` makes"},
+		"stock dies":       {"dies after a while", "leaks", loop, Failed, false, "whether this is upstream's is not known: the stock build did not get through it: request 21"},
+		"stock is silent":  {"silent", "leaks", loop, Failed, false, "whether this is upstream's is not known: the stock build did not get through it: the server printed nothing"},
+		"no stock":         {"", "leaks", loop, Failed, false, "is told by a stock build, which `llpatch smoke b8390 linux-cpu` makes"},
 		"the same program": {same, "leaks", loop, Passed, true, "it is upstream's, since stock is the same program: nothing is touched"},
-		"not stock alone":  {with, "leaks", loop, Wrong, false, "stock cannot tell whether this is upstream's, since it has to be built with win7-compat too"},
+		"not stock alone":  {with, "leaks", loop, Failed, false, "stock cannot tell whether this is upstream's, since it has to be built with win7-compat too"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -349,7 +349,7 @@ func TestStockBesidePatched(t *testing.T) {
 			}
 			r, _ := Run(t.Context(), o)
 			c := r.Checks[0]
-			if c.Verdict != tc.verdict || !strings.Contains(c.Detail, tc.want) || c.Fault != map[Verdict]string{Wrong: FaultRSSGrowth}[tc.verdict] {
+			if c.Verdict != tc.verdict || !strings.Contains(c.Detail, tc.want) || c.Fault != map[Verdict]string{Failed: FaultRSSGrowth}[tc.verdict] {
 				t.Errorf("%s, %q: %s\nwant %s: %s", c.Verdict, c.Fault, c.Detail, tc.verdict, tc.want)
 			}
 			if c.Growth == nil {

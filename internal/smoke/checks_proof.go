@@ -78,7 +78,7 @@ func (e *ProofError) Error() string {
 // Unwrap returns a *Failed or a *NotRun, so that a proof ends as a check does.
 func (e *ProofError) Unwrap() error {
 	if e.Disproven {
-		return &Failed{e.Proof.Patched}
+		return &FailedChecks{e.Proof.Patched}
 	}
 	return &NotRun{e.Proof.last(), errors.New(e.Proof.Detail)}
 }
@@ -107,7 +107,7 @@ func Prove(ctx context.Context, o ProofOptions) (*Proof, error) {
 	if o.Fault == "" {
 		return nil, fmt.Errorf("proof of %s: no fault is named that the unpatched build must show", o.Fix)
 	}
-	p := &Proof{Fix: o.Fix, Case: o.Case, Fault: o.Fault, Verdict: NotJudged}
+	p := &Proof{Fix: o.Fix, Case: o.Case, Fault: o.Fault, Verdict: Errored}
 	var err error
 	if p.Unpatched, err = o.half(ctx, "unpatched", o.Unpatched); err != nil {
 		return p, err
@@ -129,11 +129,11 @@ func Prove(ctx context.Context, o ProofOptions) (*Proof, error) {
 		p.Verdict = Passed
 		p.Detail = fmt.Sprintf("unpatched: %s; patched: %s", p.Unpatched.Checks[0].Detail, is.seen())
 		return p, nil
-	case is.Verdict == Wrong && is.Fault == p.Fault:
-		p.Verdict = Wrong
+	case is.Verdict == Failed && is.Fault == p.Fault:
+		p.Verdict = Failed
 		p.Detail = fmt.Sprintf("the patched build shows %s too: %s", is.Fault, is.Detail)
 		return p, &ProofError{p, true}
-	case is.Verdict == Wrong:
+	case is.Verdict == Failed:
 		return p.end(fmt.Sprintf("the patched build fails with %s: %s", named(is.Fault), is.Detail))
 	}
 	return p.end(fmt.Sprintf("the patched build: %s: %s", is.Verdict, is.Detail))
@@ -142,7 +142,7 @@ func Prove(ctx context.Context, o ProofOptions) (*Proof, error) {
 // same judges a case in which the fix was asked for nothing.
 func (p *Proof) same() (*Proof, error) {
 	was, is := p.Unpatched.Checks[0], p.Patched.Checks[0]
-	if is.Verdict != Passed && is.Verdict != Wrong {
+	if is.Verdict != Passed && is.Verdict != Failed {
 		return p.end(fmt.Sprintf("the patched build: %s: %s", is.Verdict, is.Detail))
 	}
 	why := ""
@@ -156,7 +156,7 @@ func (p *Proof) same() (*Proof, error) {
 		why = parts
 	}
 	if why != "" {
-		p.Verdict, p.Detail = Wrong, "the patched build does something else, where nothing was asked of the fix: "+why
+		p.Verdict, p.Detail = Failed, "the patched build does something else, where nothing was asked of the fix: "+why
 		return p, &ProofError{p, true}
 	}
 	p.Verdict, p.Detail = Passed, "both, after the same calls: "+is.Detail
@@ -167,9 +167,9 @@ func (p *Proof) same() (*Proof, error) {
 func (p *Proof) shows() string {
 	was := p.Unpatched.Checks[0]
 	switch {
-	case was.Verdict == Wrong && was.Fault == p.Fault:
+	case was.Verdict == Failed && was.Fault == p.Fault:
 		return ""
-	case was.Verdict == Wrong:
+	case was.Verdict == Failed:
 		return fmt.Sprintf("fails with %s, not with %s: %s", named(was.Fault), p.Fault, was.Detail)
 	case was.Verdict == Passed:
 		return fmt.Sprintf("does not show %s: %s", p.Fault, was.seen())
@@ -202,7 +202,7 @@ func (o ProofOptions) half(ctx context.Context, name string, build Programs) (*R
 		one.Log = nil
 	}
 	r, err := o.look(ctx, name, one)
-	var failed *Failed
+	var failed *FailedChecks
 	var not *NotRun
 	if ctx.Err() == nil && (errors.As(err, &failed) || errors.As(err, &not)) {
 		err = nil
@@ -224,7 +224,7 @@ func (o ProofOptions) look(ctx context.Context, name string, one Options) (*Repo
 		return nil, context.Cause(ctx)
 	case err != nil:
 		first, rest, _ := strings.Cut(err.Error(), "\n")
-		res = &Result{Verdict: NotJudged, Detail: first, Tail: lastLines(rest, 20)}
+		res = &Result{Verdict: Errored, Detail: first, Tail: lastLines(rest, 20)}
 	case res == nil:
 		return Run(ctx, one)
 	}

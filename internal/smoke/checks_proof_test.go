@@ -20,14 +20,14 @@ func TestProve(t *testing.T) {
 		want               string
 	}{
 		"proven":             {"leaks", "takes its time", loop, FaultRSSGrowth, Passed, "requests; anonymous memory grows"},
-		"not shown":          {"takes its time", "takes its time", loop, FaultRSSGrowth, NotJudged, "the unpatched build does not show rss-growth"},
-		"another fault":      {"leaks", "takes its time", loop, FaultVRAMGrowth, NotJudged, "the unpatched build fails with rss-growth, not with vram-growth"},
-		"a nameless fault":   {"500", "takes its time", loop, FaultRSSGrowth, NotJudged, "the unpatched build fails with a fault that has no name"},
-		"unpatched crashes":  {"crash on load", "takes its time", loop, FaultRSSGrowth, NotJudged, "the unpatched build fails with a fault that has no name"},
-		"unpatched is mute":  {"no progress", "", prefill, FaultRSSGrowth, NotJudged, "the unpatched build does not show rss-growth: could not run"},
-		"no cure":            {"leaks", "leaks", loop, FaultRSSGrowth, Wrong, "the patched build shows rss-growth too"},
-		"a cure that breaks": {"leaks", "500", loop, FaultRSSGrowth, NotJudged, "the patched build fails with a fault that has no name: request 1"},
-		"patched is mute":    {"keeps tokens", "no progress", prefill, FaultRSSGrowth, NotJudged, "the patched build: could not run"},
+		"not shown":          {"takes its time", "takes its time", loop, FaultRSSGrowth, Errored, "the unpatched build does not show rss-growth"},
+		"another fault":      {"leaks", "takes its time", loop, FaultVRAMGrowth, Errored, "the unpatched build fails with rss-growth, not with vram-growth"},
+		"a nameless fault":   {"500", "takes its time", loop, FaultRSSGrowth, Errored, "the unpatched build fails with a fault that has no name"},
+		"unpatched crashes":  {"crash on load", "takes its time", loop, FaultRSSGrowth, Errored, "the unpatched build fails with a fault that has no name"},
+		"unpatched is mute":  {"no progress", "", prefill, FaultRSSGrowth, Errored, "the unpatched build does not show rss-growth: could not run"},
+		"no cure":            {"leaks", "leaks", loop, FaultRSSGrowth, Failed, "the patched build shows rss-growth too"},
+		"a cure that breaks": {"leaks", "500", loop, FaultRSSGrowth, Errored, "the patched build fails with a fault that has no name: request 1"},
+		"patched is mute":    {"keeps tokens", "no progress", prefill, FaultRSSGrowth, Errored, "the patched build: could not run"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -41,9 +41,9 @@ func TestProve(t *testing.T) {
 			if p == nil || p.Verdict != tc.verdict || !strings.Contains(p.Detail, tc.want) {
 				t.Fatalf("%+v, %v\nwant %s: %s", p, err, tc.verdict, tc.want)
 			}
-			var failed *Failed
+			var failed *FailedChecks
 			var not *NotRun
-			if errors.As(err, &failed) != (tc.verdict == Wrong) || errors.As(err, &not) != (tc.verdict == NotJudged) {
+			if errors.As(err, &failed) != (tc.verdict == Failed) || errors.As(err, &not) != (tc.verdict == Errored) {
 				t.Errorf("error %v", err)
 			}
 			if err != nil && !strings.HasPrefix(err.Error(), "proof of a-fix on b8390 ") {
@@ -63,8 +63,8 @@ func TestProveControl(t *testing.T) {
 		want               string
 	}{
 		"both pass":         {"takes its time", "takes its time", Passed, "unpatched: "},
-		"unpatched fails":   {"leaks", "takes its time", NotJudged, "the unpatched build was to pass: failed"},
-		"the patch's fault": {"takes its time", "leaks", Wrong, "the patched build shows rss-growth too"},
+		"unpatched fails":   {"leaks", "takes its time", Errored, "the unpatched build was to pass: failed"},
+		"the patch's fault": {"takes its time", "leaks", Failed, "the patched build shows rss-growth too"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -82,7 +82,7 @@ func TestProveControl(t *testing.T) {
 // A proof whose check the build itself answers, and one whose programs cannot be built.
 func TestProveMade(t *testing.T) {
 	t.Parallel()
-	fails := &Result{Verdict: Wrong, Fault: FaultCompile, Detail: "server.c:3: for another Windows"}
+	fails := &Result{Verdict: Failed, Fault: FaultCompile, Detail: "server.c:3: for another Windows"}
 	passes := &Result{Verdict: Passed, Detail: "compiled server.c"}
 	for name, tc := range map[string]struct {
 		unpatched, patched *Result
@@ -91,9 +91,9 @@ func TestProveMade(t *testing.T) {
 		want               string
 	}{
 		"proven":        {fails, passes, "", Passed, "unpatched: server.c:3: for another Windows; patched: compiled server.c"},
-		"not shown":     {passes, passes, "", NotJudged, "the unpatched build does not show compile: compiled server.c"},
-		"no cure":       {fails, fails, "", Wrong, "the patched build shows compile too: server.c:3"},
-		"another fault": {fails, nil, "common.c:1: a wrong line", NotJudged, "the patched build: could not run: common.c:1: a wrong line"},
+		"not shown":     {passes, passes, "", Errored, "the unpatched build does not show compile: compiled server.c"},
+		"no cure":       {fails, fails, "", Failed, "the patched build shows compile too: server.c:3"},
+		"another fault": {fails, nil, "common.c:1: a wrong line", Errored, "the patched build: could not run: common.c:1: a wrong line"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

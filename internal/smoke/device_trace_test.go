@@ -142,9 +142,9 @@ func TestProveSame(t *testing.T) {
 		verdict Verdict
 		want    string
 	}{
-		"no device":     {"leaks", NotJudged, "the check has no device of its own"},
-		"it does help":  {"takes its time", Wrong, "the patched build does something else, where nothing was asked of the fix: passed, and failed unpatched"},
-		"another fault": {"500", Wrong, "the patched build does something else"},
+		"no device":     {"leaks", Errored, "the check has no device of its own"},
+		"it does help":  {"takes its time", Failed, "the patched build does something else, where nothing was asked of the fix: passed, and failed unpatched"},
+		"another fault": {"500", Failed, "the patched build does something else"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -159,16 +159,16 @@ func TestProveSame(t *testing.T) {
 	}
 	was, is := traced(t, 3), traced(t, 4)
 	half := func(d *device) *Report {
-		return &Report{Checks: []Result{{Verdict: Wrong, Fault: FaultDeviceOOM, Detail: "it ended", device: d}}}
+		return &Report{Checks: []Result{{Verdict: Failed, Fault: FaultDeviceOOM, Detail: "it ended", device: d}}}
 	}
 	if p, err := (&Proof{Unpatched: half(was), Patched: half(was)}).same(); err != nil || p.Verdict != Passed || p.Detail != "both, after the same calls: it ended" {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if p, err := (&Proof{Unpatched: half(was), Patched: half(is)}).same(); err == nil || p.Verdict != Wrong || !strings.Contains(p.Detail, "launches=4") {
+	if p, err := (&Proof{Unpatched: half(was), Patched: half(is)}).same(); err == nil || p.Verdict != Failed || !strings.Contains(p.Detail, "launches=4") {
 		t.Errorf("%+v, %v", p, err)
 	}
-	mute := &Report{Checks: []Result{{Verdict: NotJudged, Detail: "no"}}}
-	if p, err := (&Proof{Unpatched: half(was), Patched: mute}).same(); err == nil || p.Verdict == Wrong {
+	mute := &Report{Checks: []Result{{Verdict: Errored, Detail: "no"}}}
+	if p, err := (&Proof{Unpatched: half(was), Patched: mute}).same(); err == nil || p.Verdict == Failed {
 		t.Errorf("%+v, %v", p, err)
 	}
 }

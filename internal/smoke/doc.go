@@ -16,7 +16,7 @@ import (
 func (r *Report) Markdown() string { return r.doc().Markdown() }
 
 func (v Verdict) mark() report.Mark {
-	return report.Mark{Text: string(v), Class: map[Verdict]string{Passed: "good", Wrong: "bad", NotJudged: "warn", Absent: "mute"}[v]}
+	return report.Mark{Text: string(v), Class: map[Verdict]string{Passed: "good", Failed: "bad", Errored: "warn", Skipped: "mute"}[v]}
 }
 
 // doc is the report for a reader.
@@ -29,14 +29,14 @@ func (r *Report) doc() report.Doc {
 		row := report.Row(c.Name, c.Place, "", fmt.Sprintf("%.2f", c.Seconds), c.seen())
 		m := c.Verdict.mark()
 		row[2] = report.Cell{Text: m.Text, Class: m.Class}
-		if c.Verdict == Wrong || len(c.Tail) > 0 || c.Growth != nil {
+		if c.Verdict == Failed || len(c.Tail) > 0 || c.Growth != nil {
 			row[0].Link = fmt.Sprintf("check-%d", i+1)
 			own = append(own, r.part(c, row[0].Link)...)
 		}
 		checks.Table.Rows = append(checks.Table.Rows, row)
 		more = more || c.Growth != nil
 	}
-	if r.count(Absent) > 0 {
+	if r.count(Skipped) > 0 {
 		checks.Notes = append(checks.Notes, "A check that was not run needs a card that is not here; it stops nothing, and shows nothing.")
 	}
 	if more {
@@ -70,7 +70,7 @@ func (r *Report) doc() report.Doc {
 // part is what there is to say about a check that failed or watched memory.
 func (r *Report) part(c *Result, id string) []report.Part {
 	p := report.Part{ID: id, Heading: c.Name, Place: c.Place, Mark: c.Verdict.mark(), Log: c.Log, Tail: c.Tail}
-	if c.Verdict == Wrong || len(c.Tail) > 0 {
+	if c.Verdict == Failed || len(c.Tail) > 0 {
 		p.Text = []string{c.Detail}
 		if c.Fault != "" {
 			p.Notes = []string{"Fault: " + c.Fault}
@@ -127,12 +127,12 @@ func (r *Report) junit() ([]byte, error) {
 		one := report.Case{Name: c.Name, Class: strings.ReplaceAll(r.Target+"."+c.Place, " ", "_"), Seconds: c.Seconds}
 		why := &report.Problem{Type: string(c.Verdict), Text: strings.Join(append([]string{c.Detail}, c.Tail...), "\n")}
 		switch c.Verdict {
-		case Wrong:
+		case Failed:
 			why.Type = cmp.Or(c.Fault, why.Type)
 			one.Failed = why
-		case NotJudged:
+		case Errored:
 			one.Errored = why
-		case Absent:
+		case Skipped:
 			one.Skipped = why
 		default:
 			one.Output = c.seen()
@@ -144,8 +144,8 @@ func (r *Report) junit() ([]byte, error) {
 
 // tally is how many checks had which verdict.
 func (r *Report) tally() string {
-	t := fmt.Sprintf("%d checks: %d passed, %d failed, %d could not run", len(r.Checks), r.count(Passed), r.count(Wrong), r.count(NotJudged))
-	if n := r.count(Absent); n > 0 {
+	t := fmt.Sprintf("%d checks: %d passed, %d failed, %d could not run", len(r.Checks), r.count(Passed), r.count(Failed), r.count(Errored))
+	if n := r.count(Skipped); n > 0 {
 		t += fmt.Sprintf(", %d not run (no card here)", n)
 	}
 	return t + "."

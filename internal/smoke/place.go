@@ -58,16 +58,16 @@ func (o *Options) canRun(c spec.Check) (verdict Verdict, why string) {
 		}
 		why = cmp.Or(o.NoCard, "there is no card on this machine")
 		if o.Device == spec.Card {
-			return NotJudged, why
+			return Errored, why
 		}
-		return Absent, why
+		return Skipped, why
 	case spec.Sim:
 		if o.SimEnv == nil && !(o.Device == spec.Sim && leadsToSim(o.Env)) {
-			return NotJudged, "the simulated device was not made for this run"
+			return Errored, "the simulated device was not made for this run"
 		}
 	default:
 		if leadsToSim(o.Env) {
-			return NotJudged, "the check is for the host, and every program of this run is led to the simulated device"
+			return Errored, "the check is for the host, and every program of this run is led to the simulated device"
 		}
 	}
 	return "", ""

@@ -28,51 +28,51 @@ func TestPlaces(t *testing.T) {
 		whole   Verdict
 	}{
 		"host":        {nil, []spec.Check{version, on("host", version)}, []string{"host", "host"}, []Verdict{Passed, Passed}, Passed},
-		"no card":     {nil, []spec.Check{version, on("card", version)}, []string{"host", "card"}, []Verdict{Passed, Absent}, Passed},
-		"only a card": {nil, []spec.Check{on("card", version)}, []string{"card"}, []Verdict{Absent}, NotJudged},
+		"no card":     {nil, []spec.Check{version, on("card", version)}, []string{"host", "card"}, []Verdict{Passed, Skipped}, Passed},
+		"only a card": {nil, []spec.Check{on("card", version)}, []string{"card"}, []Verdict{Skipped}, Errored},
 		"a card":      {func(o *Options) { o.Card = "RTX 3060" }, []spec.Check{version, on("card", version)}, []string{"host", "card"}, []Verdict{Passed, Passed}, Passed},
 		"for a card":  {func(o *Options) { o.Device, o.Card = spec.Card, "RTX 3060" }, []spec.Check{version}, []string{"card"}, []Verdict{Passed}, Passed},
 		"for a card that is not there": {
 			func(o *Options) { o.Device = spec.Card },
 			[]spec.Check{version, on("host", version)},
 			[]string{"card", "host"},
-			[]Verdict{NotJudged, Passed},
-			NotJudged,
+			[]Verdict{Errored, Passed},
+			Errored,
 		},
 		"no simulation": {
 			nil,
 			[]spec.Check{version, on("sim", version)},
 			[]string{"host", "simulated device"},
-			[]Verdict{Passed, NotJudged},
-			NotJudged,
+			[]Verdict{Passed, Errored},
+			Errored,
 		},
 		"a simulation": {
 			func(o *Options) { o.SimEnv = []string{"FAKE=other version"} },
 			[]spec.Check{version, on("sim", version)},
 			[]string{"host", "simulated device"},
-			[]Verdict{Passed, Wrong},
-			Wrong,
+			[]Verdict{Passed, Failed},
+			Failed,
 		},
 		"for a simulation that is not there": {
 			func(o *Options) { o.Device = spec.Sim },
 			[]spec.Check{version},
 			[]string{"simulated device"},
-			[]Verdict{NotJudged},
-			NotJudged,
+			[]Verdict{Errored},
+			Errored,
 		},
 		"a card that is not used": {
 			func(o *Options) { o.Card = "RTX 3060"; o.Env = append(o.Env, "FAKE=no device") },
 			[]spec.Check{check("health"), on("card", check("health")), on("card", version)},
 			[]string{"host", "card", "card"},
-			[]Verdict{Passed, NotJudged, NotJudged},
-			NotJudged,
+			[]Verdict{Passed, Errored, Errored},
+			Errored,
 		},
 		"for a simulation": {
 			func(o *Options) { o.Device, o.Env = spec.Sim, append(o.Env, "LLPATCH_SIM_CC=8.6") },
 			[]spec.Check{version, on("host", version), check("same-tokens"), check("tool-perplexity")},
 			[]string{"simulated device", "host", "simulated device", "simulated device"},
-			[]Verdict{Passed, NotJudged, NotJudged, NotJudged},
-			NotJudged,
+			[]Verdict{Passed, Errored, Errored, Errored},
+			Errored,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -153,14 +153,14 @@ func TestVRAMGrowth(t *testing.T) {
 	o := options(t, "takes its time", long, on("card", long))
 	o.Card, o.Probe, o.ProbeName = "RTX 3060", probe, "a card"
 	r, err := Run(t.Context(), o)
-	var failed *Failed
+	var failed *FailedChecks
 	if !errors.As(err, &failed) {
 		t.Fatalf("got %v", err)
 	}
 	host, card := r.Checks[0], r.Checks[1]
 	// What stands in for the server is a Go program, whose heap may still grow by a MiB:
 	// then the host's memory is not told.
-	if host.Verdict == Wrong || strings.Contains(host.Detail, "VRAM") || card.Verdict != Wrong || card.Fault != FaultVRAMGrowth || !strings.Contains(card.Detail, "VRAM grows by") {
+	if host.Verdict == Failed || strings.Contains(host.Detail, "VRAM") || card.Verdict != Failed || card.Fault != FaultVRAMGrowth || !strings.Contains(card.Detail, "VRAM grows by") {
 		t.Errorf("host: %s: %s\ncard: %s: %s (%s)", host.Verdict, host.Detail, card.Verdict, card.Detail, card.Fault)
 	}
 	if s := r.Servers[card.Growth.Server]; s.PeakVRAMKiB < 10<<10 || r.Servers[host.Growth.Server].PeakVRAMKiB != 0 {

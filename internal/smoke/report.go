@@ -22,10 +22,10 @@ type Verdict string
 
 // The verdicts.
 const (
-	Passed    Verdict = "passed"
-	Wrong     Verdict = "failed"
-	NotJudged Verdict = "could not run"
-	Absent    Verdict = "not run" // its card, or what an empty root is made with, is not here; this stops nothing
+	Passed  Verdict = "passed"
+	Failed  Verdict = "failed"
+	Errored Verdict = "could not run"
+	Skipped Verdict = "not run" // its card, or what an empty root is made with, is not here; this stops nothing
 )
 
 // Report is what a run of smoke checks saw.
@@ -126,14 +126,14 @@ func procField(file, key string) string {
 	return ""
 }
 
-// Failed says that a check saw a wrong answer.
-type Failed struct{ Report *Report }
+// FailedChecks says that a check saw a wrong answer.
+type FailedChecks struct{ Report *Report }
 
 // Error names each check that failed, and why.
-func (e *Failed) Error() string { return e.Report.list(Wrong, "failed") }
+func (e *FailedChecks) Error() string { return e.Report.list(Failed, "failed") }
 
 // ExitCode is exit.Smoke.
-func (e *Failed) ExitCode() int { return exit.Smoke }
+func (e *FailedChecks) ExitCode() int { return exit.Smoke }
 
 // NotRun says that no check failed, but some could not be judged.
 type NotRun struct {
@@ -146,10 +146,10 @@ func (e *NotRun) Error() string {
 	if e.Err != nil {
 		return fmt.Sprintf("%s: could not run: %v", e.Report.name(), e.Err)
 	}
-	if e.Report.count(NotJudged) == 0 {
-		return e.Report.list(Absent, "not run, so nothing was shown")
+	if e.Report.count(Errored) == 0 {
+		return e.Report.list(Skipped, "not run, so nothing was shown")
 	}
-	return e.Report.list(NotJudged, "could not run")
+	return e.Report.list(Errored, "could not run")
 }
 
 // ExitCode is exit.NotRun.
@@ -195,11 +195,11 @@ func (r *Report) count(v Verdict) int {
 // shown.
 func (r *Report) judge(why error) error {
 	switch {
-	case r.count(Wrong) > 0:
-		r.Verdict = Wrong
-		return &Failed{r}
-	case why != nil || r.count(NotJudged) > 0 || r.count(Passed) == 0:
-		r.Verdict = NotJudged
+	case r.count(Failed) > 0:
+		r.Verdict = Failed
+		return &FailedChecks{r}
+	case why != nil || r.count(Errored) > 0 || r.count(Passed) == 0:
+		r.Verdict = Errored
 		return &NotRun{r, why}
 	}
 	r.Verdict = Passed

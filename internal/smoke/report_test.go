@@ -32,13 +32,13 @@ func mixed() *Report {
 				Figures: map[string]any{"tokens_per_second": 4321.98765, "tokens": 48},
 			},
 			{
-				Name: "webui", Place: "host", Verdict: Wrong, Detail: "GET / gave 200, text/plain, with \"a | <b>\"\nand no web page", Seconds: 1,
+				Name: "webui", Place: "host", Verdict: Failed, Detail: "GET / gave 200, text/plain, with \"a | <b>\"\nand no web page", Seconds: 1,
 				Log: "/out/server-1.log", Tail: []string{"srv start", "``` not a fence"},
 			},
-			{Name: "cli", Place: "host", Verdict: NotJudged, Detail: "llama-cli is not in the patched build: stat: no such file or directory"},
-			{Name: "completion", Place: "card", Verdict: Absent, Detail: "there is no card on this machine"},
+			{Name: "cli", Place: "host", Verdict: Errored, Detail: "llama-cli is not in the patched build: stat: no such file or directory"},
+			{Name: "completion", Place: "card", Verdict: Skipped, Detail: "there is no card on this machine"},
 			{
-				Name: "request-loop", Place: "host", Verdict: Wrong, Fault: FaultRSSGrowth, Seconds: 9.5,
+				Name: "request-loop", Place: "host", Verdict: Failed, Fault: FaultRSSGrowth, Seconds: 9.5,
 				Detail: "anonymous memory grows by 64.0 KiB a request (63.9 KiB to 64.1 KiB)", Figures: map[string]any{"requests": 90}, Growth: growth(),
 			},
 		},
@@ -89,7 +89,7 @@ func growth() *Growth {
 
 func TestReportGolden(t *testing.T) {
 	r := mixed()
-	var failed *Failed
+	var failed *FailedChecks
 	err := r.judge(nil)
 	if !errors.As(err, &failed) {
 		t.Fatalf("verdict %s, %v", r.Verdict, err)
@@ -131,16 +131,16 @@ func TestJudge(t *testing.T) {
 		want   Verdict
 	}{
 		"all passed":      {[]Result{{Verdict: Passed}, {Verdict: Passed}}, nil, Passed},
-		"one failed":      {[]Result{{Verdict: Passed}, {Verdict: Wrong}, {Verdict: NotJudged}}, nil, Wrong},
-		"one not run":     {[]Result{{Verdict: Passed}, {Verdict: NotJudged}}, nil, NotJudged},
-		"nothing":         {nil, nil, NotJudged},
-		"could not begin": {[]Result{{Verdict: NotJudged}}, why, NotJudged},
+		"one failed":      {[]Result{{Verdict: Passed}, {Verdict: Failed}, {Verdict: Errored}}, nil, Failed},
+		"one not run":     {[]Result{{Verdict: Passed}, {Verdict: Errored}}, nil, Errored},
+		"nothing":         {nil, nil, Errored},
+		"could not begin": {[]Result{{Verdict: Errored}}, why, Errored},
 	} {
 		r := &Report{Checks: tc.checks}
 		err := r.judge(tc.why)
-		var failed *Failed
+		var failed *FailedChecks
 		var not *NotRun
-		if r.Verdict != tc.want || errors.As(err, &failed) != (tc.want == Wrong) || errors.As(err, &not) != (tc.want == NotJudged) {
+		if r.Verdict != tc.want || errors.As(err, &failed) != (tc.want == Failed) || errors.As(err, &not) != (tc.want == Errored) {
 			t.Errorf("%s: verdict %s, error %v", name, r.Verdict, err)
 		}
 		if tc.why != nil && !errors.Is(err, why) {
@@ -156,9 +156,9 @@ func TestReportEscapes(t *testing.T) {
 		Tag: evil, Target: evil, Place: "host", Series: []string{evil}, Card: evil, Started: time.Unix(0, 0),
 		Machine: Machine{OS: "linux", Arch: "amd64", CPU: evil},
 		Checks: []Result{
-			{Name: evil, Place: "host", Verdict: Wrong, Fault: evil, Detail: evil, Tail: []string{evil, "```"}, Log: evil, Figures: map[string]any{evil: evil}},
-			{Name: "loop", Place: "host", Verdict: NotJudged, Detail: evil, Growth: &Growth{Unit: memory.Request, StockNote: evil, Server: 7}},
-			{Name: "loop", Place: evil, Verdict: Absent, Detail: evil},
+			{Name: evil, Place: "host", Verdict: Failed, Fault: evil, Detail: evil, Tail: []string{evil, "```"}, Log: evil, Figures: map[string]any{evil: evil}},
+			{Name: "loop", Place: "host", Verdict: Errored, Detail: evil, Growth: &Growth{Unit: memory.Request, StockNote: evil, Server: 7}},
+			{Name: "loop", Place: evil, Verdict: Skipped, Detail: evil},
 		},
 		Servers: []ServerRun{{Check: evil, Build: evil, End: evil, Memory: leaking(evil, 1)}},
 	}

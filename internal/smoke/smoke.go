@@ -213,7 +213,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	if err != nil && (s == nil || ctx.Err() == nil) {
 		for _, c := range o.Checks {
-			r.Checks = append(r.Checks, Result{Name: c.Name, Place: o.placeOf(c), Verdict: NotJudged, Detail: err.Error()})
+			r.Checks = append(r.Checks, Result{Name: c.Name, Place: o.placeOf(c), Verdict: Errored, Detail: err.Error()})
 		}
 		return r, r.judge(err)
 	}
@@ -223,7 +223,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 			o.Progress("smoke", int64(i), int64(len(o.Checks)))
 		}
 		if ctx.Err() != nil {
-			r.Checks = append(r.Checks, Result{Name: c.Name, Place: o.placeOf(c), Verdict: NotJudged, Detail: "interrupted"})
+			r.Checks = append(r.Checks, Result{Name: c.Name, Place: o.placeOf(c), Verdict: Errored, Detail: "interrupted"})
 			continue
 		}
 		r.Checks = append(r.Checks, s.run(ctx, c, steps[i]))
@@ -243,7 +243,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		}
 	}
 	if err := context.Cause(ctx); err != nil {
-		r.Verdict = NotJudged
+		r.Verdict = Errored
 		return r, fmt.Errorf("smoke %s %s: %w", o.Tag, o.Target, err)
 	}
 	return r, r.judge(nil)
@@ -258,7 +258,7 @@ func (s *session) run(ctx context.Context, c spec.Check, do step) Result {
 	res := Result{Name: c.Name, Place: s.o.placeOf(c), Verdict: Passed}
 	verdict, why := s.o.canRun(c)
 	if why == "" && s.o.deviceOf(c) != spec.Host {
-		verdict, why = NotJudged, s.unseen(ctx)
+		verdict, why = Errored, s.unseen(ctx)
 	}
 	if why != "" {
 		res.Verdict, res.Detail = verdict, why
@@ -284,13 +284,13 @@ func (s *session) run(ctx context.Context, c spec.Check, do step) Result {
 	res.Detail, res.Figures, res.Growth, res.Seconds = out.detail, out.figures, out.growth, seconds(time.Since(start))
 	switch {
 	case errors.As(err, &f):
-		res.Verdict, res.Detail, res.Fault, res.Log, res.Tail = Wrong, err.Error(), f.name, f.log, f.tail
+		res.Verdict, res.Detail, res.Fault, res.Log, res.Tail = Failed, err.Error(), f.name, f.log, f.tail
 		s.o.Log.Error("smoke check failed", "check", c.Name, "why", err, "log", f.log)
 	case errors.As(err, &none):
-		res.Verdict, res.Detail = Absent, err.Error()
+		res.Verdict, res.Detail = Skipped, err.Error()
 		s.o.Log.Warn("smoke check not run", "check", c.Name, "why", err)
 	case err != nil:
-		res.Verdict, res.Detail = NotJudged, err.Error()
+		res.Verdict, res.Detail = Errored, err.Error()
 		s.o.Log.Warn("smoke check could not run", "check", c.Name, "why", err)
 	default:
 		s.o.Log.Info("smoke check passed", "check", c.Name, "detail", out.detail)

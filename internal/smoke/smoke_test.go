@@ -129,12 +129,12 @@ func TestWrongAnswers(t *testing.T) {
 				o.Answer = 3 * time.Second
 			}
 			r, err := Run(t.Context(), o)
-			var failed *Failed
+			var failed *FailedChecks
 			if !errors.As(err, &failed) || failed.Report != r {
 				t.Fatalf("got %v, want *Failed", err)
 			}
 			c := r.Checks[0]
-			if c.Verdict != Wrong || !strings.Contains(c.Detail, tc.want) {
+			if c.Verdict != Failed || !strings.Contains(c.Detail, tc.want) {
 				t.Errorf("%s: %s\nwant %q", c.Verdict, c.Detail, tc.want)
 			}
 			if tail := strings.Join(c.Tail, "\n"); !strings.Contains(tail, tc.tail) {
@@ -200,7 +200,7 @@ func TestCouldNotRun(t *testing.T) {
 			if !errors.As(err, &not) || r == nil || not.Report != r {
 				t.Fatalf("got %v, want *NotRun", err)
 			}
-			if r.Verdict != NotJudged || r.Checks[0].Verdict != NotJudged || !strings.Contains(r.Checks[0].Detail, tc.want) {
+			if r.Verdict != Errored || r.Checks[0].Verdict != Errored || !strings.Contains(r.Checks[0].Detail, tc.want) {
 				t.Errorf("%s: %s\nwant %q", r.Checks[0].Verdict, r.Checks[0].Detail, tc.want)
 			}
 			if !strings.Contains(err.Error(), tc.want) {
@@ -223,7 +223,7 @@ func TestBrokenServerIsToldOnce(t *testing.T) {
 	t.Parallel()
 	o := options(t, "crash on load", check("version"), check("health"), check("tokenize"), check("completion"))
 	r, err := Run(t.Context(), o)
-	var failed *Failed
+	var failed *FailedChecks
 	if !errors.As(err, &failed) {
 		t.Fatalf("got %v", err)
 	}
@@ -231,7 +231,7 @@ func TestBrokenServerIsToldOnce(t *testing.T) {
 	for _, c := range r.Checks {
 		got = append(got, c.Verdict)
 	}
-	if got[0] != Passed || got[1] != Wrong || got[2] != NotJudged || got[3] != NotJudged || len(r.Servers) != 1 {
+	if got[0] != Passed || got[1] != Failed || got[2] != Errored || got[3] != Errored || len(r.Servers) != 1 {
 		t.Errorf("verdicts %v, %d servers", got, len(r.Servers))
 	}
 	if d := r.Checks[3].Detail; d != "the server does not start, see check health" {
@@ -243,7 +243,7 @@ func TestBrokenServerIsToldOnce(t *testing.T) {
 func TestNextCheckGetsANewServer(t *testing.T) {
 	t.Parallel()
 	r, err := Run(t.Context(), options(t, "dies", check("completion"), check("tokenize")))
-	if err == nil || r.Checks[0].Verdict != Wrong || r.Checks[1].Verdict != Passed || len(r.Servers) != 2 {
+	if err == nil || r.Checks[0].Verdict != Failed || r.Checks[1].Verdict != Passed || len(r.Servers) != 2 {
 		t.Errorf("%v: %+v", err, r.Checks)
 	}
 	if end := r.Servers[0].End; end != "exit code 134" {
@@ -257,7 +257,7 @@ func TestCheckEnv(t *testing.T) {
 	own := check("health", "within", "200ms")
 	own.Env = map[string]string{"FAKE": "never ready"}
 	r, err := Run(t.Context(), options(t, "", check("health"), own, check("tokenize")))
-	if err == nil || r.Checks[0].Verdict != Passed || r.Checks[1].Verdict != Wrong || r.Checks[2].Verdict != Passed {
+	if err == nil || r.Checks[0].Verdict != Passed || r.Checks[1].Verdict != Failed || r.Checks[2].Verdict != Passed {
 		t.Errorf("%v: %+v", err, r.Checks)
 	}
 }
@@ -289,7 +289,7 @@ func TestCancel(t *testing.T) {
 			if !errors.Is(err, context.DeadlineExceeded) || r == nil {
 				t.Errorf("got %v", err)
 			}
-			if r.Verdict != NotJudged || len(r.Checks) != 2 || r.count(NotJudged) != 2 {
+			if r.Verdict != Errored || len(r.Checks) != 2 || r.count(Errored) != 2 {
 				t.Errorf("verdict %s: %+v", r.Verdict, r.Checks)
 			}
 			if took := time.Since(began); took > 5*time.Second {

@@ -87,11 +87,11 @@ func TestWine(t *testing.T) {
 		Wine: &Wine{Program: program, Banner: "wine of this machine", Windows: spec.Win7}, Answer: 8 * time.Second,
 	}
 	r, err := Run(t.Context(), o)
-	var failed *Failed
+	var failed *FailedChecks
 	if !errors.As(err, &failed) {
 		t.Fatalf("got %v", err)
 	}
-	if r.Checks[0].Verdict != Passed || r.Checks[1].Verdict != Wrong || !strings.Contains(r.Checks[1].Detail, "took too long") {
+	if r.Checks[0].Verdict != Passed || r.Checks[1].Verdict != Failed || !strings.Contains(r.Checks[1].Detail, "took too long") {
 		t.Errorf("got %+v", r.Checks)
 	}
 	if r.Place != "wine" || r.Checks[0].Place != "wine" || !strings.Contains(r.Wine, "6.1.7601: this is no Windows") || !strings.Contains(r.Markdown(), r.Wine) {
@@ -174,7 +174,7 @@ func TestWineCouldNotRun(t *testing.T) {
 		o := Options{Bin: dir, Work: t.TempDir(), Checks: []spec.Check{check("version")}, Wine: &Wine{Program: program, Windows: spec.Win7}}
 		r, err := Run(t.Context(), o)
 		var not *NotRun
-		if !errors.As(err, &not) || !strings.Contains(err.Error(), want) || r.Checks[0].Verdict != NotJudged || r.Checks[0].Place != "wine" {
+		if !errors.As(err, &not) || !strings.Contains(err.Error(), want) || r.Checks[0].Verdict != Errored || r.Checks[0].Place != "wine" {
 			t.Errorf("%s: got %v", program, err)
 		}
 		if pids := left(t, o.Work); len(pids) > 0 {

@@ -16,15 +16,15 @@ import (
 // Series is what was chosen for one tag and one target: the variants in
 // order, and every fix left out, each with its reason.
 type Series struct {
-	Upstream string   `json:"upstream"`
-	Tag      string   `json:"tag"`
-	Build    int      `json:"build"`
-	BuildMax int      `json:"build_max,omitempty"` // as Pin.Max
-	Unpinned string   `json:"unpinned,omitempty"`  // as Pin.Unpinned
-	Target   string   `json:"target"`
-	In       []Chosen `json:"in"`
-	Landed   []Left   `json:"landed,omitempty"` // chosen, and upstream has all of it; known once the patches were placed
-	Out      []Left   `json:"out"`
+	Upstream string     `json:"upstream"`
+	Tag      string     `json:"tag"`
+	Build    int        `json:"build"`
+	BuildMax int        `json:"build_max,omitempty"` // as Pin.Max
+	Unpinned string     `json:"unpinned,omitempty"`  // as Pin.Unpinned
+	Target   string     `json:"target"`
+	In       []Chosen   `json:"in"`
+	Landed   []Excluded `json:"landed,omitempty"` // chosen, and upstream has all of it; known once the patches were placed
+	Out      []Excluded `json:"out"`
 }
 
 // Chosen is a variant that the tree gets.
@@ -45,8 +45,8 @@ type Chosen struct {
 	Compiled bool     `json:"compiled"`               // whether a backend of the target compiles it
 }
 
-// Left is a fix that the tree does not get.
-type Left struct {
+// Excluded is a fix that the tree does not get.
+type Excluded struct {
 	Fix     string `json:"fix"`
 	Summary string `json:"summary"`
 	Case    Case   `json:"case"`
@@ -136,14 +136,14 @@ func (r *Repo) choose(rec Recipe, name string, p Pin, nearest bool) (*Series, er
 	}
 	s := &Series{
 		Upstream: rec.Upstream, Tag: name, Build: p.Build, BuildMax: p.Max, Unpinned: p.Unpinned(),
-		Target: rec.Name, In: []Chosen{}, Out: []Left{},
+		Target: rec.Name, In: []Chosen{}, Out: []Excluded{},
 	}
 	cases := map[string]Case{}
 	for _, f := range r.Fixes {
 		c := choose(f, rec, p, cases, nearest)
 		cases[f.ID] = c.Case
 		if c.Case != Covered {
-			s.Out = append(s.Out, Left{Fix: f.ID, Summary: f.Summary, Case: c.Case, Reason: c.Reason, Partly: c.Partly})
+			s.Out = append(s.Out, Excluded{Fix: f.ID, Summary: f.Summary, Case: c.Case, Reason: c.Reason, Partly: c.Partly})
 			continue
 		}
 		if c.Patch != "" {

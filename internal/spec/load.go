@@ -22,15 +22,15 @@ type Repo struct {
 	Sources    []Source
 	Marks      map[string][]string // by upstream: what tells its trees from another's
 	Lock       Lock
-	Levels     Levels
+	Revisions  Revisions
 }
 
 // Files of a set of declarations, below its root.
 const (
-	SeriesFile  = "patches/series"
-	LevelsFile  = "patches/llpatch.lock"
-	SourcesFile = "recipes/sources.toml"
-	LockFile    = "recipes/tags.lock"
+	SeriesFile    = "patches/series"
+	RevisionsFile = "patches/llpatch.lock"
+	SourcesFile   = "recipes/sources.toml"
+	LockFile      = "recipes/tags.lock"
 )
 
 // loader collects every error, so that one run shows all there is to mend.
@@ -79,7 +79,7 @@ func Load(fsys fs.FS) (*Repo, error) {
 		}
 	}
 	r.Lock = l.lock()
-	r.Levels = l.levels()
+	r.Revisions = l.levels()
 	if err := r.CheckBounds(); err != nil {
 		l.fail(err)
 	}

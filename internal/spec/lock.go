@@ -198,45 +198,45 @@ func LockLine(data []byte, upstream, name string) int {
 	}
 }
 
-// Levels is patches/llpatch.lock: upstream -> tag -> target -> what was
-// released, in the order of the level.
-type Levels map[string]map[string]map[string][]Level
+// Revisions is patches/llpatch.lock: upstream -> tag -> target -> what was
+// released, in the order of their numbers.
+type Revisions map[string]map[string]map[string][]Revision
 
-// Level records one released state of a tag and a target. N is the n of
+// Revision records one released state of a tag and a target. N is the n of
 // -llp<n>: it rises when the patched tree or the plan changes.
-type Level struct {
+type Revision struct {
 	N     int     `json:"n"`
 	Tree  string  `json:"tree"` // git tree id of the patched tree
 	Plan  string  `json:"plan"` // digest of the build plan
 	Fixes []InFix `json:"fixes"`
 }
 
-// InFix is a variant as a level holds it.
+// InFix is a variant as a revision holds it.
 type InFix struct {
 	Fix    string `json:"fix"`
 	Patch  string `json:"patch"`
 	SHA256 string `json:"sha256"` // of the patch file
 }
 
-func (l *loader) levels() Levels {
-	data, err := readFile(l.fsys, LevelsFile)
+func (l *loader) levels() Revisions {
+	data, err := readFile(l.fsys, RevisionsFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return Levels{} // nothing was released yet
+		return Revisions{} // nothing was released yet
 	}
 	if err != nil {
-		l.fail(&Error{File: LevelsFile, Msg: "cannot be read: " + cause(err)})
+		l.fail(&Error{File: RevisionsFile, Msg: "cannot be read: " + cause(err)})
 		return nil
 	}
-	levels, err := ParseLevels(LevelsFile, data)
+	levels, err := ParseRevisions(RevisionsFile, data)
 	if err != nil {
 		l.fail(err)
 	}
 	return levels
 }
 
-// ParseLevels reads the text of an llpatch.lock; name is what errors call the file.
-func ParseLevels(name string, data []byte) (Levels, error) {
-	levels := Levels{}
+// ParseRevisions reads the text of an llpatch.lock; name is what errors call the file.
+func ParseRevisions(name string, data []byte) (Revisions, error) {
+	levels := Revisions{}
 	if err := decodeJSON(name, data, &levels); err != nil {
 		return nil, err
 	}
@@ -248,7 +248,7 @@ func ParseLevels(name string, data []byte) (Levels, error) {
 			for _, target := range sortedKeys(levels[upstream][t]) {
 				for i, lv := range levels[upstream][t][target] {
 					if lv.N != i+1 {
-						return nil, &Error{File: name, Msg: fmt.Sprintf("%s %s %s: level %d stands where %d belongs; restore the file from git", upstream, t, target, lv.N, i+1)}
+						return nil, &Error{File: name, Msg: fmt.Sprintf("%s %s %s: revision %d stands where %d belongs; restore the file from git", upstream, t, target, lv.N, i+1)}
 					}
 				}
 			}
@@ -257,9 +257,9 @@ func ParseLevels(name string, data []byte) (Levels, error) {
 	return levels, nil
 }
 
-// Find returns the number of the level that has this tree and plan. Where
+// Find returns the number of the revision that has this tree and plan. Where
 // there is none, it returns the next number and false.
-func (v Levels) Find(upstream, tagName, target, tree, plan string) (int, bool) {
+func (v Revisions) Find(upstream, tagName, target, tree, plan string) (int, bool) {
 	list := v[upstream][tagName][target]
 	for _, lv := range list {
 		if lv.Tree == tree && lv.Plan == plan {
@@ -269,24 +269,24 @@ func (v Levels) Find(upstream, tagName, target, tree, plan string) (int, bool) {
 	return len(list) + 1, false
 }
 
-// Add records a level.
-func (v Levels) Add(upstream, tagName, target string, lv Level) {
+// Add records a revision.
+func (v Revisions) Add(upstream, tagName, target string, lv Revision) {
 	v.Set(upstream, tagName, target, append(slices.Clip(v[upstream][tagName][target]), lv))
 }
 
 // Set replaces the levels of a tag and a target.
-func (v Levels) Set(upstream, tagName, target string, list []Level) {
+func (v Revisions) Set(upstream, tagName, target string, list []Revision) {
 	if v[upstream] == nil {
-		v[upstream] = map[string]map[string][]Level{}
+		v[upstream] = map[string]map[string][]Revision{}
 	}
 	if v[upstream][tagName] == nil {
-		v[upstream][tagName] = map[string][]Level{}
+		v[upstream][tagName] = map[string][]Revision{}
 	}
 	v[upstream][tagName][target] = list
 }
 
 // Encode writes the levels as sorted, indented JSON.
-func (v Levels) Encode() ([]byte, error) {
+func (v Revisions) Encode() ([]byte, error) {
 	text, err := JSON(v)
 	if err != nil {
 		return nil, fmt.Errorf("encode levels: %w", err)

@@ -302,13 +302,13 @@ func TestLockRoundTrip(t *testing.T) {
 	}
 }
 
-func TestLevels(t *testing.T) {
-	v := spec.Levels{}
+func TestRevisions(t *testing.T) {
+	v := spec.Revisions{}
 	if n, ok := v.Find("llama.cpp", "b1", "cpu", "t1", "p1"); n != 1 || ok {
 		t.Errorf("empty: %d %v", n, ok)
 	}
-	v.Add("llama.cpp", "b1", "cpu", spec.Level{N: 1, Tree: "t1", Plan: "p1"})
-	v.Add("llama.cpp", "b1", "cpu", spec.Level{N: 2, Tree: "t2", Plan: "p1"})
+	v.Add("llama.cpp", "b1", "cpu", spec.Revision{N: 1, Tree: "t1", Plan: "p1"})
+	v.Add("llama.cpp", "b1", "cpu", spec.Revision{N: 2, Tree: "t2", Plan: "p1"})
 	for _, c := range []struct {
 		tree, plan string
 		n          int
@@ -322,14 +322,14 @@ func TestLevels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	back, err := spec.ParseLevels("x", text)
+	back, err := spec.ParseRevisions("x", text)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(v, back); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := spec.ParseLevels("x", []byte(`{"llama.cpp":{"b1":{"cpu":[{"n":2}]}}}`)); err == nil {
+	if _, err := spec.ParseRevisions("x", []byte(`{"llama.cpp":{"b1":{"cpu":[{"n":2}]}}}`)); err == nil {
 		t.Error("a lock with a gap is accepted")
 	}
 }

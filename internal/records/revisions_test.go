@@ -7,24 +7,24 @@ import (
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
-// Levels that are recorded in the cache go on from those that are declared,
+// Revisions that are recorded in the cache go on from those that are declared,
 // and two processes never give one number to two trees.
-func TestLevelsGoOn(t *testing.T) {
+func TestRevisionsGoOn(t *testing.T) {
 	declared := func() *spec.Repo {
-		v := spec.Levels{}
-		v.Add("llama.cpp", "b1", "cpu", spec.Level{N: 1, Tree: "t1", Plan: "p", Fixes: []spec.InFix{}})
-		return &spec.Repo{Levels: v, Lock: spec.Lock{}}
+		v := spec.Revisions{}
+		v.Add("llama.cpp", "b1", "cpu", spec.Revision{N: 1, Tree: "t1", Plan: "p", Fixes: []spec.InFix{}})
+		return &spec.Repo{Revisions: v, Lock: spec.Lock{}}
 	}
 	dir := t.TempDir()
 	r := Store{Dir: dir, Cache: dir, Log: slog.New(slog.DiscardHandler)}
 	s := &spec.Series{Upstream: "llama.cpp", Tag: "b1", Target: "cpu"}
 	level := func(repo *spec.Repo, tree string, want int) {
 		t.Helper()
-		n, err := r.Level(t.Context(), repo, s, tree, "p")
+		n, err := r.Revision(t.Context(), repo, s, tree, "p")
 		if err != nil || n != want {
 			t.Fatalf("level of %s is %d, %v; want %d", tree, n, err, want)
 		}
-		if n, ok := repo.Levels.Find(s.Upstream, s.Tag, s.Target, tree, "p"); !ok || n != want {
+		if n, ok := repo.Revisions.Find(s.Upstream, s.Tag, s.Target, tree, "p"); !ok || n != want {
 			t.Fatalf("afterwards %s is found as %d, %v", tree, n, ok)
 		}
 	}
