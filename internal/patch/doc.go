@@ -2,6 +2,37 @@
 // series of them to a source tree in memory: every hunk at the only place where
 // its whole preimage stands, and the whole series or nothing.
 //
+// # How to read it
+//
+// Parse takes the bytes of a patch file and returns a Patch for each mail in it.
+// Apply takes a source.Tree and a series of patches and returns a Result with the
+// patched tree and where each hunk went (Placement), or joins a Conflict for each
+// misfit. A state is the tree so far; try opens a txn for each patch; txn.apply
+// works out one change (a file), place finds its hunks, and commit or settle puts
+// the files into the state. Read in this order:
+//
+//   - The values: patch.go (Patch, Header, and inside change and hunk), conflict.go
+//     (Conflict, its message and hint), compare.go (the short diff in that message).
+//   - Reading: parse.go (Parse), mbox.go (mails of a file), boundary.go (where a
+//     message ends and a diff begins), header.go and mime.go (mail and DEP-3 headers,
+//     encoded words and bodies), scan.go and scan_hunk.go (sections of a diff),
+//     diffname.go (file names in it), gate.go (paths and links that are refused),
+//     binary.go (binary patches and blob ids).
+//   - Applying: apply.go (Apply, Result), state.go, txn.go (one patch), lines.go (a
+//     text and where lines stand in it), place.go (a place for each hunk, and the
+//     new text), commit.go and casefold.go (names that collide).
+//   - What the tree holds already: landed.go for one patch, landed_series.go for
+//     patches that lie over one another.
+//   - Judging without a tree: judge.go (Judge and JudgeUnder return a Judgement from
+//     a few files; Preimage and At explain a line of a patch), origins.go (the blobs
+//     that a patch was made for).
+//   - Three-way: threeway.go (ThreeWay returns a Merge), threeway_file.go (one file),
+//     threeway_series.go (ApplyThreeWay, Replay), diff3.go (Merge3), gitmerge.go (git
+//     must agree), moved.go (renamed files), resolution.go (merges made by hand).
+//   - Writing patches: diff.go and diff_myers.go (which lines differ), unified.go (the
+//     text), fromcommit.go (FromCommit, from upstream's commit), variant.go
+//     (Merge.Variant, a merge as a patch).
+//
 // # Differences from git apply
 //
 //   - Two places are an error that lists both, where git takes the nearer one.
