@@ -1,6 +1,3 @@
-// Package binary reads from a built file what it really holds and what it
-// needs: machine, libraries, symbol versions, search paths, NVIDIA and AMD device code, and
-// of Windows files each imported function and whether Windows 7 has it.
 package binary
 
 import (
