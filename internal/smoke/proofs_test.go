@@ -138,7 +138,7 @@ func TestHIPProofChecks(t *testing.T) {
 	}
 }
 
-func TestMoreProofChecks(t *testing.T) {
+func TestPoolCases(t *testing.T) {
 	t.Parallel()
 	for _, build := range []int{8833, 9842} {
 		got := MoreProofChecks("prefill-vram", build, false)

@@ -1,6 +1,3 @@
-// Package smoke runs the programs of a build on a seeded model and judges their
-// answers and their memory. A check passes, fails, or could not run; the last
-// is never taken for the first.
 package smoke
 
 import (

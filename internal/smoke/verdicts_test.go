@@ -20,7 +20,7 @@ var (
 	restart  = check("restart", "times", int64(2))
 )
 
-func TestMoreChecksPass(t *testing.T) {
+func TestLoadAndToolChecksPass(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		mode   string
@@ -59,7 +59,7 @@ func TestMoreChecksPass(t *testing.T) {
 	}
 }
 
-func TestMoreWrongAnswers(t *testing.T) {
+func TestLoadAndToolChecksFail(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		mode  string
@@ -130,7 +130,7 @@ func portOf(t *testing.T, s ServerRun) int {
 	return 0
 }
 
-func TestMoreErrored(t *testing.T) {
+func TestLoadAndToolChecksErrored(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		mode  string
