@@ -155,6 +155,8 @@ func (f File) try(ctx context.Context) (n int64, resumed bool, err error) {
 	case resumed && resp.StatusCode == http.StatusPartialContent && strings.HasPrefix(resp.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", have)):
 	case resp.StatusCode == http.StatusOK:
 		have, resumed = 0, false
+	case resumed && resp.StatusCode == http.StatusRequestedRangeNotSatisfiable && f.SHA256 != "":
+		return 0, resumed, f.judge(ctx, file, have) // there is no more of it
 	default:
 		return 0, resumed, &Status{resp.StatusCode, resp.Status}
 	}
@@ -197,14 +199,19 @@ func (f File) try(ctx context.Context) (n int64, resumed bool, err error) {
 	if err := file.Sync(); err != nil || f.SHA256 == "" {
 		return n, resumed, err
 	}
+	return n, resumed, f.judge(ctx, file, have+n)
+}
+
+// judge says whether the first bytes of a file, so many, are what was wanted.
+func (f File) judge(ctx context.Context, file *os.File, size int64) error {
 	h := sha256.New()
-	if _, err := io.Copy(h, regular.Until(ctx, io.NewSectionReader(file, 0, have+n))); err != nil {
-		return n, resumed, err
+	if _, err := io.Copy(h, regular.Until(ctx, io.NewSectionReader(file, 0, size))); err != nil {
+		return err
 	}
-	if got := hex.EncodeToString(h.Sum(nil)); got != f.SHA256 || have+n != f.Most {
-		return n, resumed, &Wrong{got, have + n}
+	if got := hex.EncodeToString(h.Sum(nil)); got != f.SHA256 || size != f.Most {
+		return &Wrong{got, size}
 	}
-	return n, resumed, nil
+	return nil
 }
 
 // validator is what If-Range may hold: a strong ETag, else a date.

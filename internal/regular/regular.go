@@ -58,8 +58,10 @@ func Sum(ctx context.Context, name string) (string, error) {
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	h := sha256.New()
-	_, err = io.Copy(h, Until(ctx, f))
-	return hex.EncodeToString(h.Sum(nil)), err
+	if _, err := io.Copy(h, Until(ctx, f)); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 // Until returns a reader of r that gives the context's error once ctx has ended.
