@@ -17,6 +17,10 @@ var unparsed = regexp.MustCompile(`(?s)^(.*)strconv\.Parse(\w+): parsing ".*": (
 
 // flagError says what is wrong with a flag, and which is the nearest to one that there is none of.
 func flagError(c *cobra.Command, err error) error {
+	// The flag is that of a command that does not exist.
+	if left := c.Flags().Args(); c.HasSubCommands() && len(left) > 0 {
+		return noSubcommand(c, left)
+	}
 	hint := ""
 	if none := new(pflag.NotExistError); errors.As(err, &none) && len(none.GetSpecifiedName()) > 2 {
 		var names []string
