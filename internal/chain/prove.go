@@ -172,7 +172,7 @@ func toProve(e Env, c Patched, s Simulation) (*Proofs, []smoke.ProofOptions, err
 // the simulated device: ggml-cuda's host code of the stock tree and of the patched one, each
 // with the same built programs, which run through wine where the recipe's are for Windows. The
 // fixes whose proof is not one of smoke.Proofs are told in the result. A proof that does
-// not hold is an error that wraps *smoke.Failed or *smoke.NotRun, after all of them have
+// not hold is an error that wraps *smoke.FailedChecks or *smoke.NotRun, after all of them have
 // run. A tree that the simulated device's compiler refuses is a *build.Failed.
 func Prove(ctx context.Context, e Env, patched Patched, at Site, s Simulation) (p *Proofs, err error) {
 	b, err := Build(ctx, e, patched, at)

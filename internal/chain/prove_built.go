@@ -21,7 +21,7 @@ import (
 // tree without it and the whole one are built, one after the other in one folder, as far
 // as the proof's check wants, so that only what differs is compiled twice. Programs for
 // Windows run through wine. The fixes that have no such proof are told in the result. A
-// proof that does not hold is an error that wraps *smoke.Failed or *smoke.NotRun, after
+// proof that does not hold is an error that wraps *smoke.FailedChecks or *smoke.NotRun, after
 // all of them have run.
 func ProveBuilt(ctx context.Context, e Env, c Patched, at Site) (p *Proofs, err error) {
 	p, todo, err := listed(e, c, "build machine", func(f spec.Fix) ([]smoke.ProofCheck, string) {

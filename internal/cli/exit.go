@@ -49,6 +49,8 @@ func (a *app) report(ctx context.Context, c *cobra.Command, err error) int {
 		code, hint, err = exit.Interrupted, a.interrupted, errInterrupted
 	case code == exit.Unexpected && noFolder(err) != "":
 		code, hint = exit.Usage, noFolder(err)
+	case code == exit.Unexpected && strings.HasPrefix(err.Error(), "unknown command"): // cobra has no type for it
+		code, hint = exit.Usage, "see "+c.CommandPath()+" --help"
 	case hint == "" && holds[*usageError](err):
 		hint = "see " + c.CommandPath() + " --help"
 	}

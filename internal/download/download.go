@@ -83,7 +83,7 @@ func (f File) Get(ctx context.Context) (came int64, err error) {
 	if err := os.MkdirAll(filepath.Dir(f.Name), 0o755); err != nil {
 		return 0, err
 	}
-	for cuts, anew := 0, false; ; cuts++ {
+	for cuts, anew, had := 0, false, int64(0); ; cuts++ {
 		n, resumed, err := f.try(ctx)
 		came += n
 		var cut *Cut
@@ -94,13 +94,15 @@ func (f File) Get(ctx context.Context) (came int64, err error) {
 			return came, errors.Join(removeIfThere(f.of()), os.Rename(f.part(), f.Name))
 		case ctx.Err() != nil:
 			return came, context.Cause(ctx)
-		case errors.As(err, &cut) && n > 0 && cuts < maxCuts:
+		case errors.As(err, &cut) && cut.Have > had && cuts < maxCuts:
+			had = cut.Have
 			if f.Cut != nil {
 				f.Cut(err)
 			}
 			continue
-		case errors.As(err, &wrong), errors.As(err, &status) && resumed:
+		case errors.As(err, &wrong), errors.As(err, &status) && resumed && status.Code == http.StatusRequestedRangeNotSatisfiable:
 			// The beginning may be that of another file.
+			had = 0
 			if err := errors.Join(removeIfThere(f.of()), removeIfThere(f.part())); err != nil {
 				return came, err
 			}

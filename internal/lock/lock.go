@@ -37,15 +37,18 @@ func Try(name string, shared bool) (f *os.File, ok bool, err error) {
 	return nil, false, errors.Join(err, f.Close())
 }
 
-// Wait is Try for a caller that has the time. It calls busy, which may be nil, once where it has to wait. The error
-// is that of ctx where it ends first.
+// patience is how long a lock may take before the user is told what is waited for.
+const patience = 200 * time.Millisecond
+
+// Wait is Try for a caller that has the time. It calls busy, which may be nil, once where it has to wait for longer than
+// a moment. The error is that of ctx where it ends first.
 func Wait(ctx context.Context, name string, shared bool, busy func()) (*os.File, error) {
-	for said := false; ; {
+	for said, began := false, time.Now(); ; {
 		f, ok, err := Try(name, shared)
 		if ok || err != nil {
 			return f, err
 		}
-		if !said && busy != nil {
+		if !said && busy != nil && time.Since(began) >= patience {
 			busy()
 			said = true
 		}

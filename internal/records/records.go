@@ -166,7 +166,7 @@ func (r Store) Pin(ctx context.Context, repo *spec.Repo, upstream string, t tag.
 }
 
 // Revision returns the n of -llp<n> for a patched tree and a plan, and records it
-// in patches/llpatch.lock where it is new. With locked it refuses a new one.
+// in patches/llpatch.lock where it is new.
 func (r Store) Revision(ctx context.Context, repo *spec.Repo, s *spec.Series, tree, plan string) (int, error) {
 	n, known := repo.Revisions.Find(s.Upstream, s.Tag, s.Target, tree, plan)
 	if known {

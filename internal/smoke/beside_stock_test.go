@@ -199,7 +199,7 @@ func TestStockBesidePatched(t *testing.T) {
 				t.Fatal(err)
 			}
 			for name, sign := range map[string]string{
-				"smoke.md": ", which is upstream's", "smoke.html": ", which is upstream&#39;s", "smoke.junit.xml": " it is upstream&#39;s", "smoke.json": `"upstream": [`,
+				"smoke.md": ", which is upstream's", "smoke.html": ", which is upstream&#39;s", "smoke.junit.xml": " it is upstream's", "smoke.json": `"upstream": [`,
 			} {
 				if strings.Contains(string(files[name]), sign) != tc.upstream {
 					t.Errorf("%s has %q: %v\n%s", name, sign, !tc.upstream, files[name])

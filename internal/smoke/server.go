@@ -81,7 +81,11 @@ func (s *session) stop(ctx context.Context) {
 	if s.server == nil {
 		return
 	}
-	end := s.server.stop(ctx, stopPatience)
+	patience := stopPatience
+	if s.o.deviceOf(s.current) == spec.Sim {
+		patience = simPatience
+	}
+	end := s.server.stop(ctx, patience)
 	if end.killed {
 		s.o.Log.Warn("the server had to be killed", "log", s.server.log)
 	}
@@ -278,10 +282,11 @@ func (srv *server) ended() bool {
 }
 
 const (
-	// stopPatience is the time for one SIGTERM: an idle server needs 3 to 8 ms, one without
-	// optimisation on a simulated device and busy cores seconds; a second SIGTERM would end it before it
-	// says what became of its graphs.
-	stopPatience = 15 * time.Second
+	// stopPatience is the time for one SIGTERM: an idle server needs 3 to 8 ms.
+	stopPatience = 3 * time.Second
+	// simPatience is that of one on a simulated device: without optimisation and on busy cores it needs seconds, and a
+	// second SIGTERM would end it before it says what became of its graphs.
+	simPatience = 15 * time.Second
 	// killGrace is the time between the last SIGTERM and SIGKILL.
 	killGrace = 2 * time.Second
 )

@@ -109,7 +109,7 @@ func (f *fetcher) npmManifest(ctx context.Context, c *http.Client, rc *npmConfig
 	req.Header.Set("Accept", "application/json")
 	resp, err := c.Do(req)
 	if err != nil {
-		return v, plain(watch.Explain(err))
+		return v, fmt.Errorf("GET %s: %w", redacted(u.String()), plain(watch.Explain(err)))
 	}
 	defer func() { _ = resp.Body.Close() }() // only read from
 	if resp.StatusCode != http.StatusOK {
