@@ -69,10 +69,11 @@ func (e *Unavailable) Error() string {
 	case e.Got != "":
 		return fmt.Sprintf("%s is not what %s has: %s\n  %[2]s wants SHA-256 %[4]s\n  the mirror sent        %[5]s\n  %[6]s", head, lock, e.URL, e.Want, e.Got, next)
 	}
+	kept := "; what came is kept, the same command goes on from there"
 	if errors.As(e.Err, new(*download.Cut)) { // says it itself
-		return fmt.Sprintf("%s: %s: %v", head, e.URL, e.Err)
+		kept = ""
 	}
-	return fmt.Sprintf("%s: %s: %v; what came is kept, the same command goes on from there", head, e.URL, e.Err)
+	return fmt.Sprintf("%s: %s: %v%s", head, e.URL, e.Err, kept)
 }
 
 // ExitCode is exit.Source.

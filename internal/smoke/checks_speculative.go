@@ -84,14 +84,15 @@ func speculativeCheck(a *args) step {
 			out.detail = fmt.Sprintf("the same %d tokens with a draft (%s), up to two that are as likely as one another", at, draft)
 			if math.Abs(gap) > tie {
 				// Some kernels of a processor give a batch other figures than a single token.
-				why, err := s.draftsAlike(ctx, with, prompt, n, grammar, got.Tokens)
+				alike := s.stockDrafts(ctx, with, prompt, n, grammar, got.Tokens)
+				why := "as the stock build does with the same draft"
 				switch {
-				case err != nil:
-					return outcome{}, err
-				case why == "" && chosen:
-					why = "which the server without a draft chooses too when it is given what came before at once"
-				case why == "":
+				case ctx.Err() != nil:
+					return outcome{}, context.Cause(ctx)
+				case !alike && !chosen:
 					return outcome{}, drafting
+				case !alike:
+					why = "which the server without a draft chooses too when it is given what came before at once"
 				}
 				out.detail = fmt.Sprintf("the same %d tokens with a draft (%s), and then %d for %d, %s", at, draft, got.Tokens[at], want.Tokens[at], why)
 			}
@@ -135,26 +136,20 @@ func (srv *server) greedyTokens(ctx context.Context, prompt any, n, missing int,
 	return srv.askGreedy(ctx, req, n, missing)
 }
 
-// draftsAlike says why a draft's tokens are upstream's own: the stock build, where there is one,
-// gives the same with the same draft. "": it does not, or there is none.
-func (s *session) draftsAlike(ctx context.Context, with config, prompt string, n int, grammar bool, got []int) (string, error) {
+// stockDrafts reports whether the stock build, where there is one to compare with, gives these tokens with the same draft.
+func (s *session) stockDrafts(ctx context.Context, with config, prompt string, n int, grammar bool, tokens []int) bool {
 	if s.o.Stock == "" || s.o.Same != "" {
-		return "", nil
+		return false
 	}
 	s.side = s.stock()
 	defer func() { s.side = s.patched() }()
 	defer s.stop(ctx)
 	srv, err := s.need(ctx, with)
-	if err == nil {
-		var stock answer
-		if stock, err = srv.greedyTokens(ctx, prompt, n, draftMax-1, grammar); err == nil && slices.Equal(stock.Tokens, got) {
-			return "as the stock build does with the same draft", nil
-		}
+	if err != nil {
+		return false
 	}
-	if ctx.Err() != nil {
-		return "", context.Cause(ctx)
-	}
-	return "", nil
+	got, err := srv.greedyTokens(ctx, prompt, n, draftMax-1, grammar)
+	return err == nil && slices.Equal(got.Tokens, tokens)
 }
 
 // gap is by how much one token is likelier than another, as the difference of the logarithms of their
