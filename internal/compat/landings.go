@@ -103,7 +103,7 @@ func (l *landings) open() error {
 	}
 	l.objects = objects
 	l.reader = newRowReader(objects, l.asked, len(l.paths))
-	l.w = walker{judge: l.judge, files: &contents{sharedContents: l.files, objects: objects}}
+	l.w = walker{judge: l.judge, files: &contents{sharedContents: l.files, objects: objects}, memo: patch.NewMemo()}
 	return nil
 }
 

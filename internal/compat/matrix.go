@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/llpatch/llpatch/internal/patch"
 )
 
 // cell is one fix on one tag.
@@ -145,7 +147,7 @@ func (j *judge) cells(ctx context.Context, rows []row, builds []int) ([][]cell, 
 				return err
 			}
 			defer func() { _ = objects.Release() }() // it was only read from
-			w := walker{judge: j, files: &contents{sharedContents: j.files, objects: objects}}
+			w := walker{judge: j, files: &contents{sharedContents: j.files, objects: objects}, memo: patch.NewMemo()}
 			for {
 				n := int(next.Add(1)) - 1
 				if n >= len(tasks) {
@@ -172,6 +174,7 @@ func (j *judge) cells(ctx context.Context, rows []row, builds []int) ([][]cell, 
 type walker struct {
 	*judge
 	files *contents
+	memo  *patch.Memo // of merges
 	state row
 	buf   []byte
 }

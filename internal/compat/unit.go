@@ -159,8 +159,12 @@ func (u *unit) files(entries []entry, c *contents) (map[string]*source.File, err
 		f := &source.File{Mode: e.Mode}
 		path := u.paths[k]
 		if e.Other != "" {
-			path = e.Other // that it is there is enough
-		} else if e.Mode != source.Submodule {
+			if files[e.Other] == nil {
+				files[e.Other] = f // that it is there is enough
+			}
+			continue
+		}
+		if e.Mode != source.Submodule {
 			var err error
 			if f.Data, err = c.get(e.ID); err != nil {
 				if m := new(source.Missing); errors.As(err, &m) {

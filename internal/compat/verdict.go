@@ -115,6 +115,8 @@ type outcome struct {
 	After    []entry   // where it changes the tree: what it leaves at the unit's paths
 	Merge    *Merge    // what a merge came to, where one was tried
 
+	misfits []*patch.Conflict // those of the findings, where it was judged in this run
+
 	in   []entry // what it was judged on; of a merge, nil
 	kept bool    // it is from the cache folder, and was not met yet in this run
 }
@@ -139,7 +141,7 @@ func judged(j *patch.Judgement) *outcome {
 		}
 		return out
 	}
-	out.Verdict = Conflict
+	out.Verdict, out.misfits = Conflict, j.Conflicts
 	missing := true
 	for _, c := range j.Conflicts {
 		f := newFinding(c)
