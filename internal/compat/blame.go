@@ -215,7 +215,9 @@ func (s *search) describe(ctx context.Context, b *Break, variant int, before, id
 		return nil
 	}
 	if !now[at].there() && old[at].there() {
-		b.Moved, err = s.moved(before, id, finding.File, old[at].ID)
+		c := &contents{sharedContents: s.files, objects: s.objects}
+		m, err := c.moved(before, id, finding.File, old[at].ID)
+		b.Moved = finding.File + " " + m.what()
 		return err
 	}
 	if !old[at].there() || !now[at].there() {

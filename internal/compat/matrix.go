@@ -32,18 +32,19 @@ func (c *cell) outcome() *outcome {
 
 // judge is a stack made ready for judging on rows.
 type judge struct {
-	h       *History
-	o       Options
-	stack   Stack
-	units   [][]*unit // by fix and variant; nil for a variant that is not judged
-	all     []*unit
-	asked   *asked
-	paths   []string
-	made    map[string]bool // paths that a patch may create
-	parts   [][]int         // fixes that share paths, each in the order of the stack
-	files   *sharedContents
-	merging *merging // nil: nothing is merged
-	store   *store   // nil: nothing is kept
+	h        *History
+	o        Options
+	stack    Stack
+	units    [][]*unit // by fix and variant; nil for a variant that is not judged
+	all      []*unit
+	asked    *asked
+	paths    []string
+	made     map[string]bool // paths that a patch may create
+	parts    [][]int         // fixes that share paths, each in the order of the stack
+	files    *sharedContents
+	merging  *merging // nil: nothing is merged
+	absences absences
+	store    *store // nil: nothing is kept
 }
 
 func newJudge(h *History, o Options, s Stack) *judge {
@@ -241,9 +242,16 @@ func (w *walker) walk(ctx context.Context, part []int, base row, build int, at f
 			}
 			c.each[c.chosen] = got
 		}
+		if chosen != nil && len(chosen.removes) > 0 {
+			var err error
+			if got, err = w.deletions(ctx, chosen, build, got); err != nil {
+				return err
+			}
+			c.each[c.chosen] = got
+		}
 		c.verdict = got.Verdict
 		switch {
-		case got.Verdict == Unknown:
+		case got.Verdict == Unknown || got.Verdict == NotYet:
 			c.reason = got.Why
 		case got.Verdict.changes():
 			for k, e := range got.After {

@@ -125,8 +125,14 @@ func (h *History) Status(ctx context.Context, o Options, s Stack, tags []Tag) (*
 				but[k]++
 			}
 		}
+		for k := range st.Runs {
+			if err := j.explain(ctx, &st.Runs[k], tags[st.Runs[k].first].Build); err != nil {
+				return nil, err
+			}
+		}
 		r.Fixes = append(r.Fixes, st)
 	}
+	j.keepMoves()
 	for i, t := range tags {
 		if good[i] == len(s.Fixes) {
 			r.Newest, r.NewestBut = t.Name, ""

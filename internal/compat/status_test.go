@@ -57,14 +57,14 @@ func TestStatus(t *testing.T) {
 	const text = `llama.cpp: 1 fix on 9 tags of PATH, b1..b9
 
 fix: A fix
-  b1      1 tag   missing file   src/f.c: missing file
+  b1      1 tag   missing file   src/f.c: missing file (wants a file that comes with b2)
   b2      1 tag   exact
   b3..b4  2 tags  offset         up to 1 line off
   b5      1 tag   partly landed  upstream has 1 of its 2 changes
   b6      1 tag   offset         up to 1 line off
   b7      1 tag   conflict       src/f.c:39: hunk 2: no place
   b8      1 tag   landed         upstream has it
-  b9      1 tag   missing file   src/f.c: missing file
+  b9      1 tag   missing file   src/f.c: missing file (wants a file that is now lib/f.c, unchanged)
   v1.patch declared >= 1, < 10, fits b2..b6
     declared, and does not fit: b1, b7, b9
 

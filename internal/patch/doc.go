@@ -49,6 +49,8 @@
 //     its context, at one place and in order counts, and only where the preimage
 //     stands nowhere. A preimage off its line beside a postimage on it is
 //     ambiguous, unless the blob ids of the index line tell which it is.
+//     A file that is to be deleted and is not there has landed, unless it seems to
+//     have another name now; git refuses both.
 //   - Hunks stay in the order of the patch.
 //   - A last line without a newline in the patch matches only a last line
 //     without a newline. Git drops the newline of the line that it finds.

@@ -184,10 +184,19 @@ func (t *txn) landedFile(c *change) (bool, error) {
 	}
 	switch c.kind {
 	case remove:
-		if gone(c.old) {
-			t.placed(c, Landed)
-			return true, nil
+		if _, mode, blocked := t.s.blocker(c.old); !gone(c.old) || blocked && mode&modeType != modeFile {
+			return false, nil
 		}
+		moves, err := t.moves(c)
+		if err != nil {
+			return false, err
+		}
+		if len(moves) > 0 {
+			t.conflict(c, MissingFile, "deletes a file that is not there; %s", movesText(moves)).Moves = moves
+		} else {
+			t.placed(c, Landed)
+		}
+		return true, nil
 	case rename:
 		mode, there := t.s.stat(c.new)
 		if !there || !gone(c.old) || t.leaving[c.new] || t.written[c.new] != nil || mode == source.Submodule {

@@ -1,6 +1,7 @@
 package patch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -207,6 +208,9 @@ func (w *threeWay) change(c *change) error {
 		return nil
 	}
 	w.done[key] = true
+	if followed, err := w.followRemoval(c); err != nil || followed {
+		return err
+	}
 	if w.mergeable(c, misfits) {
 		if ok, err := w.merge(c); err != nil || ok {
 			return err
@@ -216,6 +220,33 @@ func (w *threeWay) change(c *change) error {
 		w.conflicts = append(w.conflicts, m)
 	}
 	return nil
+}
+
+// followRemoval deletes the file that one to be deleted has moved to, if that is
+// wanted; the tree must not have changed it since.
+func (w *threeWay) followRemoval(c *change) (bool, error) {
+	to, ok := w.o.Follow[c.old]
+	if !ok || c.kind != remove {
+		return false, nil
+	}
+	was, err := readText(w.base, c.old)
+	if err != nil || was == nil {
+		return false, err
+	}
+	is, err := readText(w.target, to)
+	switch {
+	case err != nil:
+		return false, err
+	case is == nil:
+		_ = w.fail(c, c.old, MissingFile, fmt.Sprintf("it was to be followed to %s, which is not a text file of the tree", to))
+	case !bytes.Equal(was.Data, is.Data):
+		_ = w.fail(c, to, BothChanged, "the patch deletes it, and the tree has changed it since")
+	default:
+		n := *c
+		n.old, n.oldMode = to, is.Mode
+		w.changes = append(w.changes, n)
+	}
+	return true, nil
 }
 
 // alone reports whether no other part of the patch is about the same file.

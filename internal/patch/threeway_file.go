@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"strings"
 
 	"github.com/llpatch/llpatch/internal/source"
 )
@@ -186,15 +185,7 @@ func (w *threeWay) region(c *change, f *FileMerge, m *merge3, r Region) {
 
 // propose records that a file is gone, and where it may be.
 func (w *threeWay) propose(c *change, f *FileMerge) {
-	var places []string
-	for _, m := range f.Moves {
-		places = append(places, fmt.Sprintf("%s (%d %% the same)", m.Path, m.Percent))
-	}
-	const most = 5
-	if len(places) > most {
-		places = append(places[:most], "others")
-	}
-	w.fail(c, f.From, MissingFile, "changes a file that is not there; it may be what is now "+strings.Join(places, " or ")).Moves = f.Moves
+	w.fail(c, f.From, MissingFile, "changes a file that is not there; "+movesText(f.Moves)).Moves = f.Moves
 }
 
 // take puts the merged file into the patch.

@@ -162,7 +162,14 @@ func (t *txn) preimage(c *change) (*source.File, error) {
 		_ = t.conflict(c, Unsafe, "%s leads through %s, which is %s", c.old, folder, describe(mode))
 		return nil, nil
 	}
-	_ = t.conflict(c, MissingFile, "")
+	moves, err := t.moves(c)
+	if err != nil {
+		return nil, err
+	}
+	out := t.conflict(c, MissingFile, "")
+	if len(moves) > 0 {
+		out.Moves, out.Detail = moves, "changes a file that is not there; "+movesText(moves)
+	}
 	return nil, nil
 }
 
