@@ -327,14 +327,14 @@ func pull(subject string) int {
 func (b *Blame) Text() string {
 	var out strings.Builder
 	if len(b.Breaks) == 0 {
-		fmt.Fprintf(&out, "%s: no tag breaks it\n", b.Fix)
+		fmt.Fprintf(&out, "%s: no tag breaks it\n", patch.Printable(b.Fix))
 	}
 	for i, k := range b.Breaks {
 		if i > 0 {
 			out.WriteByte('\n')
 		}
-		fmt.Fprintf(&out, "%s (%s) fits %s, and not %s: %s\n", b.Fix, k.Patch, k.Good.Name, k.Bad.Name, k.Verdict)
-		fmt.Fprintf(&out, "  commit  %s (build %d, %s)\n  subject %s\n", k.Commit, k.Build, k.Time.Format(time.DateOnly), k.Subject)
+		fmt.Fprintf(&out, "%s (%s) fits %s, and not %s: %s\n", patch.Printable(b.Fix), patch.Printable(k.Patch), k.Good.Name, k.Bad.Name, k.Verdict)
+		fmt.Fprintf(&out, "  commit  %s (build %d, %s)\n  subject %s\n", k.Commit, k.Build, k.Time.Format(time.DateOnly), patch.Printable(k.Subject))
 		if k.Pull > 0 {
 			fmt.Fprintf(&out, "  pull    #%d\n", k.Pull)
 		}
@@ -351,7 +351,7 @@ func (b *Blame) Text() string {
 			fmt.Fprintf(&out, "  %s\n", strings.ReplaceAll(c.Error(), "\n", "\n  "))
 		}
 		if k.Moved != "" {
-			fmt.Fprintf(&out, "  %s\n", k.Moved)
+			fmt.Fprintf(&out, "  %s\n", patch.Printable(k.Moved))
 		}
 		if len(k.Diff) > 0 {
 			out.WriteString("  what the commit did there:\n")

@@ -100,7 +100,7 @@ func (f Finding) String() string {
 	if f.Proposal != nil {
 		s += fmt.Sprintf(" among %d places; %s", len(f.Places), f.Proposal)
 	}
-	return s
+	return patch.Printable(s)
 }
 
 // outcome is a patch file's verdict on one set of files. Many cells share it.

@@ -182,7 +182,7 @@ func (s *state) unwind(series []Patch, group []int) (map[int]*txn, error) {
 			t.placements[n].Kind, t.placements[n].Patch = Landed, series[k].Name
 		}
 		t.touched = nil
-		t.notes = []string{fmt.Sprintf("%s: landed: the tree has all of %s already", orElse(series[k].Fix, series[k].Name), series[k].Name)}
+		t.notes = []string{fmt.Sprintf("%s: landed: the tree has all of %s already", Printable(orElse(series[k].Fix, series[k].Name)), Printable(series[k].Name))}
 		out[k] = t
 	}
 	for _, k := range group {

@@ -188,7 +188,7 @@ func (t *txn) checkType(c *change, f *source.File) *source.File {
 		return nil
 	}
 	if c.oldMode != 0 && c.oldMode != f.Mode {
-		t.notes = append(t.notes, fmt.Sprintf("%s/%s: %s has mode %s, the patch was made for %s", t.p.Fix, t.p.Name, c.old, f.Mode, c.oldMode))
+		t.notes = append(t.notes, Printable(fmt.Sprintf("%s/%s: %s has mode %s, the patch was made for %s", t.p.Fix, t.p.Name, c.old, f.Mode, c.oldMode)))
 	}
 	return f
 }
