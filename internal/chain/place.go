@@ -95,7 +95,7 @@ func Place(o Order, tree *source.Tree, s *spec.Series, result *patch.Result) (Pa
 	p := Patched{Order: o, Tree: tree, Series: s, Result: result}
 	p.Tag = tree.Tag
 	names, err := stage.Licenses(result.Tree, o.Recipe.Bundle.Licenses)
-	if err == nil && len(names) == 0 {
+	if err == nil && len(names) == 0 && o.Recipe.Name != "" { // a fork for no target
 		err = &spec.Error{
 			File: recipeFile(o.Recipe),
 			Msg:  fmt.Sprintf("bundle.licenses %q matches no file of %s; a bundle needs upstream's licence", o.Recipe.Bundle.Licenses, tree.Tag),

@@ -2,6 +2,9 @@ package cli_test
 
 import (
 	"context"
+	"net/http"
+	"net/http/cgi"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -64,8 +67,9 @@ func TestScript(t *testing.T) {
 			return makeUpstream(filepath.Join(e.WorkDir, "up"))
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"code": exitCode,
-			"sshd": startSSHD,
+			"code":    exitCode,
+			"sshd":    startSSHD,
+			"githttp": startGitHTTP,
 		},
 	})
 }
@@ -97,6 +101,30 @@ func startSSHD(ts *testscript.TestScript, neg bool, args []string) {
 	server, err := sshd.StartIn(dir, ts.Defer)
 	ts.Check(err)
 	ts.Setenv("PATH", server.Bin+string(filepath.ListSeparator)+ts.Getenv("PATH"))
+}
+
+// startGitHTTP is the script command "githttp DIR": the repositories below the folder are
+// served at $GITHTTP, to the user "me" with the password "secret", by git's own program.
+func startGitHTTP(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: githttp DIR")
+	}
+	libexec, err := exec.Command("git", "--exec-path").Output()
+	ts.Check(err)
+	git := &cgi.Handler{
+		Path: filepath.Join(strings.TrimSpace(string(libexec)), "git-http-backend"), Root: "/",
+		Env: []string{"GIT_PROJECT_ROOT=" + ts.MkAbs(args[0]), "GIT_HTTP_EXPORT_ALL=1", "REMOTE_USER=me", "GIT_CONFIG_GLOBAL=" + ts.Getenv("GIT_CONFIG_GLOBAL")},
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if name, word, _ := r.BasicAuth(); name != "me" || word != "secret" {
+			w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		git.ServeHTTP(w, r)
+	}))
+	ts.Defer(s.Close)
+	ts.Setenv("GITHTTP", s.URL)
 }
 
 // makeUpstream turns a folder into a repository with the tags b100 and b101.

@@ -21,9 +21,9 @@ import (
 
 // begin reads the tag and loads what every command on one needs.
 func (a *app) begin(name string) (tag.Tag, chain.Env, error) {
-	t, err := tag.Parse(name)
+	t, err := tagOf(name)
 	if err != nil {
-		return t, chain.Env{}, usage("%w", err)
+		return t, chain.Env{}, err
 	}
 	e, err := a.env()
 	return t, e, err

@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/llpatch/llpatch/internal/chain"
+	"github.com/llpatch/llpatch/internal/fork"
+	"github.com/llpatch/llpatch/internal/tag"
+)
+
+// forkFlags are those that the commands on a fork share.
+type forkFlags struct {
+	repo   string
+	branch string
+}
+
+func (a *app) forkCmd() *cobra.Command {
+	c := &cobra.Command{
+		Use: "fork", Short: "Keep the fixes as a branch: make, export, rebase, ...",
+		Long: `A fork is a branch of any git repository with one commit a fix on the commit of
+upstream's tag. The tag and the fixes alone decide its commits.`,
+	}
+	c.AddCommand(a.forkMakeCmd(), a.forkCheckCmd(), a.forkPushCmd())
+	return c
+}
+
+// forkSub is a command on a repository.
+func (a *app) forkSub(c *cobra.Command, f *forkFlags, do func(ctx context.Context, e chain.Env, r *fork.Repo, got []string) error) *cobra.Command {
+	c.RunE = func(c *cobra.Command, got []string) error {
+		e, err := a.env()
+		if err != nil {
+			return err
+		}
+		r, err := fork.Open(c.Context(), a.log, f.repo, c.Name() == "make")
+		if err != nil {
+			return err
+		}
+		return do(c.Context(), e, r, got)
+	}
+	a.sourceFlags(c)
+	c.Flags().StringVar(&f.repo, "repo", ".", "the git repository")
+	c.Flags().StringVar(&f.branch, "branch", "", "another branch of it than the one that is checked out")
+	return c
+}
+
+func (a *app) forkMakeCmd() *cobra.Command {
+	var f forkFlags
+	w := fork.Want{}
+	c := a.forkSub(&cobra.Command{
+		Use: "make TAG [TARGET]", Short: "Make the branch of a tag and its fixes",
+		Args:    args("TAG", "[TARGET]"),
+		Example: "  llpatch fork make b8833 linux-cpu --repo llama.cpp\n  llpatch fork make b8390 --repo new-folder",
+	}, &f, func(ctx context.Context, e chain.Env, r *fork.Repo, got []string) (err error) {
+		if w.Tag, err = tagOf(got[0]); err != nil {
+			return err
+		}
+		if w.Branch = f.branch; len(got) > 1 {
+			w.Target = got[1]
+		}
+		m, err := fork.Make(ctx, e, r, w)
+		if err != nil {
+			return err
+		}
+		a.log.Info("branch "+m.Branch, "commits", len(m.Commits), "base", m.Base, "tip", m.Tip, "written", m.Written)
+		return a.print(m, func() string { return m.Branch + " " + m.Tip + "\n" })
+	})
+	addUpstream(c, &w.Upstream, "whose tag it is, where no TARGET says so")
+	withFlag(c, &w.With)
+	c.Flags().Lookup("branch").Usage = "the branch to make (default llpatch/TAG)"
+	return c
+}
+
+func (a *app) forkCheckCmd() *cobra.Command {
+	var f forkFlags
+	o := fork.CheckOptions{}
+	c := a.forkSub(&cobra.Command{
+		Use: "check [TARGET]", Short: "Say whether a branch is what its tag and fixes give",
+		Args:    args("[TARGET]"),
+		Example: "  llpatch fork check --repo llama.cpp\n  llpatch fork check --remote origin --branch llpatch/b8833",
+	}, &f, func(ctx context.Context, e chain.Env, r *fork.Repo, got []string) error {
+		if o.Branch = f.branch; len(got) > 0 {
+			o.Target = got[0]
+		}
+		res, err := fork.Check(ctx, e, r, o)
+		if res == nil {
+			return err
+		}
+		return errors.Join(a.print(res, func() string { return checkedText(res) }), err)
+	})
+	withFlag(c, &o.With)
+	c.Flags().StringVar(&o.Remote, "remote", "", "the branch of this `REMOTE`, by name or address, instead of the repository's own")
+	return c
+}
+
+func checkedText(c *fork.Checked) string {
+	var b strings.Builder
+	for _, k := range c.Commits {
+		fmt.Fprintf(&b, "%-8s%.12s %s", k.Is, k.ID, k.Subject)
+		if k.Why != "" {
+			fmt.Fprintf(&b, ": %s", k.Why)
+		}
+		b.WriteByte('\n')
+	}
+	for _, id := range c.Missing {
+		fmt.Fprintf(&b, "missing %s\n", id)
+	}
+	is := "pure"
+	if !c.Pure {
+		is = "not pure"
+	}
+	fmt.Fprintf(&b, "%s on %s: %s\n", c.Branch, c.Tag, is)
+	return b.String()
+}
+
+func (a *app) forkPushCmd() *cobra.Command {
+	var f forkFlags
+	return a.forkSub(&cobra.Command{
+		Use: "push [REMOTE]", Short: "Push a checked branch, never over what is not ours",
+		Args:    args("[REMOTE]"),
+		Example: "  llpatch fork push origin --repo llama.cpp --branch llpatch/b8833",
+	}, &f, func(ctx context.Context, e chain.Env, r *fork.Repo, got []string) error {
+		remote := "origin"
+		if len(got) > 0 {
+			remote = got[0]
+		}
+		p, err := fork.Push(ctx, e, r, remote, f.branch)
+		if err != nil {
+			return err
+		}
+		return a.print(p, func() string { return p.Branch + " " + p.Tip + "\n" })
+	})
+}
+
+// tagOf reads a tag that was given.
+func tagOf(name string) (tag.Tag, error) {
+	t, err := tag.Parse(name)
+	if err != nil {
+		return t, usage("%w", err)
+	}
+	return t, nil
+}
