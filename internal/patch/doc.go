@@ -20,7 +20,8 @@
 //     binary.go (binary patches and blob ids).
 //   - Applying: apply.go (Apply, Result), state.go, txn.go (one patch), lines.go (a
 //     text and where lines stand in it), place.go (a place for each hunk, and the
-//     new text), commit.go and casefold.go (names that collide).
+//     new text), order.go (hunks that may stand in several places; what git would
+//     do), commit.go and casefold.go (names that collide).
 //   - What the tree holds already: landed.go for one patch, landed_series.go for
 //     patches that lie over one another.
 //   - Judging without a tree: judge.go (Judge and JudgeUnder return a Judgement from
@@ -36,6 +37,10 @@
 // # Differences from git apply
 //
 //   - Two places are an error that lists both, where git takes the nearer one.
+//     The hunks of a file are placed together: a place of which the order of the
+//     hunks leaves nothing does not count, and what it leaves counts only where
+//     git puts the hunks so, too. The error names git's place as a Proposal, with
+//     what speaks for it; Settle makes a patch of it that is not ambiguous.
 //     As in git, a hunk that stands exactly where its header says is taken there
 //     even if it stands elsewhere too; but once an earlier hunk of the same file
 //     was found off its line, the stated line is no longer trusted.

@@ -42,11 +42,11 @@ func FromCommit(c *source.Change) ([]byte, error) {
 		}
 		// What a file is does not change in place: git, too, writes two parts.
 		if f.Before != nil && f.After != nil && f.Before.Mode&modeType != f.After.Mode&modeType {
-			writeFile(&out, remove, f.Path, f.Path, f.Before, nil)
-			writeFile(&out, create, f.Path, f.Path, nil, f.After)
+			writeFile(&out, remove, f.Path, f.Path, f.Before, nil, false)
+			writeFile(&out, create, f.Path, f.Path, nil, f.After, false)
 			continue
 		}
-		writeFile(&out, modify, f.Path, f.Path, f.Before, f.After)
+		writeFile(&out, modify, f.Path, f.Path, f.Before, f.After, false)
 	}
 	if err := gives(c.ID, out.Bytes(), before, after); err != nil {
 		return nil, fmt.Errorf("commit %s as a patch: %w", c.ID, err)

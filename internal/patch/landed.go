@@ -18,6 +18,9 @@ import (
 func (t *txn) place(c *change, txt *text, hunks []hunk) ([]spot, []misfit) {
 	blob := once(func() string { return blobID(txt.data) })
 	spots, bad := place(txt, hunks, c.oldID, blob)
+	if t.s.guess {
+		spots, bad = guessed(hunks, spots, bad)
+	}
 	if t.strict || c.kind == create || c.kind == copied {
 		return spots, bad
 	}
@@ -65,6 +68,19 @@ func (t *txn) place(c *change, txt *text, hunks []hunk) ([]spot, []misfit) {
 		return mixed, nil
 	}
 	return spots, bad
+}
+
+// guessed returns the spots with those that git apply has for the ambiguous hunks,
+// unless there are hunks that it does not place.
+func guessed(hunks []hunk, spots []spot, bad []misfit) ([]spot, []misfit) {
+	if len(bad) == 0 || slices.ContainsFunc(bad, func(m misfit) bool { return m.git == nil }) {
+		return spots, bad
+	}
+	for _, m := range bad {
+		h := &hunks[m.hunk]
+		spots = slices.Insert(spots, m.hunk, spot{want: h.start(), at: m.git.Line - 1, n: len(h.old)})
+	}
+	return spots, nil
 }
 
 // once returns f, called once at the most.

@@ -228,14 +228,7 @@ func TestSecondRun(t *testing.T) {
 // from the result; where git can take it back from the tree as it is and cannot
 // apply it, it must have landed as a whole. LLPATCH_ORACLE_CASES sets how many.
 func TestLandedOracle(t *testing.T) {
-	cases := 2000
-	if s := os.Getenv("LLPATCH_ORACLE_CASES"); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cases = n
-	}
+	cases := oracleCases(t)
 	r := rand.New(rand.NewPCG(9, 10))
 	count := map[string]int{}
 	const batch = 500

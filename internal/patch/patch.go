@@ -172,7 +172,8 @@ type hunk struct {
 	hash             []uint64 // of old
 	newLines         int
 	oldText, newText string
-	lead, trail      int // context lines before the first and after the last change
+	lead, trail      int    // context lines before the first and after the last change
+	section          string // what its header names: the function that it lies in, as a rule
 }
 
 // start returns the 0-based line before which the hunk's preimage begins, as

@@ -33,7 +33,7 @@ type Resolution struct {
 // whether an algorithm or a person found it.
 func NewResolution(fix, path string, base, ours, theirs, merged []byte) Resolution {
 	var hunks bytes.Buffer
-	writeHunks(&hunks, theirs, merged)
+	writeHunks(&hunks, theirs, merged, false)
 	return Resolution{
 		Fix: fix, Path: path, Base: blobID(base), Ours: blobID(ours), Theirs: blobID(theirs), Merged: blobID(merged),
 		hunks: hunks.String(),

@@ -47,6 +47,7 @@ type Merge struct {
 
 	target  *source.Tree
 	changes []change // the patch as it fits the target
+	unique  bool     // Variant gives each hunk the context that makes its lines stand once
 }
 
 // FileMerge is how one file of a patch was merged.

@@ -186,7 +186,7 @@ func (w *threeWay) take(c *change, f *FileMerge, theirs *source.File, merged []b
 	if !f.Landed {
 		after := &source.File{Mode: theirs.Mode, Data: merged}
 		var diff bytes.Buffer
-		writeFile(&diff, modify, n.old, n.old, theirs, after)
+		writeFile(&diff, modify, n.old, n.old, theirs, after, false)
 		ps, err := Parse(w.Fix, w.Patch, diff.Bytes())
 		if err != nil {
 			return fmt.Errorf("%s: its merge cannot be written as a diff: %w", f.Path, err)

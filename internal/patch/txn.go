@@ -297,6 +297,7 @@ func (t *txn) misfit(c *change, txt *text, h *hunk, m *misfit) {
 		out.Got = got[first:last]
 		out.Line = min(from+first+1, max(txt.count(), 1))
 	}
+	out.Proposal = m.git
 	for _, at := range m.places {
 		out.Places = append(out.Places, at+1)
 	}
