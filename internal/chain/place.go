@@ -53,7 +53,7 @@ func Patch(ctx context.Context, e Env, o Order, three *merge.ThreeWay) (p Patche
 	if err := s.Asked(o.Recipe); err != nil {
 		return p, &BadOption{"--with", err}
 	}
-	patches, err := merge.Patches(ctx, e.Repo.FS, e.sources(), s)
+	patches, err := merge.Patches(ctx, e.Repo.FS, e.Sources(), s)
 	if err != nil {
 		return p, err
 	}
@@ -177,7 +177,7 @@ func (p Patched) fixes() []string {
 func (p Patched) treeOf(ctx context.Context, e Env, name string, keep func(id string) bool) (*source.Tree, error) {
 	only := *p.Series
 	only.In = slices.DeleteFunc(slices.Clone(only.In), func(in spec.Chosen) bool { return !keep(in.Fix) })
-	patches, err := merge.Patches(ctx, e.Repo.FS, e.sources(), &only)
+	patches, err := merge.Patches(ctx, e.Repo.FS, e.Sources(), &only)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

@@ -254,7 +254,7 @@ func (a *app) declarations() (*spec.Repo, records.Store, error) {
 	if err != nil {
 		return nil, records, err
 	}
-	if over || records.Dir == cache { // those inside llpatch, which name no path
+	if records.Dir == cache { // those inside llpatch, which name no path
 		return repo, records, records.Overlay(repo)
 	}
 	for i := range repo.Sources {
@@ -262,7 +262,10 @@ func (a *app) declarations() (*spec.Repo, records.Store, error) {
 			return nil, records, err
 		}
 	}
-	return repo, records, nil
+	if over {
+		err = records.Overlay(repo)
+	}
+	return repo, records, err
 }
 
 func isDir(name string) bool {

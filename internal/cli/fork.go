@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -25,13 +26,14 @@ func (a *app) forkCmd() *cobra.Command {
 		Long: `A fork is a branch of any git repository with one commit a fix on the commit of
 upstream's tag. The tag and the fixes alone decide its commits.`,
 	}
-	c.AddCommand(a.forkMakeCmd(), a.forkCheckCmd(), a.forkPushCmd())
+	c.AddCommand(a.forkMakeCmd(), a.forkExportCmd(), a.forkCheckCmd(), a.forkPushCmd())
 	return c
 }
 
 // forkSub is a command on a repository.
 func (a *app) forkSub(c *cobra.Command, f *forkFlags, do func(ctx context.Context, e chain.Env, r *fork.Repo, got []string) error) *cobra.Command {
 	c.RunE = func(c *cobra.Command, got []string) error {
+		a.newDir = c.Name() != "check" && c.Name() != "push"
 		e, err := a.env()
 		if err != nil {
 			return err
@@ -73,6 +75,37 @@ func (a *app) forkMakeCmd() *cobra.Command {
 	withFlag(c, &w.With)
 	c.Flags().Lookup("branch").Usage = "the branch to make (default llpatch/TAG)"
 	return c
+}
+
+func (a *app) forkExportCmd() *cobra.Command {
+	var f forkFlags
+	o := fork.ExportOptions{}
+	c := a.forkSub(&cobra.Command{
+		Use: "export", Short: "Write a branch's commits back to the fixes",
+		Args:    args(),
+		Example: "  llpatch fork export --repo llama.cpp -C mine --new my-fix",
+	}, &f, func(ctx context.Context, e chain.Env, r *fork.Repo, _ []string) error {
+		o.Branch = f.branch
+		x, err := fork.Export(ctx, e, r, o)
+		if err != nil {
+			return err
+		}
+		if len(x.Files) == 0 {
+			a.log.Info("nothing is new: the fixes give just what the branch has", "branch", x.Branch)
+		}
+		return a.print(x, func() string { return below(x.Dir, x.Files) })
+	})
+	c.Flags().StringVar(&o.New, "new", "", "make a fix of this `ID` of the commits that belong to none")
+	return c
+}
+
+// below writes the paths of files in a folder, a line each.
+func below(dir string, files []string) string {
+	var b strings.Builder
+	for _, name := range files {
+		b.WriteString(filepath.Join(dir, filepath.FromSlash(name)) + "\n")
+	}
+	return b.String()
 }
 
 func (a *app) forkCheckCmd() *cobra.Command {

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -9,6 +10,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -64,6 +66,15 @@ func TestScript(t *testing.T) {
 				return err
 			}
 			e.Setenv("LLPATCH", self)
+			for page, script := range map[string]string{"docs/manual/fork.md": "page.sh", "CONTRIBUTING.md": "contributing.sh"} {
+				text, err := shellOf(filepath.Join("../..", page))
+				if err != nil {
+					return err
+				}
+				if err := os.WriteFile(filepath.Join(e.WorkDir, script), text, 0o644); err != nil {
+					return err
+				}
+			}
 			return makeUpstream(filepath.Join(e.WorkDir, "up"))
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
@@ -72,6 +83,19 @@ func TestScript(t *testing.T) {
 			"githttp": startGitHTTP,
 		},
 	})
+}
+
+// shellOf is the first block of shell commands in a page, without what it is indented by.
+func shellOf(page string) ([]byte, error) {
+	data, err := os.ReadFile(page)
+	if err != nil {
+		return nil, err
+	}
+	m := regexp.MustCompile("(?ms)^( *)```sh\n(.*?)^ *```$").FindSubmatch(data)
+	if m == nil {
+		return nil, fmt.Errorf("%s has no block of shell commands", page)
+	}
+	return regexp.MustCompile("(?m)^"+string(m[1])).ReplaceAll(m[2], nil), nil
 }
 
 // exitCode is the script command "code N PROG ARGS...": the program must end

@@ -27,7 +27,7 @@ func FromCommit(c *source.Change) ([]byte, error) {
 		return nil, fmt.Errorf("commit %s changes no file", c.ID)
 	}
 	var out bytes.Buffer
-	writeCommitHeader(&out, c, "[PATCH] ")
+	writeCommitHeader(&out, c, "[PATCH] ", time.RFC1123Z)
 	out.Write(separator)
 	before, after := map[string]source.File{}, map[string]source.File{}
 	for _, f := range c.Files {
@@ -96,7 +96,7 @@ func representable(c source.Changed) error {
 func CommitHead(c source.Change) []byte {
 	var out bytes.Buffer
 	c.ID = strings.Repeat("0", 40)
-	writeCommitHeader(&out, &c, "")
+	writeCommitHeader(&out, &c, "", "Mon, 2 Jan 2006 15:04:05 -0700")
 	if !bytes.HasSuffix(out.Bytes(), []byte("\n\n")) {
 		out.WriteByte('\n')
 	}
@@ -104,12 +104,12 @@ func CommitHead(c source.Change) []byte {
 }
 
 // writeCommitHeader writes what stands before the diff.
-func writeCommitHeader(out *bytes.Buffer, c *source.Change, prefix string) {
+func writeCommitHeader(out *bytes.Buffer, c *source.Change, prefix, layout string) {
 	subject, body := splitMessage(c.Message)
 	author := mailAuthor(c.Author, c.Email)
 	// The date is fixed: git's mark of a file made by format-patch.
 	fmt.Fprintf(out, "From %s Mon Sep 17 00:00:00 2001\nFrom: %s\nDate: %s\nSubject: %s\n",
-		c.ID, author, c.When.Format(time.RFC1123Z), encodeWords(prefix, subject))
+		c.ID, author, c.When.Format(layout), encodeWords(prefix, subject))
 	if strings.ContainsFunc(body, func(r rune) bool { return r >= 0x80 }) {
 		out.WriteString("MIME-Version: 1.0\nContent-Type: text/plain; charset=UTF-8\nContent-Transfer-Encoding: 8bit\n")
 	}
