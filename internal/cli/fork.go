@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -26,7 +27,7 @@ func (a *app) forkCmd() *cobra.Command {
 		Long: `A fork is a branch of any git repository with one commit a fix on the commit of
 upstream's tag. The tag and the fixes alone decide its commits.`,
 	}
-	c.AddCommand(a.forkMakeCmd(), a.forkExportCmd(), a.forkCheckCmd(), a.forkPushCmd())
+	c.AddCommand(a.forkMakeCmd(), a.forkExportCmd(), a.forkRebaseCmd(), a.forkCheckCmd(), a.forkPushCmd())
 	return c
 }
 
@@ -97,6 +98,81 @@ func (a *app) forkExportCmd() *cobra.Command {
 	})
 	c.Flags().StringVar(&o.New, "new", "", "make a fix of this `ID` of the commits that belong to none")
 	return c
+}
+
+func (a *app) forkRebaseCmd() *cobra.Command {
+	var f forkFlags
+	var to string
+	o := fork.RebaseOptions{}
+	follow := map[string]string{}
+	var moves []string
+	var onward [3]bool
+	ways := []string{fork.Continue, fork.Skip, fork.Abort}
+	c := a.forkSub(&cobra.Command{
+		Use: "rebase", Short: "Move a branch's commits to another tag",
+		Args: args(),
+		Example: `  llpatch fork rebase --to b8994 --repo llama.cpp
+  llpatch fork rebase --continue --repo llama.cpp`,
+	}, &f, func(ctx context.Context, e chain.Env, r *fork.Repo, _ []string) (err error) {
+		var done *fork.Rebased
+		if o.Branch = f.branch; to == "" {
+			way := ways[slices.Index(onward[:], true)]
+			if done, err = fork.GoOn(ctx, e, r, way); err == nil && way == fork.Abort {
+				return nil
+			}
+		} else {
+			if o.To, err = tagOf(to); err != nil {
+				return err
+			}
+			o.Follow = follow
+			done, err = fork.Rebase(ctx, e, r, o)
+		}
+		if err != nil {
+			return err
+		}
+		return a.print(done, func() string { return rebasedText(done) })
+	})
+	c.PreRunE = func(*cobra.Command, []string) error {
+		given := 0
+		for _, is := range append(onward[:], to != "") {
+			if is {
+				given++
+			}
+		}
+		if given != 1 {
+			return usage("give one of --to TAG, --continue, --skip and --abort")
+		}
+		return followed(moves, follow)
+	}
+	c.Flags().StringVar(&to, "to", "", "the `TAG` to move to")
+	c.Flags().StringVar(&o.Name, "name", "", "the branch to make (default llpatch/TAG)")
+	c.Flags().BoolVar(&o.Drop, "drop", false, "leave out the commits that conflict, and name them, instead of stopping")
+	c.Flags().StringArrayVar(&moves, "follow", nil, "`OLD=NEW` takes the file OLD for NEW of the tag, to which it has moved; may be repeated")
+	for i, text := range []string{"go on with the conflict solved", "go on without the commit that conflicts", "go back to where it began"} {
+		c.Flags().BoolVar(&onward[i], ways[i], false, text)
+	}
+	return c
+}
+
+func rebasedText(d *fork.Rebased) string {
+	var b strings.Builder
+	for _, m := range d.Commits {
+		id := m.New
+		if id == "" {
+			id = m.Old
+		}
+		whose := ""
+		if m.Fix == "" {
+			whose = " (yours)"
+		}
+		fmt.Fprintf(&b, "%-8s %.12s %s%s", m.How, id, m.Subject, whose)
+		if text := strings.Join(append(slices.Clone(m.Files), m.Why), ", "); strings.Trim(text, ", ") != "" {
+			fmt.Fprintf(&b, ": %s", strings.Trim(text, ", "))
+		}
+		b.WriteByte('\n')
+	}
+	fmt.Fprintf(&b, "%s %s\n", d.Branch, d.Tip)
+	return b.String()
 }
 
 // below writes the paths of files in a folder, a line each.

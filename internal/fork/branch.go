@@ -170,3 +170,11 @@ func (b Branch) flat() error {
 	}
 	return nil
 }
+
+// buildOf is the build number of a branch's tag, the lowest that it can be; 0: not known.
+func buildOf(repo *spec.Repo, b Branch) int {
+	if n, ok := b.Tag.Build(); ok {
+		return n
+	}
+	return repo.Lock[b.Upstream][b.Tag.String()].Build
+}

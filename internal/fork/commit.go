@@ -67,14 +67,17 @@ func (c Commit) Subject() string {
 func (c Commit) short() string { return fmt.Sprintf("%.12s %q", c.ID, c.Subject()) }
 
 // sum computes the id.
-func (c Commit) sum() string {
-	var b bytes.Buffer
+func (c Commit) sum() string { return objectID("commit", []byte(c.text())) }
+
+// text is the commit object.
+func (c Commit) text() string {
+	var b strings.Builder
 	fmt.Fprintf(&b, "tree %s\n", c.Tree)
 	for _, p := range c.Parents {
 		fmt.Fprintf(&b, "parent %s\n", p)
 	}
 	fmt.Fprintf(&b, "author %s\ncommitter %s\n\n%s", c.Author, c.Committer, c.Message)
-	return objectID("commit", b.Bytes())
+	return b.String()
 }
 
 func objectID(kind string, data []byte) string {

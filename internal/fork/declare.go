@@ -256,7 +256,7 @@ func (d *declaring) fix(n newFix, data []byte, variant []byte) error {
 
 // reason is the first paragraph of a message, or its subject.
 func reason(n newFix) string {
-	_, body, _ := strings.Cut(n.message, "\n\n")
+	_, body, _ := strings.Cut(n.message, "\n")
 	body, _, _ = strings.Cut(strings.TrimSpace(body), "\n\n")
 	if first, _, _ := strings.Cut(body, "\n"); body == "" || anyTrailer.MatchString(first) {
 		body = n.subject
@@ -264,9 +264,9 @@ func reason(n newFix) string {
 	return strings.Join(strings.Fields(body), " ")
 }
 
-// write tries the new declarations on the tag, where they must give the wanted tree with
-// the groups' fixes, and writes what is new of them. It returns the files.
-func (d *declaring) write(ctx context.Context, groups []*group, want *source.Tree) ([]string, error) {
+// write tries the new declarations on the tag, where the fixes must give the wanted tree,
+// and writes what is new of them. It returns the files.
+func (d *declaring) write(ctx context.Context, ids []string, want *source.Tree) ([]string, error) {
 	stage, remove, err := tempDir("llpatch-export-")
 	if err != nil {
 		return nil, err
@@ -286,22 +286,20 @@ func (d *declaring) write(ctx context.Context, groups []*group, want *source.Tre
 		return nil, fmt.Errorf("what would be written is wrong: %w", err)
 	}
 	next.Lock, next.Revisions, next.Sources = d.Repo.Lock, d.Repo.Revisions, d.Repo.Sources
-	if want != nil {
-		if err := d.try(ctx, next, groups, want); err != nil {
-			return nil, err
-		}
+	if err := d.try(ctx, next, ids, want); err != nil {
+		return nil, err
 	}
 	return d.store(ctx)
 }
 
-// try applies the fixes of the groups as they would be declared.
-func (d *declaring) try(ctx context.Context, next *spec.Repo, groups []*group, want *source.Tree) error {
+// try applies fixes as they would be declared.
+func (d *declaring) try(ctx context.Context, next *spec.Repo, ids []string, want *source.Tree) error {
 	e, err := from(ctx, d.Env, d.r, d.tag)
 	if err != nil {
 		return err
 	}
 	e.Repo = only(next, func(f spec.Fix) bool {
-		return slices.ContainsFunc(groups, func(g *group) bool { return g.fix == f.ID })
+		return slices.Contains(ids, f.ID)
 	})
 	p, err := chain.Patch(ctx, e, chain.Order{Tag: d.tag, Recipe: anyTarget(d.upstream)}, nil)
 	if err != nil {

@@ -101,11 +101,12 @@ func Export(ctx context.Context, e chain.Env, r *Repo, o ExportOptions) (_ *Expo
 	case len(d.files) == 0:
 		return &x, nil
 	}
-	var want *source.Tree
-	if len(groups) > 0 {
-		want = groups[len(groups)-1].after
+	var ids []string
+	for _, g := range groups {
+		ids = append(ids, g.fix)
 	}
-	if x.Files, err = d.write(ctx, groups, want); err != nil {
+	// Where nothing is new of any fix, there was an answer above.
+	if x.Files, err = d.write(ctx, ids, groups[len(groups)-1].after); err != nil {
 		return nil, err
 	}
 	return &x, nil
