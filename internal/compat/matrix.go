@@ -187,7 +187,7 @@ func (w *walker) row(ctx context.Context, part []int, base row, build int, at fu
 	for _, i := range part {
 		v := at(i).verdict
 		hidden = hidden || conflict && v == Landed
-		conflict = conflict || v == Conflict
+		conflict = conflict || v.unplaced()
 	}
 	if hidden || conflict && w.merging != nil {
 		return w.walk(ctx, part, base, build, at, hidden, w.merging)
@@ -224,14 +224,14 @@ func (w *walker) walk(ctx context.Context, part []int, base row, build int, at f
 			continue
 		}
 		got := c.each[c.chosen]
-		if under && got.Verdict == Conflict {
+		if under && got.Verdict.unplaced() {
 			var err error
 			if got, err = w.under(chosen, part[n+1:], build, got); err != nil {
 				return err
 			}
 			c.each[c.chosen] = got
 		}
-		if m != nil && got.Verdict == Conflict {
+		if m != nil && got.Verdict.unplaced() {
 			var err error
 			if got, c.base, err = w.merge(ctx, chosen, build, got); err != nil {
 				return err

@@ -21,6 +21,9 @@ type Report struct {
 	// Newest is the newest tag on which every fix fits or has landed, or the defect
 	// is not there or the target's; "" where there is none.
 	Newest string `json:"newest_where_all_fits,omitempty"`
+	// NewestBut is Newest if those count of which only a hunk is ambiguous, and git
+	// apply would place it; "" where it is Newest itself.
+	NewestBut string `json:"newest_where_all_fits_but_for_ambiguity,omitempty"`
 	// Most is the newest of the tags on which the most fixes do, and MostFit how many.
 	Most    string `json:"newest_where_most_fit"`
 	MostFit int    `json:"most_fit"`
@@ -108,7 +111,7 @@ func (h *History) Status(ctx context.Context, o Options, s Stack, tags []Tag) (*
 	for _, u := range j.all {
 		r.Applied += len(u.known)
 	}
-	good, merged := make([]int, len(tags)), make([]int, len(tags)) // fixes, by tag
+	good, merged, but := make([]int, len(tags)), make([]int, len(tags)), make([]int, len(tags)) // fixes, by tag
 	for i := range s.Fixes {
 		st := status(&s.Fixes[i], tags, cells[i])
 		for k, v := range st.verdicts {
@@ -118,12 +121,17 @@ func (h *History) Status(ctx context.Context, o Options, s Stack, tags []Tag) (*
 			if v == Merged {
 				merged[k]++
 			}
+			if v == Ambiguous {
+				but[k]++
+			}
 		}
 		r.Fixes = append(r.Fixes, st)
 	}
 	for i, t := range tags {
 		if good[i] == len(s.Fixes) {
-			r.Newest = t.Name
+			r.Newest, r.NewestBut = t.Name, ""
+		} else if good[i]+but[i] == len(s.Fixes) {
+			r.NewestBut = t.Name
 		}
 		if r.ThreeWay && good[i]+merged[i] == len(s.Fixes) {
 			r.NewestMerged = t.Name
@@ -376,7 +384,7 @@ func (r *Run) why() string {
 		s = fmt.Sprintf("over %s: %s", r.Merge.Base, strings.Join(r.Merge.Files, ", "))
 	case Partly:
 		s = fmt.Sprintf("upstream has %d of its %d changes", r.Held, r.Changes)
-	case Conflict, MissingFile:
+	case Ambiguous, Conflict, MissingFile:
 		if len(r.Findings) > 0 {
 			s = r.Findings[0].String()
 			if n := len(r.Findings) - r.findingsHeld() - 1; n > 0 {

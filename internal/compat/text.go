@@ -21,6 +21,9 @@ func (r *Report) Text() string {
 	} else {
 		fmt.Fprintf(&b, "newest tag where all fits: %s\n", r.Newest)
 	}
+	if r.NewestBut != "" {
+		fmt.Fprintf(&b, "newest tag where all fits but for ambiguity: %s\n", r.NewestBut)
+	}
 	if r.ThreeWay {
 		fmt.Fprintf(&b, "newest tag where all fits or merges: %s\n", cmp.Or(r.NewestMerged, "none"))
 	}

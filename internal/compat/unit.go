@@ -121,7 +121,7 @@ func (u *unit) work(entries []entry, c *contents) (*outcome, error) {
 		return nil, err
 	}
 	out := judged(j)
-	if !out.Verdict.Fits() {
+	if !out.Verdict.changes() {
 		return out, nil
 	}
 	out.After = make([]entry, len(entries))

@@ -115,9 +115,10 @@ func (p *Patch) repeats() bool {
 	return false
 }
 
-// trial returns a copy of the state, to try things on.
+// trial returns a copy of the state, to try things on of which nobody reads why
+// they do not fit.
 func (s *state) trial() *state {
-	return &state{base: s.base, changes: maps.Clone(s.changes), ids: map[string]string{}, texts: s.texts}
+	return &state{base: s.base, changes: maps.Clone(s.changes), ids: map[string]string{}, texts: s.texts, quiet: true}
 }
 
 // step applies a patch of which nothing may have landed; nil where it does not fit.
@@ -125,13 +126,11 @@ func (s *state) step(p *Patch) (*txn, error) {
 	t := s.begin(p)
 	t.strict = true
 	for k := range p.changes {
-		if err := t.apply(&p.changes[k]); err != nil {
+		if err := t.apply(&p.changes[k]); err != nil || len(t.conflicts) > 0 {
 			return nil, err
 		}
 	}
-	if len(t.conflicts) == 0 {
-		t.commit()
-	}
+	t.commit()
 	if len(t.conflicts) > 0 {
 		return nil, nil
 	}

@@ -188,7 +188,7 @@ func gitOracle(t *testing.T, cases int, make func(*rand.Rand, int) trial) map[st
 					report("git applies, refused: %v", err)
 				}
 				count[why]++
-				if guess, ok := guess(t, name, target, diff); ok {
+				if guess, ok := proposed(t, name, target, diff); ok {
 					count["as proposed"]++
 					if guess != string(gitOut) && !joined(string(gitOut), tr) {
 						report("proposed is other than git: %q", guess)
@@ -215,8 +215,8 @@ func byOrder(t *testing.T, target, diff string) bool {
 	return false
 }
 
-// guess applies a patch of one file with what is proposed for its ambiguous hunks.
-func guess(t *testing.T, path, before, diff string) (string, bool) {
+// proposed applies a patch of one file with what is proposed for its ambiguous hunks.
+func proposed(t *testing.T, path, before, diff string) (string, bool) {
 	t.Helper()
 	s := newState(tree(t, map[string]source.File{path: file(before)}))
 	s.guess = true

@@ -290,7 +290,7 @@ func (t *txn) misfit(c *change, txt *text, h *hunk, m *misfit) {
 	out.File = orElse(c.old, c.new)
 	out.Hunk, out.PatchLine, out.Line = m.hunk+1, h.line, m.line+1
 	out.Want = slices.Clone(h.old)
-	if m.kind == NoPlace && len(m.places) == 0 {
+	if m.kind == NoPlace && len(m.places) == 0 && !t.s.quiet {
 		from := max(0, m.line-around)
 		got := txt.lines(from, min(len(h.old), maxCompare)+2*around)
 		first, last := window(h.old, got, min(m.line-from, len(got)))
