@@ -12,6 +12,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/fork"
+	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/tag"
 )
 
@@ -27,7 +28,7 @@ func (a *app) forkCmd() *cobra.Command {
 		Long: `A fork is a branch of any git repository with one commit a fix on the commit of
 upstream's tag. The tag and the fixes alone decide its commits.`,
 	}
-	c.AddCommand(a.forkMakeCmd(), a.forkExportCmd(), a.forkRebaseCmd(), a.forkCheckCmd(), a.forkPushCmd())
+	c.AddCommand(a.forkMakeCmd(), a.forkExportCmd(), a.forkRebaseCmd(), a.forkCheckCmd(), a.forkPushCmd(), a.forkImportCmd())
 	return c
 }
 
@@ -243,6 +244,83 @@ func (a *app) forkPushCmd() *cobra.Command {
 		}
 		return a.print(p, func() string { return p.Branch + " " + p.Tip + "\n" })
 	})
+}
+
+func (a *app) forkImportCmd() *cobra.Command {
+	var repo, on string
+	o := fork.ImportOptions{}
+	c := &cobra.Command{
+		Use: "import PATH...", Short: "Make fixes of a foreign series or branch",
+		Args: func(_ *cobra.Command, got []string) error {
+			if len(got) == 0 {
+				return usage("PATH is missing")
+			}
+			return nil
+		},
+		Example: `  llpatch fork import ollama/llama/patches -C mine --source llama.cpp
+  llpatch fork import my-topic --repo llama.cpp -C mine`,
+		RunE: func(c *cobra.Command, got []string) (err error) {
+			a.newDir = true
+			e, err := a.env()
+			if err != nil {
+				return err
+			}
+			if on != "" {
+				if o.Tag, err = tagOf(on); err != nil {
+					return err
+				}
+			}
+			var r *fork.Repo
+			if repo != "" {
+				if r, err = fork.Open(c.Context(), a.log, repo, false); err != nil {
+					return err
+				}
+			}
+			o.Paths, o.History = got, a.historyAt(e, repo, o.Upstream)
+			done, err := fork.Import(c.Context(), e, r, o)
+			if err != nil {
+				return err
+			}
+			a.log.Info("imported", "fixes", len(done.Fixes), "tag", done.Tag, "tree", done.Tree)
+			return a.print(done, func() string { return importedText(done) })
+		},
+	}
+	a.sourceFlags(c)
+	addUpstream(c, &o.Upstream, "whose tags they are for")
+	c.Flags().StringVar(&repo, "repo", "", "the git repository that has the branch")
+	c.Flags().StringVar(&on, "tag", "", "try them on this `TAG` (default: the newest on which the most of them fit)")
+	c.Flags().StringVar(&o.Prefix, "prefix", "", "put this word before the fixes' names")
+	return c
+}
+
+// historyAt is the first repository at hand that may have upstream's tags: --source, --repo,
+// the mirror; "" where there is none.
+func (a *app) historyAt(e chain.Env, repo, upstream string) string {
+	for _, at := range []string{a.source, repo, source.MirrorPath(e.Cache, upstream)} {
+		if at != "" && isDir(at) {
+			return at
+		}
+	}
+	return ""
+}
+
+func importedText(d *fork.Imported) string {
+	var b strings.Builder
+	for _, f := range d.Fixes {
+		is := f.Range
+		if f.Landed {
+			is = "landed"
+		}
+		fmt.Fprintf(&b, "%s: %s", f.Fix, is)
+		if f.Since > 0 {
+			fmt.Fprintf(&b, ", since %d", f.Since)
+		}
+		if len(f.Settled) > 0 {
+			fmt.Fprintf(&b, ", more context for %d hunks", len(f.Settled))
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
 }
 
 // tagOf reads a tag that was given.
