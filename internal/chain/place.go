@@ -60,7 +60,7 @@ func Patch(ctx context.Context, e Env, o Order, three *merge.ThreeWay) (p Patche
 	var result *patch.Result
 	var variants []merge.Variant
 	if three == nil {
-		result, err = patch.Apply(tree, patches)
+		result, err = merge.Apply(ctx, e.Repo.FS, e.Sources(), s, tree, patches)
 	} else {
 		exact := e
 		exact.Nearest = false

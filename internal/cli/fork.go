@@ -28,7 +28,7 @@ func (a *app) forkCmd() *cobra.Command {
 		Long: `A fork is a branch of any git repository with one commit a fix on the commit of
 upstream's tag. The tag and the fixes alone decide its commits.`,
 	}
-	c.AddCommand(a.forkMakeCmd(), a.forkExportCmd(), a.forkRebaseCmd(), a.forkCheckCmd(), a.forkPushCmd(), a.forkImportCmd())
+	c.AddCommand(a.forkMakeCmd(), a.forkExportCmd(), a.forkRebaseCmd(), a.forkCheckCmd(), a.forkPushCmd(), a.forkImportCmd(), a.forkBackportCmd())
 	return c
 }
 
@@ -131,7 +131,7 @@ func (a *app) forkRebaseCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.print(done, func() string { return rebasedText(done) })
+		return a.print(done, func() string { return movedText(done.Commits, " (yours)") + done.Branch + " " + done.Tip + "\n" })
 	})
 	c.PreRunE = func(*cobra.Command, []string) error {
 		given := 0
@@ -155,16 +155,17 @@ func (a *app) forkRebaseCmd() *cobra.Command {
 	return c
 }
 
-func rebasedText(d *fork.Rebased) string {
+// movedText tells what became of each commit, and which are the user's own where others are a fix's.
+func movedText(commits []fork.Moved, own string) string {
 	var b strings.Builder
-	for _, m := range d.Commits {
+	for _, m := range commits {
 		id := m.New
 		if id == "" {
 			id = m.Old
 		}
 		whose := ""
 		if m.Fix == "" {
-			whose = " (yours)"
+			whose = own
 		}
 		fmt.Fprintf(&b, "%-8s %.12s %s%s", m.How, id, m.Subject, whose)
 		if text := strings.Join(append(slices.Clone(m.Files), m.Why), ", "); strings.Trim(text, ", ") != "" {
@@ -172,7 +173,6 @@ func rebasedText(d *fork.Rebased) string {
 		}
 		b.WriteByte('\n')
 	}
-	fmt.Fprintf(&b, "%s %s\n", d.Branch, d.Tip)
 	return b.String()
 }
 
@@ -290,6 +290,45 @@ func (a *app) forkImportCmd() *cobra.Command {
 	c.Flags().StringVar(&repo, "repo", "", "the git repository that has the branch")
 	c.Flags().StringVar(&on, "tag", "", "try them on this `TAG` (default: the newest on which the most of them fit)")
 	c.Flags().StringVar(&o.Prefix, "prefix", "", "put this word before the fixes' names")
+	return c
+}
+
+func (a *app) forkBackportCmd() *cobra.Command {
+	var f forkFlags
+	var to string
+	o := fork.BackportOptions{}
+	c := a.forkSub(&cobra.Command{
+		Use: "backport COMMIT...", Short: "Put upstream's commits on an older tag",
+		Args: func(_ *cobra.Command, got []string) error {
+			if len(got) == 0 {
+				return usage("COMMIT is missing")
+			}
+			return nil
+		},
+		Example: "  llpatch fork backport f8f0a47a5516 --to b8833 --repo llama.cpp -C mine --new fattn",
+	}, &f, func(ctx context.Context, e chain.Env, r *fork.Repo, got []string) (err error) {
+		if to == "" {
+			return usage("--to TAG is missing")
+		}
+		if o.To, err = tagOf(to); err != nil {
+			return err
+		}
+		o.Commits, o.Branch, o.History = got, f.branch, a.historyAt(e, r.Dir, o.Upstream)
+		done, err := fork.Backport(ctx, e, r, o)
+		if err != nil {
+			return err
+		}
+		for _, n := range done.Needs {
+			a.log.Info("it was merged around lines of a commit that the tag does not have", "commit", n.Commit[:12], "subject", n.Subject, "file", n.File)
+		}
+		return a.print(done, func() string {
+			return movedText(done.Commits, "") + done.Branch + " " + done.Tip + "\n" + below(done.Dir, done.Files)
+		})
+	})
+	c.Flags().StringVar(&to, "to", "", "the `TAG` that gets them")
+	c.Flags().StringVar(&o.New, "new", "", "declare them as a fix of this `ID`, by reference")
+	addUpstream(c, &o.Upstream, "whose commits they are")
+	c.Flags().Lookup("branch").Usage = "the branch that gets them (default llpatch/TAG)"
 	return c
 }
 

@@ -219,6 +219,17 @@ type newFix struct {
 
 var address = regexp.MustCompile(`https?://[^\s<>()\[\]"']+[^\s<>()\[\]"'.,;:!?]`)
 
+// addresses are the reports, and what the message names besides.
+func (n newFix) addresses() []string {
+	all := slices.Clone(n.reports)
+	for _, url := range address.FindAllString(n.message, -1) {
+		if !slices.Contains(all, url) {
+			all = append(all, url)
+		}
+	}
+	return all
+}
+
 // fix declares a new fix; variant is its table, nil: the patch is for the tag alone.
 func (d *declaring) fix(n newFix, data []byte, variant []byte) error {
 	name := "b"
@@ -226,14 +237,8 @@ func (d *declaring) fix(n newFix, data []byte, variant []byte) error {
 		name = "ik"
 	}
 	name = fmt.Sprintf("%s%d.patch", name, d.lo)
-	reports := n.reports
-	for _, url := range address.FindAllString(n.message, -1) {
-		if !slices.Contains(reports, url) {
-			reports = append(reports, url)
-		}
-	}
 	var quoted []string
-	for _, r := range reports {
+	for _, r := range n.addresses() {
 		quoted = append(quoted, quote(r))
 	}
 	var b strings.Builder
