@@ -305,7 +305,7 @@ func (a *app) forkBackportCmd() *cobra.Command {
 			}
 			return nil
 		},
-		Example: "  llpatch fork backport f8f0a47a5516 --to b8833 --repo llama.cpp -C mine --new fattn",
+		Example: "  llpatch fork backport f8f0a47a5516 --to b8833 -C mine --new fattn",
 	}, &f, func(ctx context.Context, e chain.Env, r *fork.Repo, got []string) (err error) {
 		if to == "" {
 			return usage("--to TAG is missing")

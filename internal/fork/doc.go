@@ -7,8 +7,9 @@
 //   - repo.go (Repo: the git program on one repository), branch.go (Branch: which commits
 //     stand on which tag), commit.go (Commit, its message and its id).
 //   - make.go (Make), check.go (Check), push.go (Push): series to branch.
-//   - export.go (Export) and declare.go (patch files and fix.toml): branch to series.
-//   - rebase.go (Rebase and what goes on with it), move.go (one change onto another tree),
-//     cause.go (which of upstream's commits is in the way).
-//   - importing.go (Import), backport.go (Backport): foreign patches become fixes.
+//   - export.go (Export), declare.go (what declarations get) and newfix.go: branch to series.
+//   - rebase.go (Rebase), stop.go (Stopped: a conflict in the work tree), goon.go (what is kept
+//     of a rebase, and GoOn), move.go (changes), cause.go (which of upstream's commits is in the way).
+//   - importing.go (Import) and gather.go (patches from anywhere), backport.go (Backport) and
+//     needs.go (what a commit builds on).
 package fork

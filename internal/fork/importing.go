@@ -1,22 +1,13 @@
 package fork
 
 import (
-	"archive/tar"
-	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/therootcompany/xz"
 
 	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/compat"
@@ -77,7 +68,7 @@ func Import(ctx context.Context, e chain.Env, r *Repo, o ImportOptions) (_ *Impo
 	}
 	var all []*foreign
 	for _, p := range o.Paths {
-		got, err := gather(ctx, e, r, p)
+		got, err := gather(ctx, r, p)
 		if err != nil {
 			return nil, err
 		}
@@ -140,7 +131,7 @@ func Import(ctx context.Context, e chain.Env, r *Repo, o ImportOptions) (_ *Impo
 		if !f.landed {
 			ids = append(ids, f.id)
 			made.Range = span(f.lo, f.hi, false)
-			made.Since, err = d.foreign(ctx, r, o.History, f)
+			made.Since, err = d.foreign(ctx, o.History, f)
 			if err != nil {
 				return nil, err
 			}
@@ -152,179 +143,6 @@ func Import(ctx context.Context, e chain.Env, r *Repo, o ImportOptions) (_ *Impo
 	}
 	out.Files, err = d.write(ctx, ids, want)
 	return out, err
-}
-
-// gather reads the patches at a path.
-func gather(ctx context.Context, e chain.Env, r *Repo, at string) ([]*foreign, error) {
-	fi, err := os.Stat(at)
-	switch {
-	case err == nil && fi.IsDir():
-		if deb := filepath.Join(at, "debian", "patches"); isFile(filepath.Join(deb, "series")) {
-			at = deb
-		}
-		return folder(at)
-	case err == nil && strings.HasSuffix(at, ".dsc"):
-		return debian(at)
-	case err == nil:
-		data, err := os.ReadFile(at)
-		if err != nil {
-			return nil, err
-		}
-		return mails(at, filepath.Base(at), data)
-	case !errors.Is(err, fs.ErrNotExist):
-		return nil, err
-	case r == nil:
-		return nil, refuse("a branch needs --repo DIR", "%s: there is no such file or folder", at)
-	}
-	return r.commits(ctx, at)
-}
-
-func isFile(name string) bool {
-	fi, err := os.Stat(name)
-	return err == nil && fi.Mode().IsRegular()
-}
-
-// folder reads a quilt series, or every patch by name.
-func folder(dir string) ([]*foreign, error) {
-	s, err := compat.Folder(dir)
-	if err != nil {
-		if bad := new(patch.ParseError); !errors.As(err, &bad) {
-			err = refuse("a quilt series, a folder of patches, an mbox, a Debian source or a branch", "%v", err)
-		}
-		return nil, err
-	}
-	var all []*foreign
-	for _, f := range s.Fixes {
-		data, err := os.ReadFile(filepath.Join(dir, f.Variants[0].File))
-		if err != nil {
-			return nil, err
-		}
-		got, err := mails(filepath.Join(dir, f.Variants[0].File), path.Base(f.Variants[0].File), data)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, got...)
-	}
-	return all, nil
-}
-
-// mails takes a file apart. One that holds several patches names them by their subjects.
-func mails(from, base string, data []byte) ([]*foreign, error) {
-	parts := patch.Split(data)
-	var all []*foreign
-	for _, part := range parts {
-		ps, err := patch.Parse("", base, part)
-		if err != nil {
-			return nil, err
-		}
-		f := &foreign{from: from, data: part, ps: ps, id: strings.TrimSuffix(strings.TrimSuffix(base, ".patch"), ".diff")}
-		if len(parts) > 1 && ps[0].Header.Subject != "" {
-			f.id = ps[0].Header.Subject
-		}
-		all = append(all, f)
-	}
-	return all, nil
-}
-
-var debianTar = regexp.MustCompile(`(?m)^ [0-9a-f]{64} +[0-9]+ +(\S+\.debian\.tar\.(?:xz|gz))$`)
-
-// debian reads the patches of a Debian source package, which lies beside its .dsc.
-func debian(dsc string) ([]*foreign, error) {
-	text, err := os.ReadFile(dsc)
-	if err != nil {
-		return nil, err
-	}
-	m := debianTar.FindSubmatch(text)
-	if m == nil {
-		return nil, refuse("one of format 3.0 (quilt) has them", "%s names no .debian.tar.xz or .gz, in which patches would be", dsc)
-	}
-	file := filepath.Join(filepath.Dir(dsc), path.Base(string(m[1])))
-	packed, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	var in io.Reader
-	if strings.HasSuffix(file, ".gz") {
-		in, err = gzip.NewReader(bytes.NewReader(packed))
-	} else {
-		in, err = xz.NewReader(bytes.NewReader(packed), xz.DefaultDictMax)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", file, err)
-	}
-	dir, remove, err := tempDir("llpatch-debian-")
-	if err != nil {
-		return nil, err
-	}
-	defer remove()
-	for t := tar.NewReader(io.LimitReader(in, patch.MaxSize)); ; {
-		h, err := t.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-		name, ok := strings.CutPrefix(path.Clean(h.Name), "debian/patches/")
-		if !ok || h.Typeflag != tar.TypeReg || !filepath.IsLocal(name) {
-			continue
-		}
-		data, err := io.ReadAll(t)
-		if err == nil {
-			err = os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o755)
-		}
-		if err == nil {
-			err = os.WriteFile(filepath.Join(dir, name), data, 0o600)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
-		}
-	}
-	all, err := folder(dir)
-	for _, f := range all {
-		f.from = file + ":debian/patches" + strings.TrimPrefix(f.from, dir)
-	}
-	return all, err
-}
-
-// commits are those of a branch that no release has.
-func (r *Repo) commits(ctx context.Context, branch string) ([]*foreign, error) {
-	tip, err := r.commit(ctx, branch)
-	if err != nil || tip == "" {
-		return nil, errors.Join(err, refuse("", "%s: there is no such file, and %s has no such branch", branch, r.Dir))
-	}
-	list, err := r.log(ctx, tip, "--not", "--exclude=refs/tags/*-llp*", "--glob=refs/tags/b[0-9]*", "--exclude=refs/tags/*-llp*", "--glob=refs/tags/v[0-9]*")
-	if err != nil {
-		return nil, err
-	}
-	if len(list) == 0 {
-		return nil, refuse("", "%s has no commit that no release has", branch)
-	}
-	var all []*foreign
-	for _, c := range list {
-		if len(c.Parents) > 1 {
-			return nil, refuse("git rebase makes the branch flat", "%s is a merge: a series has one change a commit", c.short())
-		}
-		if len(c.Parents) == 0 {
-			return nil, refuse("git fetch --tags", "%s has no release below it: its first commit is %s", branch, c.short())
-		}
-		diff, err := r.diff(ctx, c.Parents[0], c.ID)
-		if err != nil {
-			return nil, err
-		}
-		if len(diff) == 0 {
-			r.Log.Warn("left out: it changes nothing", "commit", c.short())
-			continue
-		}
-		head := patch.CommitHead(source.Change{Author: c.Author.Name, Email: c.Author.Email, When: c.Author.When, Message: plain(c.Message)})
-		data := slices.Concat(head, diff)
-		ps, err := patch.Parse("", c.ID[:12]+".patch", data)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, &foreign{from: "commit " + c.ID, id: c.Subject(), data: data, ps: ps})
-	}
-	return all, nil
 }
 
 var noWord = regexp.MustCompile(`[^a-z0-9]+`)
@@ -490,7 +308,7 @@ var (
 
 // foreign declares one patch as a fix, and returns the build that brought its defect, where
 // the message says so.
-func (d *declaring) foreign(ctx context.Context, r *Repo, history string, f *foreign) (int, error) {
+func (d *declaring) foreign(ctx context.Context, history string, f *foreign) (int, error) {
 	h := f.ps[0].Header
 	n := newFix{id: f.id, subject: h.Subject, message: h.Subject + "\n\n" + h.Body, status: "ours"}
 	if n.subject == "" {
@@ -514,7 +332,7 @@ func (d *declaring) foreign(ctx context.Context, r *Repo, history string, f *for
 	since := 0
 	if m := bringer.FindStringSubmatch(text); m != nil && history != "" {
 		var err error
-		if since, n.defect, err = d.bringer(ctx, r, history, m[1], f.lo); err != nil {
+		if since, n.defect, err = d.bringer(ctx, history, m[1], f.lo); err != nil {
 			return 0, err
 		}
 	}
@@ -529,7 +347,7 @@ func (d *declaring) foreign(ctx context.Context, r *Repo, history string, f *for
 
 // bringer is the table of the defect that a commit brought; none where the history does not have it, or it came
 // after builds that the patch fits.
-func (d *declaring) bringer(ctx context.Context, r *Repo, history, short string, lo int) (int, string, error) {
+func (d *declaring) bringer(ctx context.Context, history, short string, lo int) (int, string, error) {
 	h, err := Open(ctx, d.Log, history, false)
 	if err != nil {
 		return 0, "", err
