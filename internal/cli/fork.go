@@ -66,6 +66,9 @@ func (a *app) forkMakeCmd() *cobra.Command {
 		if w.Branch = f.branch; len(got) > 1 {
 			w.Target = got[1]
 		}
+		if w.Own && (w.Target != "" || a.dir == "") {
+			return usage("--own needs -C DIR and no TARGET, whose fixes its recipe says")
+		}
 		m, err := fork.Make(ctx, e, r, w)
 		if err != nil {
 			return err
@@ -74,6 +77,7 @@ func (a *app) forkMakeCmd() *cobra.Command {
 		return a.print(m, func() string { return m.Branch + " " + m.Tip + "\n" })
 	})
 	addUpstream(c, &w.Upstream, "whose tag it is, where no TARGET says so")
+	c.Flags().BoolVar(&w.Own, "own", false, "without TARGET: take no fix but those in the folder of -C")
 	withFlag(c, &w.With)
 	c.Flags().Lookup("branch").Usage = "the branch to make (default llpatch/TAG)"
 	return c

@@ -2,6 +2,7 @@ package fork
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -266,11 +267,8 @@ func (d *declaring) try(ctx context.Context, next *spec.Repo, ids []string, want
 func (d *declaring) store(ctx context.Context) ([]string, error) {
 	dir := d.Records.Dir
 	order := slices.SortedFunc(maps.Keys(d.files), func(a, b string) int {
-		toml := func(s string) int { return strings.Count(path.Base(s), "fix.toml") }
-		if n := toml(a) - toml(b); n != 0 {
-			return n
-		}
-		return strings.Compare(a, b)
+		late := func(s string) int { return strings.Count(path.Base(s), "fix.toml") + 2*strings.Count(s, spec.SeriesFile) }
+		return cmp.Or(late(a)-late(b), strings.Compare(a, b))
 	})
 	if series, err := os.ReadFile(filepath.Join(dir, spec.SeriesFile)); err == nil {
 		text := strings.TrimRight(string(series), "\n") + "\n"

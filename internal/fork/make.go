@@ -23,6 +23,7 @@ type Want struct {
 	Tag      tag.Tag
 	Target   string   // "": every fix that is for no one system
 	With     []string // fixes that are taken only on request
+	Own      bool     // no fix but those in the declarations' own folder, which is laid over llpatch's
 	Branch   string   // "": llpatch/<tag>
 }
 
@@ -123,7 +124,8 @@ func patched(ctx context.Context, e chain.Env, r *Repo, w Want) (chain.Patched, 
 		o, err = chain.NewOrder(e, w.Tag, w.Target, chain.Flags{With: w.With})
 	} else {
 		e.Repo = only(e.Repo, func(f spec.Fix) bool {
-			return len(f.OS) == 0 && !f.OptIn || slices.Contains(w.With, f.ID)
+			return (len(f.OS) == 0 && !f.OptIn || slices.Contains(w.With, f.ID)) &&
+				(!w.Own || isFile(filepath.Join(e.Records.Dir, "patches", f.ID, "fix.toml")))
 		})
 		err = e.CheckTag(w.Upstream, o.Tag)
 	}

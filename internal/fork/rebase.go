@@ -65,6 +65,8 @@ type mover struct {
 	now     *source.Tree // as far as it is done
 	repo    *source.Repository
 	kept    patch.Resolutions
+	last    *source.Tree
+	lastOf  string   // the commit that last is the tree of: the next one's parent, most often
 	pending []Commit // made, and not in the repository yet
 }
 
@@ -179,7 +181,7 @@ func (m *mover) one(ctx context.Context, c Commit) error {
 	if c.Fix != "" {
 		next.Committer = ours(m.tree.Pin.Time)
 	}
-	before, err := m.repo.Tree(ctx, c.Parents[0])
+	before, err := m.treeOf(ctx, c.Parents[0])
 	if err != nil {
 		return err
 	}
@@ -223,6 +225,18 @@ func (m *mover) one(ctx context.Context, c Commit) error {
 	done.New, m.Tip, m.now = next.ID, next.ID, result
 	m.Done = append(m.Done, done)
 	return nil
+}
+
+// treeOf is the tree of a commit of the old branch.
+func (m *mover) treeOf(ctx context.Context, commit string) (*source.Tree, error) {
+	if m.lastOf == commit {
+		return m.last, nil
+	}
+	t, err := m.repo.Tree(ctx, commit)
+	if err == nil {
+		m.last, m.lastOf = t, commit
+	}
+	return t, err
 }
 
 // how says how a merge came about, and notes its files.
@@ -277,7 +291,7 @@ func (m *mover) declared(ctx context.Context, c Commit, before *source.Tree, nex
 	if !ok || !wasOK || v.Patch == "" || old.Patch == "" {
 		return nil, "", nil
 	}
-	now, err := m.repo.Tree(ctx, c.ID)
+	now, err := m.treeOf(ctx, c.ID)
 	if err != nil {
 		return nil, "", err
 	}
