@@ -152,6 +152,7 @@ func (a *app) forkRebaseCmd() *cobra.Command {
 	c.Flags().StringVar(&to, "to", "", "the `TAG` to move to")
 	c.Flags().StringVar(&o.Name, "name", "", "the branch to make (default llpatch/TAG)")
 	c.Flags().BoolVar(&o.Drop, "drop", false, "leave out the commits that conflict, and name them, instead of stopping")
+	c.Flags().BoolVar(&o.Each, "each", false, "go over every tag of the repository between, so that less changes at a time, as far as that goes by itself")
 	c.Flags().StringArrayVar(&moves, "follow", nil, "`OLD=NEW` takes the file OLD for NEW of the tag, to which it has moved; may be repeated")
 	for i, text := range []string{"go on with the conflict solved", "go on without the commit that conflicts", "go back to where it began"} {
 		c.Flags().BoolVar(&onward[i], ways[i], false, text)

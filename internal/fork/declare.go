@@ -267,7 +267,9 @@ func (d *declaring) try(ctx context.Context, next *spec.Repo, ids []string, want
 func (d *declaring) store(ctx context.Context) ([]string, error) {
 	dir := d.Records.Dir
 	order := slices.SortedFunc(maps.Keys(d.files), func(a, b string) int {
-		late := func(s string) int { return strings.Count(path.Base(s), "fix.toml") + 2*strings.Count(s, spec.SeriesFile) }
+		late := func(s string) int {
+			return strings.Count(path.Base(s), "fix.toml") + 2*strings.Count(s, spec.SeriesFile)
+		}
 		return cmp.Or(late(a)-late(b), strings.Compare(a, b))
 	})
 	if series, err := os.ReadFile(filepath.Join(dir, spec.SeriesFile)); err == nil {

@@ -297,6 +297,11 @@ func (g *group) is(data []byte) (same, fits bool, err error) {
 	if err != nil {
 		return false, false, err
 	}
+	return g.gives(ps)
+}
+
+// gives is is, of patches that were read.
+func (g *group) gives(ps []patch.Patch) (same, fits bool, err error) {
 	res, err := patch.Apply(g.before, ps)
 	if c := new(patch.Conflict); errors.As(err, &c) {
 		return false, false, nil

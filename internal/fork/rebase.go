@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path"
 	"slices"
@@ -52,6 +51,7 @@ type RebaseOptions struct {
 	To     tag.Tag
 	Name   string // of the branch that is made; "": llpatch/<tag>
 	Drop   bool   // leave out what conflicts, instead of stopping
+	Each   bool   // over every tag between, as far as that goes with nobody's help
 	Follow map[string]string
 }
 
@@ -99,6 +99,59 @@ func Rebase(ctx context.Context, e chain.Env, r *Repo, o RebaseOptions) (_ *Reba
 	if s.Head = head; head == "" {
 		s.Head = at
 	}
+	if o.Each {
+		return r.each(ctx, e, s, b)
+	}
+	return r.move(ctx, e, s, b)
+}
+
+// each moves a branch over every tag between, makes the branch of the last one that needs nobody, and goes on
+// from there as if the next one had been asked for.
+func (r *Repo) each(ctx context.Context, e chain.Env, s *rebasing, b Branch) (_ *Rebased, err error) {
+	way, ids, err := r.between(ctx, e.Repo, b, s.To)
+	if err != nil {
+		return nil, err
+	}
+	m := &mover{rebasing: s, e: e, r: r, old: b}
+	if m.kept, err = patch.LoadResolutions(os.DirFS(e.Records.Dir)); err != nil {
+		return nil, err
+	}
+	at, w, err := m.walk(ctx, way, ids)
+	if err != nil {
+		return nil, err
+	}
+	var done *Rebased
+	if at != b.Tag {
+		in, err := from(ctx, e, r, at)
+		if err != nil {
+			return nil, err
+		}
+		t, err := in.Fetch(ctx, s.Upstream, at) // verified, as every tag that a branch is made for
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, t.Close()) }()
+		if t.ID() != w.tree.ID() {
+			return nil, fmt.Errorf("%s has tree %s in %s, and %s is pinned", at, w.tree.ID(), r.Dir, t.ID())
+		}
+		if err := w.commit(t.Pin); err != nil {
+			return nil, err
+		}
+		last := s.To
+		if s.To = at; at != last {
+			s.Name = Prefix + at.Short()
+		}
+		if done, err = m.finish(ctx); err != nil || at == last {
+			return done, err
+		}
+		r.Log.Info("as far as it goes by itself", "branch", s.Name, "tag", at)
+		if b, err = r.Read(ctx, e.Repo, s.Name); err != nil {
+			return nil, err
+		}
+		s = &rebasing{Branch: b.Name, From: b.Tip, Head: s.Head, Upstream: s.Upstream, To: last, Follow: s.Follow, Done: []Moved{}}
+	}
+	i := slices.IndexFunc(way, func(rel release) bool { return rel.tag == at }) + 1
+	s.To, s.Name, s.Base = way[i].tag, Prefix+way[i].tag.Short(), ""
 	return r.move(ctx, e, s, b)
 }
 
@@ -295,12 +348,7 @@ func (m *mover) declared(ctx context.Context, c Commit, before *source.Tree, nex
 	if err != nil {
 		return nil, "", err
 	}
-	g := group{fix: f.ID, commits: []Commit{c}, before: before, after: now}
-	data, err := fs.ReadFile(m.e.Repo.FS, path.Join("patches", f.ID, old.Patch))
-	if err != nil {
-		return nil, "", err
-	}
-	if same, _, err := g.is(data); err != nil || !same {
+	if _, same, err := m.isDeclared(c, before, now, old); err != nil || !same {
 		return nil, "", err
 	}
 	ps, err := patch.ParseFile(m.e.Repo.FS, path.Join("patches", f.ID, v.Patch), f.ID, v.Patch)
