@@ -2,6 +2,7 @@ package fork
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 
@@ -74,4 +75,47 @@ func target(c Commit, earlier []Commit) int {
 	return slices.IndexFunc(earlier, func(e Commit) bool {
 		return len(subject) >= 7 && strings.HasPrefix(e.ID, subject) || strings.HasPrefix(e.Subject(), subject)
 	})
+}
+
+// threeWay merges a patch as patch.ThreeWay does. A file that is gone between two of upstream's commits is followed
+// where llpatch and git take the same other one for it: two engines and one answer, as for the lines.
+func (m *mover) threeWay(ctx context.Context, p *patch.Patch, before, now *source.Tree, from, to string) (*patch.Merge, error) {
+	o := patch.MergeOptions{Git: m.r.program, NeedGit: true, Resolutions: m.kept, Follow: m.Follow}
+	merge, err := patch.ThreeWay(ctx, p, before, now, o)
+	o.Follow = maps.Clone(m.Follow)
+	if o.Follow == nil {
+		o.Follow = map[string]string{}
+	}
+	moved := false
+	for _, c := range conflictsIn(err) {
+		if len(c.Moves) == 0 || o.Follow[c.File] != "" {
+			continue
+		}
+		to, err := m.r.movedTo(ctx, from, to, c.File)
+		if err != nil {
+			return nil, err
+		}
+		if to == c.Moves[0].Path {
+			o.Follow[c.File], moved = to, true
+		}
+	}
+	if !moved {
+		return merge, err
+	}
+	return patch.ThreeWay(ctx, p, before, now, o)
+}
+
+// movedTo is where git finds a file that is gone between two commits; "" where it does not, or lacks what it has to compare.
+func (r *Repo) movedTo(ctx context.Context, from, to, file string) (string, error) {
+	out, err := r.git(ctx, "diff-tree", "-r", "--find-renames", "--diff-filter=R", "--name-status", "-z", "--end-of-options", from, to)
+	if failed(err) {
+		return "", nil
+	}
+	words := strings.Split(out, "\x00")
+	for ; len(words) >= 3; words = words[3:] {
+		if words[1] == file {
+			return words[2], nil
+		}
+	}
+	return "", err
 }

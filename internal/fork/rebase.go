@@ -251,7 +251,7 @@ func (m *mover) one(ctx context.Context, c Commit) error {
 		if p == nil {
 			done.Why = "it changes nothing"
 		} else {
-			merge, err := patch.ThreeWay(ctx, p, before, m.now, patch.MergeOptions{Git: m.r.program, NeedGit: true, Resolutions: m.kept, Follow: m.Follow})
+			merge, err := m.threeWay(ctx, p, before, m.now, m.old.Base, m.Base)
 			if conflicts := conflictsIn(err); err != nil && len(conflicts) > 0 {
 				return m.stop(ctx, c, done, conflicts)
 			}
@@ -300,6 +300,9 @@ func how(merge *patch.Merge, done *Moved) string {
 			continue
 		}
 		done.Files = append(done.Files, f.Path)
+		if f.From != "" {
+			done.Files[len(done.Files)-1] += " (" + f.From + " before)"
+		}
 		if f.Resolution != "" {
 			is = Resolved
 			done.Files[len(done.Files)-1] += " (" + f.Resolution + ")"

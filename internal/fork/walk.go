@@ -31,6 +31,7 @@ type walker struct {
 	tree   *source.Tree  // the tag's where they are
 	res    *patch.Result // with them
 	gone   []Moved
+	next   string // the commit of the tag that they go to
 }
 
 // stop at the pieces' own tag: the next one needs somebody.
@@ -69,12 +70,13 @@ func (m *mover) walk(ctx context.Context, way []release, ids map[release]string)
 		return tag.Tag{}, nil, errors.Join(err, m.repo.Close())
 	}
 	at := m.old.Tag
+	m.Base = m.old.Base
 	for _, rel := range way {
 		if err := ctx.Err(); err != nil {
 			return at, w, errors.Join(err, m.repo.Close())
 		}
 		tree, err := m.repo.Tree(ctx, ids[rel])
-		if err == nil {
+		if w.next = ids[rel]; err == nil {
 			err = w.step(ctx, tree, rel.tag)
 		}
 		if errors.Is(err, errNeeded) {
@@ -247,7 +249,7 @@ func (w *walker) merge(ctx context.Context, old, next []*piece, tree *source.Tre
 
 // mergeOne merges one piece three ways, and makes its patch anew.
 func (w *walker) mergeOne(ctx context.Context, old, p *piece, before, now *source.Tree) (*patch.Result, error) {
-	m, err := patch.ThreeWay(ctx, &old.patches[0], before, now, patch.MergeOptions{Git: w.r.program, NeedGit: true, Resolutions: w.kept, Follow: w.Follow})
+	m, err := w.threeWay(ctx, &old.patches[0], before, now, w.Base, w.next)
 	if err != nil {
 		return nil, err
 	}
