@@ -258,6 +258,11 @@ func (b *backport) write(ctx context.Context) error {
 	if b.tip == b.old {
 		return nil
 	}
+	if b.old == "" {
+		m := &Made{Branch: b.out.Branch, Base: b.base, Tip: b.tip, Tree: b.now.ID()}
+		_, err := b.r.write(ctx, m, b.pending, Ident{})
+		return err
+	}
 	at, err := b.r.where(ctx, b.out.Branch)
 	if err != nil {
 		return err
@@ -271,7 +276,7 @@ func (b *backport) write(ctx context.Context) error {
 		}
 		_, err = b.r.git(ctx, "merge", "-q", "--ff-only", b.tip)
 	} else {
-		_, err = b.r.git(ctx, "update-ref", "refs/heads/"+b.out.Branch, b.tip, orZero(b.old))
+		_, err = b.r.git(ctx, "update-ref", "refs/heads/"+b.out.Branch, b.tip, b.old)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %s", b.out.Branch, said(err))

@@ -31,6 +31,7 @@ type declaring struct {
 	r        *Repo
 	upstream string
 	tag      tag.Tag
+	made     []string          // commits that the fixes give as they are declared
 	lo, hi   int               // the build numbers that the tag may have
 	files    map[string][]byte // below the declarations' folder
 }
@@ -88,6 +89,8 @@ func (d *declaring) group(ctx context.Context, g *group) (bool, error) {
 	same, fits := false, false
 	switch {
 	case !covered:
+	case v.Commit != "" && slices.Contains(d.made, g.commits[len(g.commits)-1].ID):
+		same = true // maybe by a resolution
 	case v.Commit != "":
 		c, cerr := source.UpstreamCommit(ctx, d.Sources(), d.upstream, v.Commit)
 		if cerr != nil {

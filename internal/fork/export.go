@@ -79,6 +79,18 @@ func Export(ctx context.Context, e chain.Env, r *Repo, o ExportOptions) (_ *Expo
 	if err != nil {
 		return nil, err
 	}
+	if slices.ContainsFunc(e.Repo.Fixes, func(f spec.Fix) bool {
+		v, _ := f.VariantFor(b.Upstream, d.lo)
+		return v.Commit != "" && slices.ContainsFunc(groups, func(g *group) bool { return g.fix == f.ID })
+	}) {
+		want, _, _, err := expected(ctx, e, r, b)
+		if err != nil {
+			return nil, err
+		}
+		for _, c := range want {
+			d.made = append(d.made, c.ID)
+		}
+	}
 	for _, g := range groups {
 		changed, err := d.group(ctx, g)
 		if err != nil {

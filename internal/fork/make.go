@@ -271,7 +271,7 @@ func (r *Repo) bring(ctx context.Context, e chain.Env, t *source.Tree) {
 			continue
 		}
 		args := []string{"fetch", "-q", "--no-tags"}
-		if r.fresh {
+		if r.fresh || isFile(filepath.Join(r.common, "shallow")) {
 			args = append(args, "--depth=1")
 			if filepath.IsAbs(at) {
 				at = "file://" + at // or git takes no notice of the depth
@@ -310,6 +310,11 @@ func (r *Repo) write(ctx context.Context, m *Made, commits []Commit, tagger Iden
 	old, err := r.commit(ctx, "refs/heads/"+m.Branch)
 	if err != nil {
 		return false, err
+	}
+	if old == "" {
+		if _, err := r.git(ctx, "check-ref-format", "--branch", m.Branch); err != nil {
+			return false, refuse("", "%q is no name for a branch", m.Branch)
+		}
 	}
 	if err := r.replaceable(ctx, m, old); err != nil {
 		return false, err
