@@ -190,7 +190,7 @@ func (m *mover) start(ctx context.Context) error {
 		return err
 	}
 	if m.Base == "" {
-		m.Base, m.Tip = base.ID, base.ID
+		m.Base, m.Tip, m.When = base.ID, base.ID, m.tree.Pin.Time
 		if base.files != nil {
 			if err := fill(m.tree, base); err != nil {
 				return err
@@ -219,10 +219,14 @@ func (m *mover) clear(ctx context.Context) error {
 	if _, err := m.r.git(ctx, "cherry-pick", "--quit"); err != nil {
 		return err
 	}
-	if _, err := m.r.git(ctx, "checkout", "-q", "-f", "--detach", m.Tip); err != nil {
-		return err
+	args := []string{"checkout", "-q", "--detach", m.Tip}
+	if m.Force {
+		args = append(args, "-f")
 	}
-	m.Clear = false
+	if _, err := m.r.git(ctx, args...); err != nil {
+		return fmt.Errorf("check out what is done: %s", said(err))
+	}
+	m.Clear, m.Force = false, false
 	return m.r.save(m.rebasing)
 }
 
