@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/bundle"
 	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -43,10 +44,10 @@ func TestWindowsBundle(t *testing.T) {
 	if r.machine(&held{files: []*binary.File{{Machine: "IMAGE_FILE_MACHINE_AMD64"}}}) || !strings.Contains(r.Findings[0].Fix, "inspect --os win7") {
 		t.Errorf("%+v", r.Findings)
 	}
-	if r := (&Report{}); r.machine(&held{files: []*binary.File{{Machine: "EM_S390"}}}) || r.Findings[0].Fix != "" {
+	if r := (&Report{}); r.machine(&held{files: []*binary.File{{Machine: "EM_S390"}}}) || r.Findings[0].Fix != bundle.HintOtherBuild {
 		t.Errorf("%+v", r.Findings)
 	}
-	if how := remedy("libamdhip64.so.6", "EM_X86_64", nil); !strings.Contains(how, "AMD's packages") {
+	if how := remedy("libamdhip64.so.6", "EM_X86_64", nil); !strings.Contains(how, "AMD's ROCm") {
 		t.Error(how)
 	}
 }

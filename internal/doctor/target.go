@@ -12,6 +12,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/bundle"
 	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/disk"
 	"github.com/llpatch/llpatch/internal/env"
@@ -273,9 +274,7 @@ func (r *Report) driver(facts build.Facts, rec spec.Recipe) *binary.Driver {
 			return nil
 		}
 		if rec.OS == spec.Win7 {
-			// NVIDIA's CUDA Toolkit Release Notes, "CUDA Toolkit and Minimum Required Driver
-			// Version for CUDA Minor Version Compatibility", the column for Windows.
-			r.ok("driver", "Built with CUDA %s, the result will need NVIDIA driver 452.39 or later for Windows; those for Windows 7 end with branch R470 (474.11 and others), which knows cards up to the GeForce RTX 30 series.", v)
+			r.ok("driver", "Built with CUDA %s, the result will need NVIDIA driver %s or later for Windows; those for Windows 7 end with branch R470 (474.11 and others), which knows cards up to the GeForce RTX 30 series.", v, bundle.Win7Driver)
 			return nil
 		}
 		d := binary.ToolkitDriver(v, false)

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/bundle"
 )
 
 // families says which library has a family of symbol versions with an order, and what
@@ -40,7 +41,7 @@ func (r *Report) versions(h *held, libs *binary.Libraries, here []string) error 
 			continue
 		}
 		if has := lib.Highest()[v.family]; binary.Less(has, need) {
-			r.lacks(v.lib, "take a newer distribution, or a build made on one as old as this", "%s needs %s %s%s, and this machine has %s.", h.highest(v.family, need), v.name, need, h.because(v.family, need), cmp.Or(has, "none"))
+			r.lacks(v.lib, bundle.HintNewerSystem, "%s needs %s %s%s, and this machine has %s.", h.highest(v.family, need), v.name, need, h.because(v.family, need), cmp.Or(has, "none"))
 			gone[v.family] = true
 		} else {
 			r.ok(v.lib, "It needs %s %s, and this machine has %s.", v.name, need, has)
