@@ -48,9 +48,8 @@ type Content struct {
 }
 
 // Pack adds to the staged folder top what explains it, and makes the archive of it, which
-// gets the time when; one that is larger than limit bytes is also cut into parts. What the
-// bundle's form is shows in the archive's name.
-func (c Content) Pack(ctx context.Context, top, archive string, when time.Time, limit int64) (Packed, error) {
+// gets the time when. What the bundle's form is shows in the archive's name.
+func (c Content) Pack(ctx context.Context, top, archive string, when time.Time) (Packed, error) {
 	p := Packed{Archive: archive}
 	if err := c.fill(top); err != nil {
 		return p, err
@@ -68,7 +67,12 @@ func (c Content) Pack(ctx context.Context, top, archive string, when time.Time, 
 		return p, err
 	}
 	p.Bytes = st.Size()
-	p.Parts, err = split(ctx, archive, limit)
+	return p, nil
+}
+
+// Cut returns the archive with its parts, which it writes where that is larger than limit bytes.
+func (p Packed) Cut(ctx context.Context, limit int64) (_ Packed, err error) {
+	p.Parts, err = split(ctx, p.Archive, limit)
 	return p, err
 }
 
