@@ -26,6 +26,7 @@ type Patched struct {
 	Variants []merge.Variant
 	Dir      string   // Out/<tag>/<target>
 	Lacks    []string // paths that the source does not have and the build can do without
+	patches  []patch.Patch
 }
 
 // Patch fetches the tag of an order, chooses its series and places every patch in memory; with
@@ -77,7 +78,7 @@ func Patch(ctx context.Context, e Env, o Order, three *merge.ThreeWay) (p Patche
 	if p, err = Place(o, tree, s, result); err != nil {
 		return p, err
 	}
-	p.Variants = variants
+	p.Variants, p.patches = variants, patches
 	for _, note := range result.Notes {
 		e.Log.Info(note)
 	}
@@ -174,14 +175,11 @@ func (p Patched) fixes() []string {
 }
 
 // treeOf is the tree with some of the series' fixes; name is for an error.
-func (p Patched) treeOf(ctx context.Context, e Env, name string, keep func(id string) bool) (*source.Tree, error) {
-	only := *p.Series
-	only.In = slices.DeleteFunc(slices.Clone(only.In), func(in spec.Chosen) bool { return !keep(in.Fix) })
-	patches, err := merge.Patches(ctx, e.Repo.FS, e.sources(), &only)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	res, err := patch.Apply(p.Tree, patches)
+func (p Patched) treeOf(name string, keep func(id string) bool) (*source.Tree, error) {
+	in := p.fixes()
+	res, err := patch.Apply(p.Tree, slices.DeleteFunc(slices.Clone(p.patches), func(one patch.Patch) bool {
+		return !slices.Contains(in, one.Fix) || !keep(one.Fix)
+	}))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/rogpeppe/go-internal/txtar"
 
@@ -81,7 +82,9 @@ func TestStockOfOneSystem(t *testing.T) {
 		if got := strings.Join(slices.Sorted(maps.Keys(paths)), " "); got != want.compared || strings.Join(needs, " ") != want.needs {
 			t.Errorf("%s: compared %q, needed %q", target, got, needs)
 		}
-		stock, err := c.unpatched(t.Context(), e)
+		read := *repo // the patches were read and parsed, and are not again
+		read.FS = fstest.MapFS{}
+		stock, err := c.unpatched(Env{Repo: &read})
 		if err != nil {
 			t.Fatal(err)
 		}

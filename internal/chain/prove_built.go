@@ -91,7 +91,7 @@ func (h halves) make(ctx context.Context, fix string, check spec.Check, patched 
 	tree := h.Result.Tree
 	var err error
 	if !patched {
-		if tree, err = h.without(ctx, h.env, fix); err != nil {
+		if tree, err = h.without(h.env, fix); err != nil {
 			return nil, err
 		}
 	}
@@ -222,12 +222,12 @@ func noAVX512(ctx context.Context, plan build.Plan, o build.RunOptions) (*smoke.
 }
 
 // without is the patched tree without a fix, and without those that require it.
-func (p Patched) without(ctx context.Context, e Env, fix string) (*source.Tree, error) {
+func (p Patched) without(e Env, fix string) (*source.Tree, error) {
 	gone := []string{fix}
 	for _, f := range e.Repo.Fixes { // in the order of the series: what is required comes first
 		if slices.ContainsFunc(f.Requires, func(id string) bool { return slices.Contains(gone, id) }) {
 			gone = append(gone, f.ID)
 		}
 	}
-	return p.treeOf(ctx, e, "tree without "+fix, func(id string) bool { return !slices.Contains(gone, id) })
+	return p.treeOf("tree without "+fix, func(id string) bool { return !slices.Contains(gone, id) })
 }

@@ -90,17 +90,17 @@ func (p Patched) compared(e Env) (paths map[string][]string, needs []string) {
 
 // unpatched is the tree without the series, but with what a build for the target's
 // system needs.
-func (p Patched) unpatched(ctx context.Context, e Env) (*source.Tree, error) {
+func (p Patched) unpatched(e Env) (*source.Tree, error) {
 	_, needs := p.compared(e)
 	if len(needs) == 0 {
 		return p.Tree, nil
 	}
-	return p.treeOf(ctx, e, "stock tree", func(id string) bool { return slices.Contains(needs, id) })
+	return p.treeOf("stock tree", func(id string) bool { return slices.Contains(needs, id) })
 }
 
 // writeStock writes that tree into a folder, whose src it is.
 func (p Patched) writeStock(ctx context.Context, e Env, dir string) (*source.Tree, error) {
-	tree, err := p.unpatched(ctx, e)
+	tree, err := p.unpatched(e)
 	if err == nil {
 		_, err = tree.CheckoutOwn(ctx, filepath.Join(dir, "src"), p.excluded())
 	}
