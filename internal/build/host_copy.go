@@ -97,15 +97,11 @@ func wanted(ctx context.Context, dir, scriptName string, script []byte) (map[str
 // and its name below the folder, with slashes. What ties the folder to its checkout is
 // no part of the source.
 func walkSource(ctx context.Context, dir string, each func(file, name string, d fs.DirEntry) error) error {
-	return filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if err = errors.Join(err, ctx.Err()); err != nil || d.IsDir() {
+	return fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+		if err = errors.Join(err, ctx.Err()); err != nil || d.IsDir() || strings.HasPrefix(name, ".llpatch") {
 			return err
 		}
-		rel, err := filepath.Rel(dir, p)
-		if err != nil || strings.HasPrefix(rel, ".llpatch") {
-			return err
-		}
-		return each(p, filepath.ToSlash(rel), d)
+		return each(filepath.Join(dir, name), name, d)
 	})
 }
 

@@ -213,22 +213,15 @@ func (c Content) fill(top string) error {
 // checksums lists the SHA-256 of every file below top but SHA256SUMS itself, as sha256sum -c reads it.
 func checksums(top string) ([]byte, error) {
 	var b bytes.Buffer
-	err := filepath.WalkDir(top, func(p string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
+	err := fs.WalkDir(os.DirFS(top), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || name == "SHA256SUMS" {
 			return err
 		}
-		rel, err := filepath.Rel(top, p)
+		sum, err := build.SumFile(filepath.Join(top, name))
 		if err != nil {
 			return err
 		}
-		if rel == "SHA256SUMS" {
-			return nil
-		}
-		sum, err := build.SumFile(p)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(&b, "%s  %s\n", sum, filepath.ToSlash(rel))
+		fmt.Fprintf(&b, "%s  %s\n", sum, name)
 		return nil
 	})
 	return b.Bytes(), err

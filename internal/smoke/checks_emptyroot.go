@@ -217,15 +217,11 @@ func copyFile(ctx context.Context, from, to string, mode fs.FileMode) error {
 // linkTree lays the entries of a folder into another: hard links where the file
 // system has them, as a full bundle has more than a GiB.
 func linkTree(ctx context.Context, from, to string) error {
-	return filepath.WalkDir(from, func(p string, d fs.DirEntry, err error) error {
+	return fs.WalkDir(os.DirFS(from), ".", func(rel string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
-		rel, err := filepath.Rel(from, p)
-		if err != nil {
-			return err
-		}
-		name := filepath.Join(to, rel)
+		p, name := filepath.Join(from, rel), filepath.Join(to, rel)
 		switch {
 		case d.IsDir():
 			return os.MkdirAll(name, 0o755)
