@@ -101,11 +101,11 @@ func TestNVIDIA(t *testing.T) {
 			continue
 		}
 		want := declared(t, c.macro, c.headers...)
-		lacks := slices.DeleteFunc(slices.Clone(want), func(n string) bool { return slices.Contains(f.ExportNames(), n) })
+		lacks := slices.DeleteFunc(slices.Clone(want), func(n string) bool { return slices.Contains(binary.Names(f.Exports()), n) })
 		if len(want) < c.most || !slices.Equal(lacks, c.lacks) {
 			t.Errorf("%s: %d functions are declared, and these are not exported: %q; want %q", c.dll, len(want), lacks, c.lacks)
 		}
-		t.Logf("%s: %d functions are declared, %d exported, not exported: %q", c.dll, len(want), f.Exports, lacks)
+		t.Logf("%s: %d functions are declared, %d exported, not exported: %q", c.dll, len(want), f.ExportCount, lacks)
 	}
 	if w := binary.JudgeWindows7(files, spec.Win7VxKex); w.Faulty() {
 		t.Errorf("with VxKex NEXT: %v", &binary.Lacking{Windows7: w})
