@@ -341,7 +341,7 @@ func overlaps(trials map[string]*evidence.Result) [][2]string {
 	for i, a := range names {
 		for _, b := range names[i+1:] {
 			x, y := trials[a], trials[b]
-			if x.Host.Same(y.Host) && x.Began.Before(y.Over()) && y.Began.Before(x.Over()) {
+			if x.Machine.Same(y.Machine) && x.Began.Before(y.Over()) && y.Began.Before(x.Over()) {
 				out = append(out, [2]string{a, b})
 			}
 		}
@@ -404,10 +404,10 @@ func TestTrialsAloneNotice(t *testing.T) {
 	}
 	trial := func(from, to, cpu, boot string, cores int) *evidence.Result {
 		end := at(to)
-		return &evidence.Result{Began: at(from), Ended: &end, Host: evidence.Host{CPU: cpu, Kernel: "6", Memory: 1, Cores: cores, Boot: boot}}
+		return &evidence.Result{Began: at(from), Ended: &end, Machine: evidence.Machine{CPU: cpu, Kernel: "6", Memory: 1, Cores: cores, Boot: boot}}
 	}
 	first := trial("10:00:00", "10:10:00", "x", "", 32)
-	cut := &evidence.Result{Began: at("10:05:00"), Host: first.Host, Runs: []evidence.Run{{Began: at("10:09:00"), Seconds: 30}}}
+	cut := &evidence.Result{Began: at("10:05:00"), Machine: first.Machine, Runs: []evidence.Run{{Began: at("10:09:00"), Seconds: 30}}}
 	for name, c := range map[string]struct {
 		a, b *evidence.Result
 		want bool

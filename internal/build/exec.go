@@ -23,7 +23,7 @@ type RunOptions struct {
 	Logger   *slog.Logger // nil: none
 	Progress func(what string, done, total int64)
 	Inside   *env.Env   // the plan's root, open; nil where it has none
-	On       *Host      // the plan's machine; nil where it is this one
+	On       *Remote    // the plan's machine; nil where it is this one
 	Hold     []*os.File // locks that last until the last process is gone
 	Peaks    string     // file that keeps what the jobs took, as PeaksFile names it; empty: none
 }
@@ -39,7 +39,7 @@ const stopGrace = 10 * time.Second
 func Run(ctx context.Context, p Plan, o RunOptions) (Artifacts, error) {
 	b := newBuilder(p, o)
 	start := b.run
-	if p.Host != nil {
+	if p.Remote != nil {
 		start = b.runOn
 	}
 	art, err := start(ctx)
@@ -177,7 +177,7 @@ func (b *builder) stepFault(ctx context.Context, name string, w *watcher, err er
 	if e.Signal == "killed" {
 		f.Kind, f.Cause = KindMemory, name+" was killed"
 	}
-	if f.Kind != KindDisk && b.plan.Host == nil && diskFull(b.plan.Dir) {
+	if f.Kind != KindDisk && b.plan.Remote == nil && diskFull(b.plan.Dir) {
 		f.Kind, f.Cause = KindDisk, "no space left on device below "+b.plan.Dir+"; "+f.Cause
 	}
 	f.Log, f.Err, f.Jobs = b.o.Log, e, b.plan.Jobs
@@ -281,8 +281,8 @@ func (b *builder) targets(ctx context.Context) ([]string, error) {
 
 // ninja asks Ninja about the build folder; that is not a step of the plan.
 func (b *builder) ninja(ctx context.Context, args ...string) ([]byte, error) {
-	if b.plan.Host != nil {
-		return b.hostAsk(ctx, args...)
+	if b.plan.Remote != nil {
+		return b.remoteAsk(ctx, args...)
 	}
 	s := b.plan.Steps[1]
 	c, err := b.enter(run.Cmd{

@@ -219,8 +219,8 @@ func (p Plan) source() string {
 	switch {
 	case p.Root != nil:
 		return InsideSource
-	case p.Host != nil:
-		return p.Host.Dir + "/src"
+	case p.Remote != nil:
+		return p.Remote.Dir + "/src"
 	}
 	return p.Source
 }
@@ -229,8 +229,8 @@ func (p Plan) dir() string {
 	switch {
 	case p.Root != nil:
 		return InsideDir
-	case p.Host != nil:
-		return p.Host.Dir + "/build"
+	case p.Remote != nil:
+		return p.Remote.Dir + "/build"
 	}
 	return p.Dir
 }

@@ -84,14 +84,14 @@ func (e Env) input(p Patched, at Site) (build.Input, string, error) {
 // its source is src, and it builds in build.
 func (e Env) inputFor(p Patched, at Site, tree *source.Tree, dir string) (build.Input, error) {
 	facts := at.Facts
-	if facts.Host != nil {
+	if facts.Remote != nil {
 		below, err := filepath.Rel(p.Dir, dir)
 		if err != nil {
 			return build.Input{}, err
 		}
-		there := *facts.Host
+		there := *facts.Remote
 		there.Dir = path.Join(there.Dir, p.Tree.Tag.Short(), p.folder(), filepath.ToSlash(below))
-		facts.Host = &there
+		facts.Remote = &there
 	}
 	none, err := noVersion(p.Recipe.Upstream, tree)
 	pin := p.Tree.Pin
@@ -181,7 +181,7 @@ func writeTree(ctx context.Context, e Env, p Patched) error {
 func (b Built) run(e Env, log string) build.RunOptions {
 	return build.RunOptions{
 		Log: b.file(filepath.Join("logs", log)), Logger: e.Log, Progress: e.Progress, Hold: b.hold(),
-		Inside: b.site.root, On: b.site.Host,
+		Inside: b.site.root, On: b.site.Remote,
 	}
 }
 

@@ -51,7 +51,7 @@ func Check(ctx context.Context, e Env, s Staged, v Venue) (Checked, error) {
 		return c, err
 	}
 	if within != nil {
-		libs.Host = nil // they lie in the root
+		libs.HostEnv = nil // they lie in the root
 	}
 	have, err := inventory(bin)
 	if err != nil {
@@ -64,13 +64,13 @@ func Check(ctx context.Context, e Env, s Staged, v Venue) (Checked, error) {
 	o := smoke.Options{
 		Tag: s.Tree.Tag.String(), Target: s.Recipe.Name, Commit: s.Tree.Pin.Commit, Tree: s.Result.Tree.ID(),
 		Series: s.fixes(), Bin: bin, Want: smoke.Version{Build: s.Tree.Pin.Build, Commit: plan.VersionCommit},
-		Checks: list, Work: s.own("smoke"), Stock: stock.Bin, Same: stock.Same, StockWith: stock.With, HostEnv: libs.Host,
+		Checks: list, Work: s.own("smoke"), Stock: stock.Bin, Same: stock.Same, StockWith: stock.With, HostEnv: libs.HostEnv,
 		Wine: v.Wine, Inside: within, Device: v.Name, NoCard: v.NoCard,
 		Log: e.Log, Progress: e.Progress, Hold: s.hold(),
 	}
 	if on := v.Card; on != nil {
 		o.Card, o.Driver, o.Probe, o.ProbeName = on.String(), on.List[0].Driver, on.Probe, on.Source
-		o.CardEnv = slices.Concat(on.Env, libs.Card)
+		o.CardEnv = slices.Concat(on.Env, libs.CardEnv)
 	}
 	passed := func(r checkedRecord) bool { return r.Report != nil }
 	done, err := Memo(s.own("smoke.json"), key, passed, func() (r checkedRecord, err error) {
@@ -115,7 +115,7 @@ func checks(rec spec.Recipe, p build.Plan) []spec.Check {
 // libraries. What another machine built runs here or not at all. The error wraps a
 // *smoke.NotRun where they can run in neither.
 func inside(ctx context.Context, e Env, s Staged, v Venue) (*smoke.Inside, error) {
-	if s.Plan.Root == nil && s.Plan.Host == nil {
+	if s.Plan.Root == nil && s.Plan.Remote == nil {
 		return nil, nil
 	}
 	floor := binary.Floor(s.Files, "GLIBC")

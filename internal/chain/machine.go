@@ -14,10 +14,10 @@ import (
 
 // Machine is where a build is asked to run: with nothing set, this machine.
 type Machine struct {
-	Root      *env.Decl   // a buildenv, in whose root
-	Libraries *env.Decl   // the one with the libraries that a full bundle carries; nil: Root names none
-	Host      *build.Host // another machine
-	Box       bool        // a Windows machine that nobody looks at, with the recipe's box: for a plan
+	Root      *env.Decl     // a buildenv, in whose root
+	Libraries *env.Decl     // the one with the libraries that a full bundle carries; nil: Root names none
+	Remote    *build.Remote // another machine
+	Box       bool          // a Windows machine that nobody looks at, with the recipe's box: for a plan
 }
 
 // Site is a machine that was looked at: what it has, and how a build gets there.
@@ -47,8 +47,8 @@ func (m Machine) Look(ctx context.Context, e Env, o Order) (s Site, err error) {
 	switch {
 	case m.Box:
 		s.Facts = build.BoxFacts(s.Toolchain)
-	case m.Host != nil:
-		s.Facts, err = build.ProbeOn(ctx, *m.Host, s.Toolchain, o.Recipe)
+	case m.Remote != nil:
+		s.Facts, err = build.ProbeOn(ctx, *m.Remote, s.Toolchain, o.Recipe)
 	case m.Root == nil:
 		s.Facts, err = build.Probe(ctx, s.Toolchain, o.Recipe)
 	default:
@@ -65,7 +65,7 @@ func (m Machine) Look(ctx context.Context, e Env, o Order) (s Site, err error) {
 // toolchain is the one that builds an order there.
 func (m Machine) toolchain(ctx context.Context, e Env, o Order) (spec.Toolchain, error) {
 	rec, windows, flag := o.Recipe, m.Box, "--ps1"
-	if m.Host != nil {
+	if m.Remote != nil {
 		flag = "--on"
 		switch {
 		case m.Root != nil:
@@ -75,7 +75,7 @@ func (m Machine) toolchain(ctx context.Context, e Env, o Order) (spec.Toolchain,
 		case rec.Bundle.Runtime == spec.Full:
 			return spec.Toolchain{}, &BadOption{flag, errors.New("a full bundle carries the toolkit's libraries of the machine that builds; take --bundle thin")}
 		}
-		kind, err := build.HostKind(ctx, *m.Host)
+		kind, err := build.RemoteOS(ctx, *m.Remote)
 		if err != nil {
 			return spec.Toolchain{}, err
 		}

@@ -124,7 +124,7 @@ func (e Env) recipe(target string, with []string) (spec.Recipe, error) {
 // dropIn is the file name of the one library of a target that fits into another package.
 func dropIn(rec spec.Recipe) (string, error) {
 	switch {
-	case rec.Host == "" || !usesCard(rec.Backends[0]):
+	case rec.DropInTarget == "" || !usesCard(rec.Backends[0]):
 		return "", fmt.Errorf("%s has no backend that fits into another package", rec.Name)
 	case rec.CMake["GGML_BACKEND_DL"] != true:
 		return "", fmt.Errorf("%s links its backends in: GGML_BACKEND_DL is not on", rec.Name)

@@ -36,7 +36,7 @@ func ProveBuilt(ctx context.Context, e Env, c Patched, at Site) (p *Proofs, err 
 	if err != nil || len(todo) == 0 {
 		return p, err
 	}
-	if at.Host != nil {
+	if at.Remote != nil {
 		return nil, &BadOption{"--on", errors.New("the proofs of --prove build on this machine")}
 	}
 	var wine *smoke.Wine

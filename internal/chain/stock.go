@@ -126,7 +126,7 @@ func (b Built) buildStockIn(
 		return plan, art, e.placed(err)
 	}
 	o := b.run(e, folder+".log")
-	o.Inside, o.On = at.root, at.Host
+	o.Inside, o.On = at.root, at.Remote
 	art, err = build.Run(ctx, plan, o)
 	return plan, art, err
 }
@@ -175,11 +175,11 @@ func idle(p build.Plan, device string, checks []spec.Check, read map[string][]st
 // build: the error is a *binary.Rejected where it is not. It returns the folder of the
 // programs and their plan.
 func tryDropIn(ctx context.Context, e Env, s Staged) (bin string, plan build.Plan, err error) {
-	rec, err := e.Repo.Recipe(s.Recipe.Host)
+	rec, err := e.Repo.Recipe(s.Recipe.DropInTarget)
 	if err != nil {
 		return "", plan, err
 	}
-	plan, art, err := buildHost(ctx, e, s.Built, rec)
+	plan, art, err := buildDropInTarget(ctx, e, s.Built, rec)
 	if err != nil {
 		return "", plan, fmt.Errorf("stock build of %s, which the drop-in is tried in: %w", rec.Name, err)
 	}
@@ -200,9 +200,9 @@ func tryDropIn(ctx context.Context, e Env, s Staged) (bin string, plan build.Pla
 	return bin, plan, stage.ABI(ctx, s.DropIn, f, bin, host)
 }
 
-// buildHost builds the tree that unpatched gives for another target, in a folder of
+// buildDropInTarget builds the tree that unpatched gives for another target, in a folder of
 // its own, on this machine.
-func buildHost(ctx context.Context, e Env, b Built, rec spec.Recipe) (plan build.Plan, art build.Artifacts, err error) {
+func buildDropInTarget(ctx context.Context, e Env, b Built, rec spec.Recipe) (plan build.Plan, art build.Artifacts, err error) {
 	if pin := b.Tree.Pin; !rec.Range.Contains(pin.Build) {
 		return plan, art, e.Repo.OutOfRange(rec, b.Tree.Tag.String(), pin)
 	}

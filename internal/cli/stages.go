@@ -186,11 +186,11 @@ func (a *app) chainCmd(use, short string, to reach, tune func(*request), do func
 				}
 			}
 			if on != "" {
-				h, err := build.ParseHost(on, os.Environ())
+				h, err := build.ParseRemote(on, os.Environ())
 				if err != nil {
 					return usage("--on: %w", err)
 				}
-				r.machine.Host = &h
+				r.machine.Remote = &h
 			}
 			if buildenv != "" {
 				if r.machine.Root, r.machine.Libraries, err = a.buildEnvs(e, buildenv); err != nil {

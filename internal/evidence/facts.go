@@ -22,9 +22,9 @@ import (
 	"github.com/llpatch/llpatch/internal/run"
 )
 
-// host reads what the machine is; what it does not tell stays empty.
-func host(env []string, h *hider) Host {
-	out := Host{OS: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(), Boot: boot()}
+// machine reads what the machine is; what it does not tell stays empty.
+func machine(env []string, h *hider) Machine {
+	out := Machine{OS: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(), Boot: boot()}
 	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
 		out.Kernel = strings.TrimSpace(string(b))
 	}

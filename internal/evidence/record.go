@@ -81,7 +81,7 @@ func Record(ctx context.Context, o Options) (*Result, error) {
 		VRAM: o.Source, EverySec: o.Every.Seconds(), Baseline: p.Baseline, Plan: r.hide.plan(p.Text),
 		Builds: map[string]Built{}, Inputs: map[string]string{}, Runs: []Run{},
 	}
-	r.res.Host = host(o.Env, r.hide)
+	r.res.Machine = machine(o.Env, r.hide)
 	for _, b := range p.Builds {
 		if _, err := os.ReadDir(b.Dir); err != nil {
 			return nil, &NotRun{Why: []string{fmt.Sprintf("build %s: %v", b.Name, err)}}

@@ -28,7 +28,7 @@ type Result struct {
 	Program  string            `json:"llpatch_sha256,omitempty"` // of llpatch's own file
 	Began    time.Time         `json:"began"`
 	Ended    *time.Time        `json:"ended,omitempty"` // absent: the record stopped before its end
-	Host     Host              `json:"host"`
+	Machine  Machine           `json:"host"`
 	VRAM     string            `json:"vram,omitempty"` // where device memory is read
 	EverySec float64           `json:"every"`          // seconds between two looks
 	Baseline string            `json:"baseline"`
@@ -40,8 +40,8 @@ type Result struct {
 	Plan     string            `json:"plan"` // the file's text
 }
 
-// Host is the machine.
-type Host struct {
+// Machine is the machine.
+type Machine struct {
 	OS     string            `json:"os"`
 	Kernel string            `json:"kernel,omitempty"`
 	CPU    string            `json:"cpu,omitempty"`
@@ -54,7 +54,7 @@ type Host struct {
 // Same says whether two records may be of one machine: of one start of it where both know
 // theirs, else where processor, kernel and memory are the same. The cores that a program may
 // use tell nothing: a trial can be kept on some of them.
-func (h Host) Same(o Host) bool {
+func (h Machine) Same(o Machine) bool {
 	if h.Boot != "" && o.Boot != "" {
 		return h.Boot == o.Boot
 	}

@@ -34,7 +34,7 @@ func (r *Result) advise(o Options, growsHost, growsVRAM bool, vram memory.Verdic
 	if growsVRAM && !ran["memcheck"] {
 		next("--with memcheck: tells device memory that is never freed from a cache")
 	}
-	if growsHost && o.Host == nil && r.Place != "wine" && !ran["valgrind"] && !ran["heaptrack"] {
+	if growsHost && o.Remote == nil && r.Place != "wine" && !ran["valgrind"] && !ran["heaptrack"] {
 		next("--with valgrind: tells lost memory from a cache; --with heaptrack: is faster, and shows who allocates")
 	}
 	if r.Class == Unjudged && (len(r.decisive()) == 0 || slices.ContainsFunc(r.decisive(), tooShort)) {

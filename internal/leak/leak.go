@@ -44,8 +44,8 @@ type Options struct {
 	Named  bool          // the probe was asked for by name: without its figures nothing is judged
 	Floor  float64       // bytes that are no growth; 0: memory.DefaultFloor
 
-	Host     memory.HostProbe // host memory of a program elsewhere, which Argv starts; nil: that of Argv
-	HostName string           // the machine
+	Remote     memory.RemoteProbe // host memory of a program elsewhere, which Argv starts; nil: that of Argv
+	RemoteName string             // the machine
 
 	Stdout io.Writer // gets the program's output as well as the log; nil: only the log
 	Log    *slog.Logger
@@ -109,9 +109,9 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if res.Place == "wine" {
 		res.Notes = append(res.Notes, "a Windows program under wine: memory is what Linux counts for its processes, wine's own parts included, and not what Windows would count")
 	}
-	if o.Host != nil {
-		res.Place = "ssh:" + o.HostName
-		res.Notes = append(res.Notes, "host memory is what Windows counts for the program on "+o.HostName+", about once a second: private bytes (shown as anonymous memory) and the working set (as RSS)")
+	if o.Remote != nil {
+		res.Place = "ssh:" + o.RemoteName
+		res.Notes = append(res.Notes, "host memory is what Windows counts for the program on "+o.RemoteName+", about once a second: private bytes (shown as anonymous memory) and the working set (as RSS)")
 	}
 	if o.NoCard != "" {
 		res.Notes = append(res.Notes, "VRAM was not sampled: "+o.NoCard)
@@ -139,7 +139,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		}
 	case len(res.decisive()) == 0:
 		return res, &NotRun{Why: "nothing is known of its memory: " + strings.Join(res.Series.Notes, "; "), Log: res.Log}
-	case res.noHost(o):
+	case res.noRemote(o):
 		return res, &NotRun{Why: "host memory is not known, and VRAM alone does not decide: " + strings.Join(res.Series.Notes, "; "), Log: res.Log}
 	case o.Named && res.NoVRAM() != "":
 		return res, &NotRun{Why: "VRAM is not known: " + res.NoVRAM(), Log: res.Log}
@@ -168,7 +168,7 @@ func (o Options) defaults() Options {
 func watched(ctx context.Context, o Options, res *Result) (*work, error) {
 	w := &work{o: o}
 	s, err := memory.Start(ctx, memory.Options{
-		Name: filepath.Base(o.Argv[0]), Every: o.Every, Probe: o.Probe, Source: o.Source, Host: o.Host, Progress: w.Progress,
+		Name: filepath.Base(o.Argv[0]), Every: o.Every, Probe: o.Probe, Source: o.Source, Remote: o.Remote, Progress: w.Progress,
 		Look: w.looked, Log: o.Log,
 	})
 	if err != nil {

@@ -79,12 +79,12 @@ func (r *Result) unit() memory.Unit {
 // before, and what is given back after it, belong to no line.
 func (r *Result) judge(o Options) {
 	s := r.worked()
-	if until, ends := s.HostEnds(); ends {
-		r.Series.Notes = append(r.Series.Notes, fmt.Sprintf("host memory is known only up to %.1f s: %s", until, s.HostWhy))
-	} else if o.Host != nil && !s.Has(memory.Anon) && r.Series.Has(memory.Anon) {
+	if until, ends := s.RemoteEnds(); ends {
+		r.Series.Notes = append(r.Series.Notes, fmt.Sprintf("host memory is known only up to %.1f s: %s", until, s.RemoteWhy))
+	} else if o.Remote != nil && !s.Has(memory.Anon) && r.Series.Has(memory.Anon) {
 		note := "fewer than two figures of host memory came during the work"
-		if _, ends := r.Series.HostEnds(); ends {
-			note += ": " + s.HostWhy
+		if _, ends := r.Series.RemoteEnds(); ends {
+			note += ": " + s.RemoteWhy
 		}
 		r.Series.Notes = append(r.Series.Notes, note)
 	}
@@ -118,10 +118,10 @@ func (r *Result) NoVRAM() string {
 	return r.Series.Device.Unknown
 }
 
-// noHost reports whether host memory, which was to be read elsewhere, was not judged.
-func (r *Result) noHost(o Options) bool {
+// noRemote reports whether host memory, which was to be read elsewhere, was not judged.
+func (r *Result) noRemote(o Options) bool {
 	_, judged := r.verdict(memory.Anon)
-	return o.Host != nil && !judged
+	return o.Remote != nil && !judged
 }
 
 // decisive are the verdicts that decide: VRAM, and what the program took on the
@@ -148,7 +148,7 @@ func (r *Result) conclude(o Options) {
 	switch {
 	case memory.Says(d, memory.Grows):
 		r.Class = Unknown
-	case memory.Says(d, memory.Unclear) || len(d) == 0 || r.noHost(o):
+	case memory.Says(d, memory.Unclear) || len(d) == 0 || r.noRemote(o):
 		r.Class = Unjudged
 	case r.Workload == "prefill" && slices.ContainsFunc(d, func(v memory.Verdict) bool { return v.State == memory.Bounded && v.Growth.Low > 0 }):
 		r.Class = Need

@@ -18,27 +18,27 @@ import (
 	"github.com/llpatch/llpatch/internal/run"
 )
 
-// HostReading is host memory of a Windows process, in bytes.
-type HostReading struct {
+// RemoteReading is host memory of a Windows process, in bytes.
+type RemoteReading struct {
 	Private    int64 // private bytes: what it committed for itself
 	WorkingSet int64 // what of it, and of files, lies in memory
 }
 
-// HostProbe reads host memory about every so often and passes each reading on, until ctx
+// RemoteProbe reads host memory about every so often and passes each reading on, until ctx
 // ends. It returns why it ended before that, or why no reading came of late; nil where
 // there is nothing to say of it.
-type HostProbe func(ctx context.Context, every time.Duration, out func(HostReading)) error
+type RemoteProbe func(ctx context.Context, every time.Duration, out func(RemoteReading)) error
 
-// ParseHost reads where host memory is to be read: ssh:HOST:PROCESS, a process of a
+// ParseRemote reads where host memory is to be read: ssh:HOST:PROCESS, a process of a
 // Windows machine that ssh reaches.
-func ParseHost(text string, env []string) (HostProbe, string, error) {
+func ParseRemote(text string, env []string) (RemoteProbe, string, error) {
 	rest, ok := strings.CutPrefix(text, "ssh:")
 	i := strings.LastIndexByte(rest, ':') // an address of IPv6 has more of them
 	if !ok || i < 1 {
 		return nil, "", fmt.Errorf("%q: write ssh:HOST:PROCESS, as ssh:me@box:llama-server", text)
 	}
 	host, process := rest[:i], strings.TrimSuffix(rest[i+1:], ".exe")
-	if err := run.CheckHost(host); err != nil {
+	if err := run.CheckDestination(host); err != nil {
 		return nil, "", err
 	}
 	if !instance.MatchString(process) {
@@ -57,8 +57,8 @@ const againAfter = time.Second
 // typeperf returns a probe that lets ssh run typeperf, which every Windows since XP has,
 // for one process. It may come later than the probe, and typeperf then knows no such
 // counter and ends; it is asked again.
-func typeperf(env []string, host, process string) HostProbe {
-	return func(ctx context.Context, every time.Duration, out func(HostReading)) error {
+func typeperf(env []string, host, process string) RemoteProbe {
+	return func(ctx context.Context, every time.Duration, out func(RemoteReading)) error {
 		// typeperf takes whole seconds.
 		secs := max(1, int(math.Ceil(every.Seconds())))
 		command := fmt.Sprintf(`typeperf -si %d "\Process(%s)\Private Bytes" "\Process(%s)\Working Set"`, secs, process, process)
@@ -111,7 +111,7 @@ func (u *until) Write(b []byte) (int, error) {
 
 // counters takes typeperf's lines.
 type counters struct {
-	out func(HostReading)
+	out func(RemoteReading)
 
 	mu      sync.Mutex
 	good    int
@@ -203,26 +203,26 @@ const (
 // parseTypeperf reads a line of typeperf as CSV: a time, private bytes and the working
 // set. The decimals are behind a comma where Windows speaks such a language. Anything
 // else that it prints is an error.
-func parseTypeperf(s string) (HostReading, rowKind, error) {
+func parseTypeperf(s string) (RemoteReading, rowKind, error) {
 	c := csv.NewReader(strings.NewReader(s))
 	f, err := c.Read()
 	if err != nil || len(f) != 3 || !strings.HasPrefix(s, `"`) {
-		return HostReading{}, other, fmt.Errorf("no row of typeperf: %q", s)
+		return RemoteReading{}, other, fmt.Errorf("no row of typeperf: %q", s)
 	}
 	if strings.HasPrefix(f[0], "(PDH-CSV") {
-		return HostReading{}, header, nil
+		return RemoteReading{}, header, nil
 	}
 	var n [2]int64
 	for i, text := range f[1:] {
 		text = strings.TrimSpace(text)
 		if slices.Contains([]string{"", "-1"}, text) {
-			return HostReading{}, gone, nil
+			return RemoteReading{}, gone, nil
 		}
 		v, err := strconv.ParseFloat(strings.Replace(text, ",", ".", 1), 64)
 		if err != nil || !(v >= 0 && v < 1<<60) {
-			return HostReading{}, other, fmt.Errorf("no figure of typeperf: %q", text)
+			return RemoteReading{}, other, fmt.Errorf("no figure of typeperf: %q", text)
 		}
 		n[i] = int64(v)
 	}
-	return HostReading{Private: n[0], WorkingSet: n[1]}, figures, nil
+	return RemoteReading{Private: n[0], WorkingSet: n[1]}, figures, nil
 }

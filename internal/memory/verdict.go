@@ -83,8 +83,8 @@ func JudgeKind(s Series, k Kind, o JudgeOptions) Verdict {
 	if k == VRAM && s.Device.Unknown != "" && v.State != Grows && len(data) > 0 {
 		v.State, v.Reason = Unclear, "it was not followed to the end: "+s.Device.Unknown
 	}
-	if until, _ := s.HostEnds(); (k == Anon || k == RSS) && s.hostLost() && v.State != Grows && len(data) > 0 {
-		v.State, v.Reason = Unclear, fmt.Sprintf("it is known only up to %.1f s of %.1f s: %s", until, s.Points[len(s.Points)-1].Seconds, s.HostWhy)
+	if until, _ := s.RemoteEnds(); (k == Anon || k == RSS) && s.remoteLost() && v.State != Grows && len(data) > 0 {
+		v.State, v.Reason = Unclear, fmt.Sprintf("it is known only up to %.1f s of %.1f s: %s", until, s.Points[len(s.Points)-1].Seconds, s.RemoteWhy)
 	}
 	return v
 }

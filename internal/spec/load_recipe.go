@@ -63,8 +63,8 @@ func (l *loader) recipe(name string) (Recipe, bool) {
 			f.fail("programs", "program %q is not the plain name of a CMake target that makes a program", p)
 		}
 	}
-	if rec.Host != "" && (rec.Host == rec.Name || !slices.Contains(l.recipes, path.Join("recipes", rec.Host+".toml"))) {
-		f.fail("host", "host %q is no other recipe of recipes/", rec.Host)
+	if rec.DropInTarget != "" && (rec.DropInTarget == rec.Name || !slices.Contains(l.recipes, path.Join("recipes", rec.DropInTarget+".toml"))) {
+		f.fail("host", "host %q is no other recipe of recipes/", rec.DropInTarget)
 	}
 	f.globs("exclude", rec.Exclude)
 	f.globs("bundle.files", rec.Bundle.Files)

@@ -15,8 +15,8 @@ import (
 
 // fetch puts what Ninja made in bin, and what CMake left, in the place of the plan's
 // folder here, all at once. What is here already and right does not travel.
-func (b *builder) fetch(ctx context.Context, c *hostConn, targets []string, scratch string) error {
-	what := "fetch from " + c.host.Name
+func (b *builder) fetch(ctx context.Context, c *remoteConn, targets []string, scratch string) error {
+	what := "fetch from " + c.remote.Name
 	if b.o.Progress != nil {
 		b.o.Progress(what, 0, 0)
 	}
@@ -26,7 +26,7 @@ func (b *builder) fetch(ctx context.Context, c *hostConn, targets []string, scra
 	}
 	there, ok := listing(out)
 	if !ok {
-		return &HostError{Host: c.host.Name, Why: "its build made a file whose name cannot be read in " + c.at + "/build/bin"}
+		return &RemoteError{Remote: c.remote.Name, Why: "its build made a file whose name cannot be read in " + c.at + "/build/bin"}
 	}
 	get := map[string]copied{}
 	next := filepath.Join(scratch, "new")
@@ -55,13 +55,13 @@ func (b *builder) fetch(ctx context.Context, c *hostConn, targets []string, scra
 			return err
 		}
 		if got, err := SumFile(archive); err != nil || !strings.Contains(string(sum), got) {
-			return errors.Join(err, &HostError{Host: c.host.Name, Why: "the programs arrived damaged; run the same command again", Lost: true})
+			return errors.Join(err, &RemoteError{Remote: c.remote.Name, Why: "the programs arrived damaged; run the same command again", Lost: true})
 		}
 		if err := unpack(ctx, archive, next, get); err != nil {
-			return &HostError{Host: c.host.Name, Why: "the programs that it packed cannot be unpacked: " + err.Error(), Err: err}
+			return &RemoteError{Remote: c.remote.Name, Why: "the programs that it packed cannot be unpacked: " + err.Error(), Err: err}
 		}
 		c.tidy(ctx)
-		b.o.Logger.Info("fetched", "from", c.host.Name, "files", len(names))
+		b.o.Logger.Info("fetched", "from", c.remote.Name, "files", len(names))
 	}
 	return b.swap(next, scratch)
 }
@@ -75,7 +75,7 @@ func (b *builder) keep(name string, f copied, next string) error {
 	}
 	if f.link != "" {
 		if path.Base(f.link) != f.link {
-			return &HostError{Host: b.plan.Host.Name, Why: fmt.Sprintf("its build made %s a link to %q, out of its folder", name, f.link)}
+			return &RemoteError{Remote: b.plan.Remote.Name, Why: fmt.Sprintf("its build made %s a link to %q, out of its folder", name, f.link)}
 		}
 		return os.Symlink(f.link, to)
 	}
@@ -103,7 +103,7 @@ func (b *builder) swap(next, scratch string) error {
 	}
 	p := b.plan
 	p.Dir = next
-	if err := p.writeState(state{Compilers: "those of " + b.plan.Host.Name}); err != nil {
+	if err := p.writeState(state{Compilers: "those of " + b.plan.Remote.Name}); err != nil {
 		return err
 	}
 	old := b.plan.Dir + ".old"

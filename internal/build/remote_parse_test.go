@@ -8,7 +8,7 @@ import (
 	"github.com/llpatch/llpatch/internal/run"
 )
 
-func TestParseHostName(t *testing.T) {
+func TestParseRemoteName(t *testing.T) {
 	for text, want := range map[string][2]string{
 		"ssh:box":                 {"box", "llpatch"},
 		"ssh:me@box:work":         {"me@box", "work"},
@@ -20,7 +20,7 @@ func TestParseHostName(t *testing.T) {
 		"box":                     {}, "ssh:": {}, "ssh::x": {}, "ssh:-oProxyCommand=x": {}, "ssh:me@-oProxyCommand=x": {}, "ssh:a b": {}, "ssh:box:": {}, "ssh:box:..": {}, "ssh:box:../x": {},
 		"ssh:box:a/../../b": {}, "ssh:box:.": {}, "ssh:box:-rf": {}, `ssh:box:C:\x`: {}, "ssh:box:$HOME": {}, "ssh:box:a'b": {}, "ssh:box:a;b": {}, "ssh:box:é": {},
 	} {
-		h, err := ParseHost(text, nil)
+		h, err := ParseRemote(text, nil)
 		if got := [2]string{h.Name, h.Dir}; got != want || (err == nil) != (want[0] != "") {
 			t.Errorf("%s: %q, %v", text, got, err)
 		}
@@ -62,7 +62,7 @@ func TestHello(t *testing.T) {
 			sys = box
 		}
 		goos, arch, _ := strings.Cut(c.here, "/")
-		says, err := (&hostConn{sys: sys}).parseHello([]byte(c.out), goos, arch)
+		says, err := (&remoteConn{sys: sys}).parseHello([]byte(c.out), goos, arch)
 		if c.want == "" && (err != nil || says.dir == "") || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%q as %s from %s: %+v, %v; want %q", c.out, c.os, c.here, says, err, c.want)
 		}

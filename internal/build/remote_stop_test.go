@@ -58,7 +58,7 @@ func TestRunOnStops(t *testing.T) {
 		}()
 		_, _, err := f.run(ctx, t)
 		cancel()
-		switch lost := new(HostError); {
+		switch lost := new(RemoteError); {
 		case how == "cancel" && (!errors.Is(err, context.Canceled) || running()):
 			t.Errorf("%s: %v, still running: %v", how, err, running())
 		case how == "cut" && (!errors.As(err, &lost) || !lost.Lost || !strings.Contains(err.Error(), "ssh:box: the connection was lost")):

@@ -10,12 +10,12 @@ import (
 )
 
 // posix builds on a machine whose commands are those of POSIX and of Linux.
-var posix = hostSystem{
+var posix = remoteSystem{
 	os: "linux",
 	hello: func(dir string) string {
 		return sh(`set -eu
 umask 022
-mkdir -p -- "$1" && cd -- "$1" || exit `+hostNoFolder+`
+mkdir -p -- "$1" && cd -- "$1" || exit `+remoteNoFolder+`
 echo "`+helloWord+` $(uname -s) $(uname -m)"
 pwd -P`, dir)
 	},
@@ -37,7 +37,7 @@ if [ -e plan.sh ]; then list plan.sh; fi`, dir)
 		return sh(`set -eu
 umask 022
 cd -- "$1"
-`+lockHost+`
+`+lockRemote+`
 take=$PWD/$2
 trap 'rm -rf -- "$take" "$take`+archiveEnd+`"' EXIT
 trap 'exit 143' HUP INT TERM
@@ -73,7 +73,7 @@ if [ -d bin ]; then list bin; fi`, dir)
 cd -- "$1"
 give=$PWD/$2
 shift 2
-`+lockHost+`
+`+lockRemote+`
 trap 'rm -f "$give"; exit 143' HUP INT TERM
 tar -czf "$give" -C build -- "$@" || { code=$?; rm -f "$give"; exit $code; }
 sha256sum <"$give"`, append([]string{dir, giveName(run) + archiveEnd}, names...)...)
@@ -103,9 +103,9 @@ list() {
 	find "$1" -type l -exec sh -c 'for f; do printf "l %s\nto %s\n" "$f" "$(readlink -- "$f")"; done' sh {} +
 }`
 
-// lockHost keeps a second llpatch out of the folder. One that has just lost its
+// lockRemote keeps a second llpatch out of the folder. One that has just lost its
 // connection needs a moment to end.
-const lockHost = `if command -v flock >/dev/null; then
+const lockRemote = `if command -v flock >/dev/null; then
 	exec 9>>.lock
 	tries=0
 	until flock -n 9; do
@@ -122,7 +122,7 @@ fi`
 const stepScript = `set -u
 umask 022
 cd -- "$1" || exit 1
-` + lockHost + `
+` + lockRemote + `
 have=$(cat .state 2>/dev/null)
 if [ -e build/.ninja_log ]; then
 	: >.now || exit 1

@@ -33,7 +33,7 @@ func newFar(t *testing.T, lines ...string) *far {
 	server := sshd.Start(t, lines...)
 	top := t.TempDir()
 	f := &far{Server: server, in: smallInput(t, filepath.Join(top, "here")), said: &bytes.Buffer{}, dir: filepath.Join(top, "there")}
-	host, err := ParseHost("ssh:"+sshd.Box+":"+f.dir, server.Env)
+	host, err := ParseRemote("ssh:"+sshd.Box+":"+f.dir, server.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func newFar(t *testing.T, lines ...string) *far {
 	if f.in.Facts, err = ProbeOn(t.Context(), host, f.in.Toolchain, f.in.Recipe); err != nil {
 		t.Fatal(err)
 	}
-	if f.in.Facts.Host == nil || f.in.Facts.Host.Dir != f.dir || f.in.Facts.Tools["cmake"].Banner == "" {
+	if f.in.Facts.Remote == nil || f.in.Facts.Remote.Dir != f.dir || f.in.Facts.Tools["cmake"].Banner == "" {
 		t.Fatalf("facts %+v", f.in.Facts)
 	}
 	return f
@@ -101,7 +101,7 @@ func TestRunOn(t *testing.T) {
 		t.Errorf("first run: %+v\n%s", art, said)
 	}
 	local := f.in
-	local.Facts.Host, local.Dir = nil, filepath.Join(t.TempDir(), "local")
+	local.Facts.Remote, local.Dir = nil, filepath.Join(t.TempDir(), "local")
 	if want := mustRun(t, mustPlan(t, local)); !slices.Equal(want.Files, art.Files) {
 		t.Errorf("here %+v\nthere %+v", want.Files, art.Files)
 	}
@@ -161,7 +161,7 @@ func TestRunOn(t *testing.T) {
 	}
 	// A local build in the same folder begins anew.
 	here := f.in
-	here.Facts.Host = nil
+	here.Facts.Remote = nil
 	if art := mustRun(t, mustPlan(t, here)); art.Compiled != 2 {
 		t.Errorf("a local build behind it: %+v", art)
 	}

@@ -19,10 +19,10 @@ import (
 // machine's own 10 seconds for Ninja, and the way there.
 const hostGrace = 15 * time.Second
 
-func (b *builder) conn() *hostConn {
-	c := newConn(*b.o.On, posix, b.plan.Host.Dir)
+func (b *builder) conn() *remoteConn {
+	c := newConn(*b.o.On, posix, b.plan.Remote.Dir)
 	c.reached = true
-	if b.plan.Host.OS == box.os {
+	if b.plan.Remote.OS == box.os {
 		c.sys = box
 	}
 	return c
@@ -63,7 +63,7 @@ func (b *builder) runOn(ctx context.Context) (art Artifacts, err error) {
 	}
 	art.ConfigureSeconds = time.Since(start).Seconds()
 	start = time.Now()
-	w, err := b.hostStep(ctx, c, Compile, want)
+	w, err := b.remoteStep(ctx, c, Compile, want)
 	if err != nil {
 		return art, err
 	}
@@ -72,7 +72,7 @@ func (b *builder) runOn(ctx context.Context) (art Artifacts, err error) {
 	if now, err := b.listed(ctx, c); err != nil {
 		return art, err
 	} else if send, remove := differ(source, now, c.sys.os == box.os); len(send)+len(remove) > 0 {
-		return art, &HostError{Host: c.host.Name, Why: fmt.Sprintf("%s in %s was changed while it was built; run the same command again", append(send, remove...)[0], c.at)}
+		return art, &RemoteError{Remote: c.remote.Name, Why: fmt.Sprintf("%s in %s was changed while it was built; run the same command again", append(send, remove...)[0], c.at)}
 	}
 	if err := b.fetch(ctx, c, targets, scratch); err != nil {
 		return art, err
@@ -90,7 +90,7 @@ func (b *builder) named(err error) {
 }
 
 // listed is what of the source and the script is there; nil where that cannot be told.
-func (b *builder) listed(ctx context.Context, c *hostConn) (map[string]copied, error) {
+func (b *builder) listed(ctx context.Context, c *remoteConn) (map[string]copied, error) {
 	out, err := c.call(ctx, "list the source", c.sys.list(c.at), nil)
 	if err != nil {
 		return nil, err
@@ -103,12 +103,12 @@ func (b *builder) listed(ctx context.Context, c *hostConn) (map[string]copied, e
 }
 
 // sync makes the source and the script there what they are to be, and returns that.
-func (b *builder) sync(ctx context.Context, c *hostConn, scratch string) (map[string]copied, error) {
-	what := "copy to " + c.host.Name
+func (b *builder) sync(ctx context.Context, c *remoteConn, scratch string) (map[string]copied, error) {
+	what := "copy to " + c.remote.Name
 	if b.o.Progress != nil {
 		b.o.Progress(what, 0, 0)
 	}
-	name, script, err := b.plan.hostScript(ctx)
+	name, script, err := b.plan.remoteScript(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -146,16 +146,16 @@ func (b *builder) sync(ctx context.Context, c *hostConn, scratch string) (map[st
 		return nil, err
 	}
 	if left, more := differ(want, have, windows); len(left)+len(more) > 0 {
-		return nil, &HostError{Host: c.host.Name, Why: fmt.Sprintf("%s in %s is not what was copied there", append(left, more...)[0], c.at)}
+		return nil, &RemoteError{Remote: c.remote.Name, Why: fmt.Sprintf("%s in %s is not what was copied there", append(left, more...)[0], c.at)}
 	}
-	b.o.Logger.Info("copied", "to", c.host.Name, "files", len(send), "removed", len(remove))
+	b.o.Logger.Info("copied", "to", c.remote.Name, "files", len(send), "removed", len(remove))
 	return want, nil
 }
 
-// hostScript is the script that runs there.
-func (p Plan) hostScript(ctx context.Context) (name string, text []byte, err error) {
+// remoteScript is the script that runs there.
+func (p Plan) remoteScript(ctx context.Context) (name string, text []byte, err error) {
 	var b bytes.Buffer
-	if p.Host.OS == box.os {
+	if p.Remote.OS == box.os {
 		files, err := sourceFiles(ctx, p.Source)
 		if err != nil {
 			return "", nil, err
@@ -167,9 +167,9 @@ func (p Plan) hostScript(ctx context.Context) (name string, text []byte, err err
 	return "plan.sh", b.Bytes(), err
 }
 
-// hostStep runs one step of the script there. Where ctx ends, so does the step, there
+// remoteStep runs one step of the script there. Where ctx ends, so does the step, there
 // too, before this returns.
-func (b *builder) hostStep(ctx context.Context, c *hostConn, step string, want state) (*watcher, error) {
+func (b *builder) remoteStep(ctx context.Context, c *remoteConn, step string, want state) (*watcher, error) {
 	w := &watcher{progress: b.o.Progress, what: step}
 	if w.progress != nil {
 		w.progress(step, 0, 0)
@@ -195,7 +195,7 @@ func (b *builder) hostStep(ctx context.Context, c *hostConn, step string, want s
 	}()
 	command := c.sys.step(c.at, step, want.Key, sha256Hex([]byte(want.Compilers)), b.plan.Jobs)
 	err := run.Run(live, run.Cmd{
-		Argv: run.SSH(c.host.Name, command), Env: c.host.Env, Stdin: in, Stdout: w, Log: b.o.Log, Grace: time.Second, Hold: b.o.Hold,
+		Argv: run.SSH(c.remote.Name, command), Env: c.remote.Env, Stdin: in, Stdout: w, Log: b.o.Log, Grace: time.Second, Hold: b.o.Hold,
 	})
 	if err == nil && ctx.Err() == nil {
 		w.all()
@@ -205,7 +205,7 @@ func (b *builder) hostStep(ctx context.Context, c *hostConn, step string, want s
 		err = ctx.Err()
 	}
 	var e *run.Error
-	if ctx.Err() == nil && errors.As(err, &e) && (e.Exit == run.SSHFailed || e.Exit == hostBusy || e.Exit < 0) {
+	if ctx.Err() == nil && errors.As(err, &e) && (e.Exit == run.SSHFailed || e.Exit == remoteBusy || e.Exit < 0) {
 		said := w.all()
 		return w, c.fault(ctx, step, err, said[max(0, len(said)-1):])
 	}
@@ -213,8 +213,8 @@ func (b *builder) hostStep(ctx context.Context, c *hostConn, step string, want s
 }
 
 // configureOn runs CMake there and reads back what it made of the options.
-func (b *builder) configureOn(ctx context.Context, c *hostConn, want state, scratch string) ([]string, error) {
-	w, err := b.hostStep(ctx, c, Configure, want)
+func (b *builder) configureOn(ctx context.Context, c *remoteConn, want state, scratch string) ([]string, error) {
+	w, err := b.remoteStep(ctx, c, Configure, want)
 	if err != nil {
 		return nil, err
 	}
@@ -258,8 +258,8 @@ func (b *builder) configureOn(ctx context.Context, c *hostConn, want state, scra
 	return targets, err
 }
 
-// hostAsk is ninja there.
-func (b *builder) hostAsk(ctx context.Context, args ...string) ([]byte, error) {
+// remoteAsk is ninja there.
+func (b *builder) remoteAsk(ctx context.Context, args ...string) ([]byte, error) {
 	c := b.conn()
 	want, err := b.plan.state()
 	if err != nil {

@@ -75,7 +75,7 @@ func TestHostFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := sshd.Start(t, c.line)
-			host, err := ParseHost("ssh:"+sshd.Box+":"+filepath.Join(t.TempDir(), "there"), server.Env)
+			host, err := ParseRemote("ssh:"+sshd.Box+":"+filepath.Join(t.TempDir(), "there"), server.Env)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -84,7 +84,7 @@ func TestHostFaults(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("%v", err)
 			}
-			if f := new(HostError); errors.As(err, &f) && (f.Lost || strings.Contains(f.Hint(), "run the same command again")) {
+			if f := new(RemoteError); errors.As(err, &f) && (f.Lost || strings.Contains(f.Hint(), "run the same command again")) {
 				t.Errorf("lost: %v; %s", f.Lost, f.Hint())
 			}
 		})
@@ -100,13 +100,13 @@ func TestHostFolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{"link": "which CMake or a compiler would misread", "file": "File exists", "file/below": "Not a directory"} {
-		host, err := ParseHost("ssh:"+sshd.Box+":"+filepath.Join(top, name), server.Env)
+		host, err := ParseRemote("ssh:"+sshd.Box+":"+filepath.Join(top, name), server.Env)
 		if err != nil {
 			t.Fatal(err)
 		}
 		in := smallInput(t, filepath.Join(t.TempDir(), "here"))
 		_, err = ProbeOn(t.Context(), host, in.Toolchain, in.Recipe)
-		f := new(HostError)
+		f := new(RemoteError)
 		if !errors.As(err, &f) || errors.As(err, new(*BadFolder)) || !strings.Contains(err.Error(), want) || f.Hint() != "--on ssh:box:DIR takes another folder there" {
 			t.Errorf("%s: %v; %s", name, err, f.Hint())
 		}
@@ -129,7 +129,7 @@ func TestFullHostForSelf(t *testing.T) {
 			t.Skipf("NOT RUN: no small disk can be made here: %s", out)
 		}
 		t.Cleanup(func() { _ = exec.Command("umount", "-l", small).Run() })
-		host, err := ParseHost("ssh:"+sshd.Box+":"+filepath.Join(small, "there"), server.Env)
+		host, err := ParseRemote("ssh:"+sshd.Box+":"+filepath.Join(small, "there"), server.Env)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func TestFullHostForSelf(t *testing.T) {
 func TestTwoOnHost(t *testing.T) {
 	server := sshd.Start(t)
 	top := t.TempDir()
-	host, err := ParseHost("ssh:"+sshd.Box+":"+filepath.Join(top, "there"), server.Env)
+	host, err := ParseRemote("ssh:"+sshd.Box+":"+filepath.Join(top, "there"), server.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +162,7 @@ func TestTwoOnHost(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			in.Facts.Host.Dir = filepath.Join(top, "there", fmt.Sprint(i/2))
+			in.Facts.Remote.Dir = filepath.Join(top, "there", fmt.Sprint(i/2))
 			plan, err := NewPlan(in)
 			if err == nil {
 				_, err = Run(t.Context(), plan, RunOptions{Log: filepath.Join(top, fmt.Sprint("log", i)), On: &host})

@@ -22,17 +22,17 @@ import (
 // tidyWait is how long a machine gets to remove what an interrupted run left there.
 const tidyWait = 15 * time.Second
 
-// hostConn talks to another machine.
-type hostConn struct {
-	host    Host
-	sys     hostSystem
+// remoteConn talks to another machine.
+type remoteConn struct {
+	remote  Remote
+	sys     remoteSystem
 	at      string // absolute folder there
 	run     string // names this run among others there
 	reached bool   // it has answered before
 }
 
-func newConn(h Host, sys hostSystem, dir string) *hostConn {
-	return &hostConn{host: h, sys: sys, at: dir, run: strings.ToLower(rand.Text()[:8])}
+func newConn(h Remote, sys remoteSystem, dir string) *remoteConn {
+	return &remoteConn{remote: h, sys: sys, at: dir, run: strings.ToLower(rand.Text()[:8])}
 }
 
 // wordsBuffer keeps the beginning of what a program says.
@@ -67,10 +67,10 @@ func (w *wordsBuffer) lines() []string {
 }
 
 // call runs a command there and returns what it prints.
-func (c *hostConn) call(ctx context.Context, what, command string, stdin io.Reader) ([]byte, error) {
+func (c *remoteConn) call(ctx context.Context, what, command string, stdin io.Reader) ([]byte, error) {
 	var said wordsBuffer
 	out, err := run.Output(ctx, run.Cmd{
-		Argv: run.SSH(c.host.Name, command), Env: c.host.Env, Stdin: stdin, Stderr: &said, Grace: time.Second,
+		Argv: run.SSH(c.remote.Name, command), Env: c.remote.Env, Stdin: stdin, Stderr: &said, Grace: time.Second,
 	})
 	if err != nil {
 		return nil, c.fault(ctx, what, err, said.lines())
@@ -80,10 +80,10 @@ func (c *hostConn) call(ctx context.Context, what, command string, stdin io.Read
 }
 
 // copy runs one command of sftp: put or get.
-func (c *hostConn) copy(ctx context.Context, what, verb, from, to string) error {
+func (c *remoteConn) copy(ctx context.Context, what, verb, from, to string) error {
 	var said wordsBuffer
 	err := run.Run(ctx, run.Cmd{
-		Argv: run.SFTP(c.host.Name), Env: c.host.Env, Stdout: &said, Grace: time.Second,
+		Argv: run.SFTP(c.remote.Name), Env: c.remote.Env, Stdout: &said, Grace: time.Second,
 		Stdin: strings.NewReader(fmt.Sprintf("%s %s %s\n", verb, sftpWord(from), sftpWord(to))),
 	})
 	if err != nil {
@@ -98,7 +98,7 @@ func sftpWord(s string) string {
 }
 
 // path is a name in the folder there, as sftp has it: it puts a slash before a drive.
-func (c *hostConn) path(name string) string {
+func (c *remoteConn) path(name string) string {
 	dir := c.at
 	if len(dir) > 1 && dir[1] == ':' {
 		dir = "/" + dir
@@ -107,11 +107,11 @@ func (c *hostConn) path(name string) string {
 }
 
 // fault says what came of a command that failed there.
-func (c *hostConn) fault(ctx context.Context, what string, err error, said []string) error {
+func (c *remoteConn) fault(ctx context.Context, what string, err error, said []string) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", what, ctx.Err())
 	}
-	f := &HostError{Host: c.host.Name, Err: err}
+	f := &RemoteError{Remote: c.remote.Name, Err: err}
 	var e *run.Error
 	switch {
 	case errors.Is(err, run.ErrNotFound):
@@ -130,10 +130,10 @@ func (c *hostConn) fault(ctx context.Context, what string, err error, said []str
 		if f.Lost && lastSaid(said) != "" {
 			f.Why = why + " (" + what + ": " + lastSaid(said) + ")"
 		}
-	case e.Exit == hostBusy:
+	case e.Exit == remoteBusy:
 		f.Why = cmp.Or(lastSaid(said), "another llpatch is at work there")
 	default:
-		f.Elsewhere = strconv.Itoa(e.Exit) == hostNoFolder
+		f.Elsewhere = strconv.Itoa(e.Exit) == remoteNoFolder
 		f.Why = fmt.Sprintf("%s: exit code %d", what, e.Exit)
 		// An account that may not log in says so on standard output.
 		if text := cmp.Or(lastSaid(said), clean(lastSaid(e.Tail))); text != "" {
@@ -146,7 +146,7 @@ func (c *hostConn) fault(ctx context.Context, what string, err error, said []str
 	}
 	for _, l := range said {
 		if diskRE.MatchString(l) {
-			return &Failed{Kind: KindDisk, Cause: clean(l) + " on " + c.host.Name + " below " + c.at + " (" + what + ")", Err: f}
+			return &Failed{Kind: KindDisk, Cause: clean(l) + " on " + c.remote.Name + " below " + c.at + " (" + what + ")", Err: f}
 		}
 	}
 	return f
@@ -181,13 +181,13 @@ func lastSaid(said []string) string {
 }
 
 // greet finds out what the machine is, and makes the folder dir there.
-func greet(ctx context.Context, h Host, windows bool, dir string) (*hostConn, hostSays, error) {
+func greet(ctx context.Context, h Remote, windows bool, dir string) (*remoteConn, remoteSays, error) {
 	c := newConn(h, posix, dir)
 	if windows {
 		c.sys = box
 	}
 	out, err := c.call(ctx, "first contact", c.sys.hello(dir), nil)
-	var says hostSays
+	var says remoteSays
 	if err == nil {
 		says, err = c.parseHello(out, runtime.GOOS, runtime.GOARCH)
 	}
@@ -196,14 +196,14 @@ func greet(ctx context.Context, h Host, windows bool, dir string) (*hostConn, ho
 	}
 	c.at = says.dir
 	if err := CheckFolder(filepath.FromSlash(says.dir)); err != nil {
-		return nil, says, &HostError{Host: h.Name, Why: err.Error(), Elsewhere: true}
+		return nil, says, &RemoteError{Remote: h.Name, Why: err.Error(), Elsewhere: true}
 	}
 	return c, says, nil
 }
 
 // parseHello reads what hello printed; goos and goarch are what this llpatch is for.
-func (c *hostConn) parseHello(out []byte, goos, goarch string) (hostSays, error) {
-	var s hostSays
+func (c *remoteConn) parseHello(out []byte, goos, goarch string) (remoteSays, error) {
+	var s remoteSays
 	lines := strings.Split(strings.ReplaceAll(string(out), "\r", ""), "\n")
 	for i, l := range lines {
 		f := strings.Fields(l)
@@ -220,31 +220,31 @@ func (c *hostConn) parseHello(out []byte, goos, goarch string) (hostSays, error)
 	arch := map[string]string{"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64", "ARM64": "arm64"}[s.arch]
 	switch {
 	case s.dir == "" || s.kind != want:
-		return s, &HostError{Host: c.host.Name, Why: fmt.Sprintf("it is no %s machine: it says %q", want, clean(string(out[:min(len(out), 200)])))}
+		return s, &RemoteError{Remote: c.remote.Name, Why: fmt.Sprintf("it is no %s machine: it says %q", want, clean(string(out[:min(len(out), 200)])))}
 	case c.sys.os == posix.os && goos != posix.os:
-		return s, &HostError{Host: c.host.Name, Why: fmt.Sprintf("on a Linux machine llpatch looks around itself, and this llpatch is for %s; run it on Linux", goos)}
+		return s, &RemoteError{Remote: c.remote.Name, Why: fmt.Sprintf("on a Linux machine llpatch looks around itself, and this llpatch is for %s; run it on Linux", goos)}
 	case c.sys.os == posix.os && arch != goarch:
-		return s, &HostError{Host: c.host.Name, Why: fmt.Sprintf("its processor is %s, and llpatch, which looks around there, is for %s", s.arch, goarch)}
+		return s, &RemoteError{Remote: c.remote.Name, Why: fmt.Sprintf("its processor is %s, and llpatch, which looks around there, is for %s", s.arch, goarch)}
 	}
 	return s, nil
 }
 
 // tidy removes what an interrupted run left there, also where ctx has ended.
-func (c *hostConn) tidy(ctx context.Context) {
+func (c *remoteConn) tidy(ctx context.Context) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), tidyWait)
 	defer stop()
 	_, _ = c.call(ctx, "tidy", c.sys.tidy(c.at, c.run), nil) // the next run does so too
 }
 
 // remove removes a file there, also where ctx has ended.
-func (c *hostConn) remove(ctx context.Context, name string) {
+func (c *remoteConn) remove(ctx context.Context, name string) {
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), tidyWait)
 	defer stop()
 	_, _ = c.call(ctx, "tidy", sh(`cd -- "$1" && rm -f -- "$2"`, c.at, name), nil) // a later run does so too
 }
 
 // checkRoom refuses to copy what has no room there.
-func (c *hostConn) checkRoom(ctx context.Context, what string, bytes int64) error {
+func (c *remoteConn) checkRoom(ctx context.Context, what string, bytes int64) error {
 	out, err := c.call(ctx, "room", c.sys.room(c.at), nil)
 	if err != nil {
 		return err
@@ -254,7 +254,7 @@ func (c *hostConn) checkRoom(ctx context.Context, what string, bytes int64) erro
 	if err != nil || free >= bytes {
 		return nil // what is not known is tried
 	}
-	return &Failed{Kind: KindDisk, Cause: fmt.Sprintf("no space left on device: %s has %d MiB free below %s, and %s takes %d MiB", c.host.Name, free>>20, c.at, what, bytes>>20+1)}
+	return &Failed{Kind: KindDisk, Cause: fmt.Sprintf("no space left on device: %s has %d MiB free below %s, and %s takes %d MiB", c.remote.Name, free>>20, c.at, what, bytes>>20+1)}
 }
 
 // sizes adds up what files take here, bytes.

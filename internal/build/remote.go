@@ -11,86 +11,86 @@ import (
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
-// Host is another machine that a plan is built on, over OpenSSH.
-type Host struct {
+// Remote is another machine that a plan is built on, over OpenSSH.
+type Remote struct {
 	Name string   // as ssh takes it: box, me@box, me@[fe80::1]
 	Dir  string   // folder there that llpatch may fill, from the user's own folder on, or absolute
 	Env  []string // the whole environment of ssh and sftp here
 }
 
-// HostFact is where on another machine a plan is built.
-type HostFact struct {
+// RemoteFact is where on another machine a plan is built.
+type RemoteFact struct {
 	Name string `json:"name"` // as ssh takes it
 	Dir  string `json:"dir"`  // absolute folder there that holds src and build, with slashes
 	OS   string `json:"os"`   // linux or windows
 }
 
-// hostDir is the folder that ParseHost takes where none is named.
-const hostDir = "llpatch"
+// remoteDir is the folder that ParseRemote takes where none is named.
+const remoteDir = "llpatch"
 
-// hostDirRE is what a folder on another machine may be called: several programs there
+// remoteDirRE is what a folder on another machine may be called: several programs there
 // read it, each with rules of its own.
-var hostDirRE = regexp.MustCompile(`^([A-Za-z]:)?[A-Za-z0-9_./+@-]+$`)
+var remoteDirRE = regexp.MustCompile(`^([A-Za-z]:)?[A-Za-z0-9_./+@-]+$`)
 
-// ParseHost reads where to build: ssh:HOST or ssh:HOST:DIR. env is the environment of
+// ParseRemote reads where to build: ssh:HOST or ssh:HOST:DIR. env is the environment of
 // ssh and sftp.
-func ParseHost(text string, env []string) (Host, error) {
+func ParseRemote(text string, env []string) (Remote, error) {
 	rest, ok := strings.CutPrefix(text, "ssh:")
 	if !ok {
-		return Host{}, fmt.Errorf("%q: write ssh:HOST or ssh:HOST:DIR, as ssh:me@box:llpatch", text)
+		return Remote{}, fmt.Errorf("%q: write ssh:HOST or ssh:HOST:DIR, as ssh:me@box:llpatch", text)
 	}
 	from := strings.LastIndexByte(rest, ']') + 1 // an address of IPv6 has colons
-	name, dir := rest, hostDir
+	name, dir := rest, remoteDir
 	if i := strings.IndexByte(rest[from:], ':'); i >= 0 {
 		name, dir = rest[:from+i], rest[from+i+1:]
 	}
-	if err := run.CheckHost(name); err != nil {
-		return Host{}, err
+	if err := run.CheckDestination(name); err != nil {
+		return Remote{}, err
 	}
 	dir = strings.TrimSuffix(dir, "/")
-	if !hostDirRE.MatchString(dir) || strings.HasPrefix(dir, "-") || path.Clean(dir) != dir || dir == "." || dir == ".." || strings.HasPrefix(dir, "../") {
-		return Host{}, fmt.Errorf("%q: the folder %q must be a clean path of letters, digits and . _ + @ - / alone, with slashes also on Windows", text, dir)
+	if !remoteDirRE.MatchString(dir) || strings.HasPrefix(dir, "-") || path.Clean(dir) != dir || dir == "." || dir == ".." || strings.HasPrefix(dir, "../") {
+		return Remote{}, fmt.Errorf("%q: the folder %q must be a clean path of letters, digits and . _ + @ - / alone, with slashes also on Windows", text, dir)
 	}
-	return Host{Name: name, Dir: dir, Env: env}, nil
+	return Remote{Name: name, Dir: dir, Env: env}, nil
 }
 
-// HostError is another machine that could not be built on, though the build itself is
+// RemoteError is another machine that could not be built on, though the build itself is
 // not at fault.
-type HostError struct {
-	Host string
-	Why  string
-	Lost bool // it was reached before: the same command goes on
-	Err  error
+type RemoteError struct {
+	Remote string
+	Why    string
+	Lost   bool // it was reached before: the same command goes on
+	Err    error
 
 	Elsewhere bool // another folder there may do
 }
 
 // Error names the machine and the cause.
-func (e *HostError) Error() string { return fmt.Sprintf("ssh:%s: %s", e.Host, e.Why) }
+func (e *RemoteError) Error() string { return fmt.Sprintf("ssh:%s: %s", e.Remote, e.Why) }
 
 // ExitCode is exit.Build.
-func (e *HostError) ExitCode() int { return exit.Build }
+func (e *RemoteError) ExitCode() int { return exit.Build }
 
 // Hint says what to do next; empty where the cause says it.
-func (e *HostError) Hint() string {
+func (e *RemoteError) Hint() string {
 	switch {
 	case e.Lost:
 		return "run the same command again: it goes on where it stopped"
 	case e.Elsewhere:
-		return fmt.Sprintf("--on ssh:%s:DIR takes another folder there", e.Host)
+		return fmt.Sprintf("--on ssh:%s:DIR takes another folder there", e.Remote)
 	case isSSHFault(e.Err):
-		return fmt.Sprintf("ssh is let ask nothing: first make \"ssh -o BatchMode=yes %s\" get in by itself", e.Host)
+		return fmt.Sprintf("ssh is let ask nothing: first make \"ssh -o BatchMode=yes %s\" get in by itself", e.Remote)
 	}
 	return ""
 }
 
 // Unwrap returns Err.
-func (e *HostError) Unwrap() error { return e.Err }
+func (e *RemoteError) Unwrap() error { return e.Err }
 
-// hostSystem is how a plan is built on one kind of machine. Each method gives a command for
+// remoteSystem is how a plan is built on one kind of machine. Each method gives a command for
 // ssh, which the user's shell there reads, whichever that is; dir is absolute but in hello.
-// All of them end with hostBusy where another llpatch is at work in dir.
-type hostSystem struct {
+// All of them end with remoteBusy where another llpatch is at work in dir.
+type remoteSystem struct {
 	os string
 	// hello makes the folder and prints a line with what the machine is, and one with
 	// the folder's absolute path.
@@ -133,15 +133,15 @@ const (
 	listWord  = "llpatch-list"
 )
 
-// hostBusy is the exit code of a command that another llpatch is in the way of
+// remoteBusy is the exit code of a command that another llpatch is in the way of
 // (EX_TEMPFAIL of sysexits.h).
-const hostBusy = 75
+const remoteBusy = 75
 
-// hostNoFolder is that of hello where the folder cannot be made (EX_CANTCREAT).
-const hostNoFolder = "73"
+// remoteNoFolder is that of hello where the folder cannot be made (EX_CANTCREAT).
+const remoteNoFolder = "73"
 
-// hostSays is what hello printed.
-type hostSays struct {
+// remoteSays is what hello printed.
+type remoteSays struct {
 	kind, arch string
 	cores      int   // 0: not said
 	memoryMiB  int64 // likewise
@@ -150,7 +150,7 @@ type hostSays struct {
 
 // boxFacts are those of a Windows machine, on which llpatch does not look around: the
 // plan names the tools, and its script finds them and judges their versions.
-func boxFacts(tc spec.Toolchain, says hostSays) Facts {
+func boxFacts(tc spec.Toolchain, says remoteSays) Facts {
 	f := Facts{
 		OS: tc.OS, Arch: tc.Arch, Cores: max(says.cores, 1), MemoryMiB: says.memoryMiB,
 		Tools: map[string]ToolFact{}, Headers: map[string]bool{}, Env: map[string]string{},

@@ -15,15 +15,15 @@ import (
 
 // ProbeOn is Probe for another machine. On Linux llpatch copies itself there and looks
 // around; a Windows machine says what it is, and the plan's script finds its tools.
-func ProbeOn(ctx context.Context, h Host, tc spec.Toolchain, rec spec.Recipe) (Facts, error) {
+func ProbeOn(ctx context.Context, h Remote, tc spec.Toolchain, rec spec.Recipe) (Facts, error) {
 	c, says, err := greet(ctx, h, tc.OS == box.os, h.Dir)
 	if err != nil {
 		return Facts{}, err
 	}
-	at := &HostFact{Name: h.Name, Dir: c.at, OS: c.sys.os}
+	at := &RemoteFact{Name: h.Name, Dir: c.at, OS: c.sys.os}
 	if c.sys.os == box.os {
 		f := boxFacts(tc, says)
-		f.Host = at
+		f.Remote = at
 		return f, nil
 	}
 	self, err := c.copySelf(ctx)
@@ -40,13 +40,13 @@ func ProbeOn(ctx context.Context, h Host, tc spec.Toolchain, rec spec.Recipe) (F
 	}
 	a, err := parseAnswer(out)
 	if err != nil {
-		return Facts{}, &HostError{Host: h.Name, Why: err.Error(), Err: err}
+		return Facts{}, &RemoteError{Remote: h.Name, Why: err.Error(), Err: err}
 	}
 	f := a.Facts
-	f.Host = at
+	f.Remote = at
 	f.Launcher = "" // the script names none
 	if a.Missing != nil {
-		a.Missing.Host = h.Name
+		a.Missing.Remote = h.Name
 	}
 	return f, a.err()
 }
@@ -65,7 +65,7 @@ func parseAnswer(out []byte) (answer, error) {
 
 // copySelf brings this program to the machine, where it is not there yet. What another
 // llpatch that was killed left of that is an hour old or more; one may be at it just now.
-func (c *hostConn) copySelf(ctx context.Context) (string, error) {
+func (c *remoteConn) copySelf(ctx context.Context) (string, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return "", err
@@ -99,10 +99,10 @@ if [ -e .llpatch/llpatch ]; then sha256sum <.llpatch/llpatch; fi`, c.at), nil)
 	return there, err
 }
 
-// HostKind tells a Linux machine from a Windows one, and makes the folder there.
-func HostKind(ctx context.Context, h Host) (string, error) {
+// RemoteOS tells a Linux machine from a Windows one, and makes the folder there.
+func RemoteOS(ctx context.Context, h Remote) (string, error) {
 	_, _, err := greet(ctx, h, false, h.Dir)
-	var f *HostError
+	var f *RemoteError
 	if err == nil || !errors.As(err, &f) || isSSHFault(f.Err) || f.Elsewhere {
 		return posix.os, err
 	}

@@ -28,7 +28,7 @@ type copied struct {
 	link string // where it leads; empty for a file
 }
 
-// listing reads what hostSystem.list prints: after listWord "SUM *PATH" for a file, "x PATH" where its
+// listing reads what remoteSystem.list prints: after listWord "SUM *PATH" for a file, "x PATH" where its
 // owner may execute it, "l PATH" and "to TARGET" for a link. It reports false for any
 // other line, which comes of a name with odd letters.
 func listing(out []byte) (map[string]copied, bool) {
@@ -194,7 +194,7 @@ func packFile(t *tar.Writer, file, name string, mode int64) error {
 	return err
 }
 
-// unpack writes what an archive of hostSystem.give holds below dir: exactly the files of
+// unpack writes what an archive of remoteSystem.give holds below dir: exactly the files of
 // want, with their content.
 func unpack(ctx context.Context, archive, dir string, want map[string]copied) error {
 	f, err := os.Open(archive)

@@ -26,31 +26,31 @@ func TestUnreachable(t *testing.T) {
 		sshd.Closed:   "Connection refused",
 		sshd.Locked:   "Permission denied",
 	} {
-		h, err := ParseHost("ssh:"+name, server.Env)
+		h, err := ParseRemote("ssh:"+name, server.Env)
 		if err != nil {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		_, err = HostKind(t.Context(), h)
-		if e := new(HostError); !errors.As(err, &e) || e.Lost || !strings.Contains(err.Error(), want) || e.Hint() == "" {
+		_, err = RemoteOS(t.Context(), h)
+		if e := new(RemoteError); !errors.As(err, &e) || e.Lost || !strings.Contains(err.Error(), want) || e.Hint() == "" {
 			t.Errorf("%s: %v", name, err)
 		}
 		if time.Since(start) > 20*time.Second {
 			t.Errorf("%s took %v", name, time.Since(start))
 		}
 	}
-	none, err := ParseHost("ssh:box", []string{"PATH=/nowhere"})
+	none, err := ParseRemote("ssh:box", []string{"PATH=/nowhere"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := HostKind(t.Context(), none); err == nil || !strings.Contains(err.Error(), "install openssh-client") {
+	if _, err := RemoteOS(t.Context(), none); err == nil || !strings.Contains(err.Error(), "install openssh-client") {
 		t.Errorf("without ssh: %v", err)
 	}
-	box, err := ParseHost("ssh:box:/proc/no", server.Env)
+	box, err := ParseRemote("ssh:box:/proc/no", server.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := HostKind(t.Context(), box); err == nil || !strings.Contains(err.Error(), "/proc/no") {
+	if _, err := RemoteOS(t.Context(), box); err == nil || !strings.Contains(err.Error(), "/proc/no") {
 		t.Errorf("a folder that cannot be made: %v", err)
 	}
 	// A Linux machine is no Windows machine.
@@ -63,12 +63,12 @@ func TestUnreachable(t *testing.T) {
 // Of a Windows machine that is at fault, what its PowerShell says counts, and not what
 // became of the question for Linux.
 func TestWindowsFault(t *testing.T) {
-	server := sshd.Start(t, forced(t, `case $c in powershell.exe*) echo 'Access to the path is denied.' >&2; exit `+hostNoFolder+` ;; esac; echo "'exec' is not recognized" >&2; exit 1`))
-	h, err := ParseHost("ssh:"+sshd.Box, server.Env)
+	server := sshd.Start(t, forced(t, `case $c in powershell.exe*) echo 'Access to the path is denied.' >&2; exit `+remoteNoFolder+` ;; esac; echo "'exec' is not recognized" >&2; exit 1`))
+	h, err := ParseRemote("ssh:"+sshd.Box, server.Env)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := HostKind(t.Context(), h); err == nil || !strings.Contains(err.Error(), "Access to the path is denied.") {
+	if _, err := RemoteOS(t.Context(), h); err == nil || !strings.Contains(err.Error(), "Access to the path is denied.") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -106,7 +106,7 @@ func TestFullHost(t *testing.T) {
 				t.Skipf("NOT RUN: no small disk can be made here: %s", out)
 			}
 			t.Cleanup(func() { _ = exec.Command("umount", "-l", small).Run() })
-			f.in.Facts.Host.Dir, f.dir = small, small
+			f.in.Facts.Remote.Dir, f.dir = small, small
 			for i := range 20 {
 				write(t, f.in.Source, map[string]string{fmt.Sprintf("file%d.bin", i): strings.Repeat(fmt.Sprint(i), 4000)})
 			}

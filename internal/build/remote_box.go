@@ -10,13 +10,13 @@ import (
 // box builds on a Windows machine, with what Windows 10 1803 and Server 2019 bring:
 // PowerShell 5.1, tar.exe and OpenSSH's server. That server's shell is cmd.exe, or
 // PowerShell where somebody set that: an encoded command means the same to both.
-var box = hostSystem{
+var box = remoteSystem{
 	os: "windows",
 	hello: func(dir string) string {
 		return power(`try {
 	New-Item -ItemType Directory -Force -Path $a0 | Out-Null
 	Set-Location -LiteralPath $a0
-} catch { [Console]::Error.WriteLine("$_"); exit `+hostNoFolder+` }
+} catch { [Console]::Error.WriteLine("$_"); exit `+remoteNoFolder+` }
 $os = Get-CimInstance Win32_OperatingSystem
 Say ('`+helloWord+` Windows ' + $env:PROCESSOR_ARCHITECTURE + ' ' + $env:NUMBER_OF_PROCESSORS + ' ' + [math]::Floor($os.FreePhysicalMemory / 1024))
 Say (Get-Location).ProviderPath.Replace('\', '/')`, dir)
@@ -123,7 +123,7 @@ function List([string]$name) {
 }
 Say '` + listWord + `'`
 
-// boxLock is lockHost; $lock stays open until the command ends.
+// boxLock is lockRemote; $lock stays open until the command ends.
 const boxLock = `Set-Location -LiteralPath $a0
 [Environment]::CurrentDirectory = $a0
 $until = (Get-Date).AddSeconds(12)
