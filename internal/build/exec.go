@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/llpatch/llpatch/internal/buildenv"
 	"github.com/llpatch/llpatch/internal/disk"
-	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/run"
 )
 
@@ -22,10 +22,10 @@ type RunOptions struct {
 	Log      string       // file that gets every command and all its output; empty: none
 	Logger   *slog.Logger // nil: none
 	Progress func(what string, done, total int64)
-	Inside   *env.Env   // the plan's root, open; nil where it has none
-	On       *Remote    // the plan's machine; nil where it is this one
-	Hold     []*os.File // locks that last until the last process is gone
-	Peaks    string     // file that keeps what the jobs took, as PeaksFile names it; empty: none
+	Inside   *buildenv.Entered // the plan's root, open; nil where it has none
+	On       *Remote           // the plan's machine; nil where it is this one
+	Hold     []*os.File        // locks that last until the last process is gone
+	Peaks    string            // file that keeps what the jobs took, as PeaksFile names it; empty: none
 }
 
 // stopGrace is what Ninja gets to stop its jobs and remove their half outputs.

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/llpatch/llpatch/internal/env"
+	"github.com/llpatch/llpatch/internal/buildenv"
 	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -99,7 +99,7 @@ func (a answer) err() error {
 // ProbeInside is Probe for a build root: llpatch runs there once more and looks
 // around, so that every path is as it is inside. Processors and memory are this
 // machine's. The folders of CUDA's libraries are where they lie outside.
-func ProbeInside(ctx context.Context, e *env.Env, tc spec.Toolchain, rec spec.Recipe) (Facts, error) {
+func ProbeInside(ctx context.Context, e *buildenv.Entered, tc spec.Toolchain, rec spec.Recipe) (Facts, error) {
 	self := filepath.Join(e.Temp(), "llpatch")
 	if err := copyProgram(self); err != nil {
 		return Facts{}, fmt.Errorf("llpatch for buildenv %s: %w", e.Name, err)
@@ -236,12 +236,12 @@ func (p Plan) dir() string {
 }
 
 // Folders are the source and the build folder, for a build root.
-func (p Plan) Folders() []env.Folder {
-	return []env.Folder{{Outside: p.Source, Inside: InsideSource}, {Outside: p.Dir, Inside: InsideDir}}
+func (p Plan) Folders() []buildenv.Folder {
+	return []buildenv.Folder{{Outside: p.Source, Inside: InsideSource}, {Outside: p.Dir, Inside: InsideDir}}
 }
 
 // insideFolders are what a plan's commands need of this machine.
-func (p Plan) insideFolders() []env.Folder {
+func (p Plan) insideFolders() []buildenv.Folder {
 	folders := p.Folders()
 	if !strings.Contains(strings.Join(p.Steps[0].Argv, " "), "_COMPILER_LAUNCHER=") {
 		return folders
@@ -251,7 +251,7 @@ func (p Plan) insideFolders() []env.Folder {
 		k, v, _ := strings.Cut(kv, "=")
 		vars[k] = v
 	}
-	return append(folders, env.Same(cacheFolders(vars)...)...)
+	return append(folders, buildenv.Same(cacheFolders(vars)...)...)
 }
 
 // enter puts one of the plan's commands into its root.

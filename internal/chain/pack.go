@@ -17,7 +17,7 @@ import (
 // Pack makes the archive of what was staged and checked, and what lies beside it; one that is
 // larger than limit bytes is also cut into parts. An archive that is there already and is
 // right is left alone, also where cutting it was stopped or is to give other parts.
-func Pack(ctx context.Context, e Env, c Checked, limit int64) (bundle.Packed, error) {
+func Pack(ctx context.Context, e Workspace, c Checked, limit int64) (bundle.Packed, error) {
 	all, err := content(e, c)
 	if err != nil {
 		return bundle.Packed{}, err
@@ -48,7 +48,7 @@ func Pack(ctx context.Context, e Env, c Checked, limit int64) (bundle.Packed, er
 }
 
 // content is all that the bundle holds beside the staged files.
-func content(e Env, c Checked) (bundle.Content, error) {
+func content(e Workspace, c Checked) (bundle.Content, error) {
 	out := bundle.Content{Licenses: map[string][]byte{}}
 	terms := map[string][]byte{}
 	if c.Recipe.Bundle.Runtime == spec.Full {

@@ -32,7 +32,7 @@ type Patched struct {
 // Patch fetches the tag of an order, chooses its series and places every patch in memory; with
 // three, patches that do not fit are merged. Nothing is written to Out yet. The caller closes
 // the tree.
-func Patch(ctx context.Context, e Env, o Order, three *merge.ThreeWay) (p Patched, err error) {
+func Patch(ctx context.Context, e Workspace, o Order, three *merge.ThreeWay) (p Patched, err error) {
 	var pins pending
 	tree, err := e.fetch(ctx, o.Recipe.Upstream, o.Tag, &pins)
 	if err != nil {
@@ -142,11 +142,11 @@ func (p Patched) Checkout(ctx context.Context, dir string) (source.Stats, error)
 }
 
 // Export writes the patches of the series to a folder, for git am and quilt.
-func (p Patched) Export(ctx context.Context, e Env, dir string) (*merge.Exported, error) {
+func (p Patched) Export(ctx context.Context, e Workspace, dir string) (*merge.Exported, error) {
 	return merge.Export(ctx, p.applied(e), dir, filepath.Join(e.Cache, "series.lock"), e.Log)
 }
 
-func (p Patched) applied(e Env) merge.Applied {
+func (p Patched) applied(e Workspace) merge.Applied {
 	return merge.Applied{FS: e.Repo.FS, Series: p.Series, Tree: p.Tree, Result: p.Result}
 }
 

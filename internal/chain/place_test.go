@@ -62,7 +62,7 @@ func TestStockOfOneSystem(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	e := Env{
+	e := Workspace{
 		Repo: repo, Cache: filepath.Join(dir, "cache"), Out: filepath.Join(dir, "dist"), Source: up, Log: log,
 		Records: records.Store{Dir: filepath.Join(dir, "decl"), Cache: filepath.Join(dir, "cache"), Log: log},
 	}
@@ -84,7 +84,7 @@ func TestStockOfOneSystem(t *testing.T) {
 		}
 		read := *repo // the patches were read and parsed, and are not again
 		read.FS = fstest.MapFS{}
-		stock, err := c.unpatched(Env{Repo: &read})
+		stock, err := c.unpatched(Workspace{Repo: &read})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,7 @@ import (
 // Windows run through wine. The fixes that have no such proof are told in the result. A
 // proof that does not hold is an error that wraps *smoke.FailedChecks or *smoke.NotRun, after
 // all of them have run.
-func ProveBuilt(ctx context.Context, e Env, c Patched, at Site) (p *Proofs, err error) {
+func ProveBuilt(ctx context.Context, e Workspace, c Patched, at Site) (p *Proofs, err error) {
 	p, todo, err := listed(e, c, "build machine", func(f spec.Fix) ([]smoke.ProofCheck, string) {
 		switch mine := func(backend string) bool { return slices.Contains(c.Recipe.Backends, backend) }; {
 		case smoke.OnDevice(f.Proof):
@@ -82,7 +82,7 @@ const proofFolder = "proof"
 // halves makes the two builds of a proof.
 type halves struct {
 	Built
-	env Env
+	env Workspace
 	in  build.Input // of the whole tree; its version is that of both
 }
 
@@ -222,7 +222,7 @@ func noAVX512(ctx context.Context, plan build.Plan, o build.RunOptions) (*smoke.
 }
 
 // without is the patched tree without a fix, and without those that require it.
-func (p Patched) without(e Env, fix string) (*source.Tree, error) {
+func (p Patched) without(e Workspace, fix string) (*source.Tree, error) {
 	gone := []string{fix}
 	for _, f := range e.Repo.Fixes { // in the order of the series: what is required comes first
 		if slices.ContainsFunc(f.Requires, func(id string) bool { return slices.Contains(gone, id) }) {

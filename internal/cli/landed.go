@@ -23,7 +23,7 @@ type explained struct {
 
 // landed judges the fixes of a series on its tag: on the mirror in the cache, or
 // on --source. Where neither has the tag's history there is nothing to say.
-func (a *app) landed(ctx context.Context, e chain.Env, s *spec.Series) (map[string]compat.Run, error) {
+func (a *app) landed(ctx context.Context, e chain.Workspace, s *spec.Series) (map[string]compat.Run, error) {
 	path := a.source
 	if path == "" {
 		path = source.MirrorPath(e.Cache, s.Upstream)

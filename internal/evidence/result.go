@@ -40,7 +40,7 @@ type Result struct {
 	Plan     string            `json:"plan"` // the file's text
 }
 
-// Machine is the machine.
+// Machine is what programs were run on.
 type Machine struct {
 	OS     string            `json:"os"`
 	Kernel string            `json:"kernel,omitempty"`

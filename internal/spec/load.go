@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/llpatch/llpatch/internal/env"
+	"github.com/llpatch/llpatch/internal/buildenv"
 )
 
 // Repo is a loaded and valid set of declarations.
@@ -18,7 +18,7 @@ type Repo struct {
 	Fixes      []Fix // in the order of patches/series
 	Recipes    map[string]Recipe
 	Toolchains map[string]Toolchain
-	Envs       map[string]env.Decl // the buildenvs
+	Buildenvs  map[string]buildenv.Decl // the buildenvs
 	Sources    []Source
 	Marks      map[string][]string // by upstream: what tells its trees from another's
 	Lock       Lock
@@ -67,9 +67,9 @@ func Load(fsys fs.FS) (*Repo, error) {
 		}
 	}
 	r.shared(upstreams)
-	r.Envs = l.envs()
+	r.Buildenvs = l.buildenvs()
 	for _, name := range sortedKeys(r.Recipes) {
-		if from := r.Recipes[name].Bundle.Libraries; from != "" && r.Envs[from].Name == "" {
+		if from := r.Recipes[name].Bundle.Libraries; from != "" && r.Buildenvs[from].Name == "" {
 			l.fail(ErrorAt(fsys, path.Join("recipes", name+".toml"), "bundle.libraries", "there is no buildenv %q", from))
 		}
 		for _, f := range r.Fixes {
