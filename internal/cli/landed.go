@@ -45,7 +45,7 @@ func (a *app) landed(ctx context.Context, e chain.Workspace, s *spec.Series) (ma
 		a.log.Debug("what landed is not said", "tag", s.Tag, "not in", path)
 		return nil, nil
 	}
-	stack, err := compat.Declared(e.Repo, s.Upstream)
+	stack, err := compat.Declared(e.Repo, s.Upstream, nil)
 	if err != nil {
 		return nil, err
 	}

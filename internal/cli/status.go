@@ -57,7 +57,7 @@ func declaredOrFolder(repo *spec.Repo, f historyFlags) (compat.Stack, error) {
 		}
 		return s, err
 	}
-	s, err := compat.Declared(repo, f.upstream)
+	s, err := compat.Declared(repo, f.upstream, nil)
 	if err == nil && len(s.Fixes) == 0 {
 		err = usage("there is no fix for %s", f.upstream)
 	}
