@@ -144,6 +144,20 @@ func TestDeclaredRanges(t *testing.T) {
 	}
 }
 
+// Every verdict has its colour in the page.
+func TestColours(t *testing.T) {
+	r := Report{Tags: []Tag{{Name: "b1"}}, Fixes: []Status{{Runs: []Run{{From: "b1", To: "b1", Tags: 1, Verdict: Exact}}}}}
+	page, err := r.HTML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range verdicts {
+		if !strings.Contains(string(page), "."+class(v)+"{--c:#") {
+			t.Errorf("%s has no colour", v)
+		}
+	}
+}
+
 // A target leaves fixes out whatever the tag is.
 func TestStatusOfTarget(t *testing.T) {
 	hist, old, now := drift(t)

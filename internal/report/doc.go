@@ -134,8 +134,10 @@ func (d Doc) HTML() ([]byte, error) {
 // Text returns the document for a terminal, without its map, charts, and the names of its columns.
 func (d Doc) Text() string {
 	var b strings.Builder
-	line := func(s string) { b.WriteString(strings.TrimRight(Printable(s), " ") + "\n") }
-	line(title(d.Title, "", d.Mark))
+	line := func(s string) { b.WriteString(strings.TrimRight(Printable(strings.ReplaceAll(s, "\t", "    ")), " ") + "\n") }
+	if d.Title != "" {
+		line(title(d.Title, "", d.Mark))
+	}
 	for _, part := range d.Parts {
 		b.WriteByte('\n')
 		if part.Heading != "" {
@@ -157,10 +159,10 @@ func (d Doc) Text() string {
 			line("  " + strings.TrimSuffix(l, "\n"))
 		}
 		for _, l := range slices.Concat(part.items(), part.Notes) {
-			line("  " + l)
+			line("  " + strings.ReplaceAll(l, "\n", "\n  "))
 		}
 	}
-	return b.String()
+	return strings.TrimPrefix(b.String(), "\n")
 }
 
 // Markdown returns the document without its map and charts.
