@@ -21,6 +21,7 @@ jit_cuda=''
 hint_nvidia=''
 hint_libcuda=''
 hint_driver=''
+hint_nvidia_group=''
 
 # field INDEX NUMBER prints a field of what nvidia-smi says of a card.
 field() {
@@ -86,7 +87,7 @@ nvidia() {
 	fi
 	if test -e "$root/dev/nvidiactl" && ! { test -r "$root/dev/nvidiactl" && test -w "$root/dev/nvidiactl"; }; then
 		say devices "/dev/nvidiactl is not yours to use"
-		cannot "You may not use /dev/nvidiactl: join the group that owns it (ls -l /dev/nvidiactl), then log in anew."
+		cannot "You may not use /dev/nvidiactl: $hint_nvidia_group."
 	fi
 	enough "$driver" "$driver_cuda"
 	case $? in

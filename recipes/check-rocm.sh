@@ -14,6 +14,7 @@ rebuild=''
 
 # What helps; llpatch doctor says the same:
 hint_amd=''
+hint_amd_group=''
 
 # integrated CARD: it is part of a processor.
 integrated() {
@@ -173,7 +174,7 @@ rights() {
 	esac
 }
 
-join() { cannot "You may not use $1: sudo usermod -aG render,video $(id -un), then log in anew."; }
+join() { cannot "You may not use $1: $hint_amd_group."; }
 
 # amd says which driver and cards are here, and which of them the programs see.
 amd() {

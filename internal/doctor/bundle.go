@@ -2,7 +2,9 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path"
@@ -220,6 +222,9 @@ func (r *Report) cards(ctx context.Context, h *held, env []string) error {
 			device = append(device, judged{f.Name, v})
 		}
 		if gpus := binary.GPUs(f); len(gpus) > 0 {
+			if !amd {
+				r.device("/dev/kfd", bundle.HintAMDGroup)
+			}
 			amd = true
 			if err := r.onAMD(ctx, f.Name, gpus, env); err != nil {
 				return err
@@ -232,6 +237,7 @@ func (r *Report) cards(ctx context.Context, h *held, env []string) error {
 		}
 		return nil
 	}
+	r.device("/dev/nvidiactl", bundle.HintNVIDIAGroup)
 	cards, err := memory.NvidiaCards(ctx, env)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -246,6 +252,16 @@ func (r *Report) cards(ctx context.Context, h *held, env []string) error {
 		}
 	}
 	return nil
+}
+
+// device looks whether the user may use the device of a driver, where it is there.
+func (r *Report) device(file, fix string) {
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err == nil {
+		_ = f.Close() // nothing was written
+	} else if errors.Is(err, fs.ErrPermission) {
+		r.lacks("device", fix, "You may not use %s.", file)
+	}
 }
 
 // onAMD says on which of this machine's AMD cards a file's code objects run.
