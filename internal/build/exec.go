@@ -125,7 +125,7 @@ func (b *builder) compile(ctx context.Context, targets []string) (*watcher, erro
 		return b.step(ctx, b.plan.Steps[1], nil)
 	}
 	var s *sampler
-	w, err := b.step(ctx, b.plan.Steps[1], func(pid int) { s = startSampler("/proc", pid) })
+	w, err := b.step(ctx, b.plan.Steps[1], func(pid int) { s = startSampler(pid) })
 	if s == nil {
 		return w, err
 	}

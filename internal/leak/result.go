@@ -54,7 +54,7 @@ type Result struct {
 
 // ended notes a program that did not wait to be stopped.
 func (r *Result) ended(p *program, w *work) {
-	if !gone(p.Process) {
+	if !p.Ended() {
 		return
 	}
 	r.End = p.how()
@@ -168,7 +168,7 @@ func (r *Result) conclude(o Options) {
 	growsHost := host.State == memory.Grows
 	growsVRAM := hasVRAM && vram.State == memory.Grows
 	r.fromTools(growsHost, growsVRAM)
-	if growsHost && isServer(o.Argv) {
+	if growsHost && looksLikeServer(o.Argv) {
 		r.promptCache(o)
 	}
 	r.advise(o, growsHost, growsVRAM, vram, hasVRAM)
@@ -231,8 +231,6 @@ func (r *Result) fromTools(growsHost, growsVRAM bool) {
 		}
 	}
 }
-
-func isServer(argv []string) bool { return looksLikeServer(argv) }
 
 // promptCache knows the cache that explains most growth of llama-server's host
 // memory: prompts of up to --cache-ram MiB (8192 where nothing is said; upstream

@@ -73,7 +73,7 @@ func Start(ctx context.Context, c Cmd) (*Process, error) {
 		}
 		name = abs
 	}
-	path, err := LookPath(name, lookEnv(c.Env, "PATH"))
+	path, err := LookPathIn(c.Env, name)
 	if err != nil {
 		return fail(err)
 	}
@@ -301,6 +301,55 @@ func (p *Process) closeLog() {
 func (p *Process) Wait() error {
 	<-p.done
 	return p.err
+}
+
+// Ended reports whether the program and all its descendants are gone.
+func (p *Process) Ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// End waits, and says in a few words how the program ended: "exit code 0", "signal: killed",
+// or what Wait says of one whose end is not known.
+func (p *Process) End() string {
+	err := p.Wait()
+	e, ok := errors.AsType[*Error](err)
+	switch {
+	case err == nil:
+		return "exit code 0"
+	case ok && e.Signal != "":
+		return "signal: " + e.Signal
+	case ok && e.Exit >= 0:
+		return fmt.Sprintf("exit code %d", e.Exit)
+	}
+	return err.Error()
+}
+
+// Terminate asks the program by ask to end, waits for so long, does both once more, and then
+// ends it by force, as it does at once where ctx ends: a server finishes what it does at the
+// first signal. killed is whether it outlived both times; err, whether it could not be ended.
+func (p *Process) Terminate(ctx context.Context, ask func(), patience time.Duration) (killed bool, err error) {
+	for range 2 {
+		if p.Ended() {
+			return false, nil
+		}
+		ask()
+		select {
+		case <-p.done:
+		case <-ctx.Done():
+		case <-time.After(patience):
+		}
+	}
+	if p.Ended() {
+		return false, nil
+	}
+	now, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	cancel() // no grace
+	return ctx.Err() == nil, p.Stop(now)
 }
 
 // Done is closed when the program and all its descendants are gone.

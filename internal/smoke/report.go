@@ -4,10 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/gguf"
 	"github.com/llpatch/llpatch/internal/memory"
+	"github.com/llpatch/llpatch/internal/run"
 )
 
 // Verdict is what came of a check.
@@ -101,29 +100,8 @@ type Machine struct {
 
 func thisMachine() Machine {
 	m := Machine{OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.NumCPU()}
-	// Files that only Linux has: elsewhere the report does without.
-	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
-		m.Kernel = strings.TrimSpace(string(b))
-	}
-	m.CPU = procField("/proc/cpuinfo", "model name")
-	if kib, err := strconv.ParseInt(strings.TrimSuffix(procField("/proc/meminfo", "MemTotal"), " kB"), 10, 64); err == nil {
-		m.MemoryKiB = kib
-	}
+	m.Kernel, m.CPU, m.MemoryKiB = run.Machine()
 	return m
-}
-
-// procField returns the first value of "key : value", or "".
-func procField(file, key string) string {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return ""
-	}
-	for line := range strings.Lines(string(b)) {
-		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == key {
-			return strings.TrimSpace(v)
-		}
-	}
-	return ""
 }
 
 // FailedChecks says that a check saw a wrong answer.
