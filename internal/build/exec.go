@@ -233,8 +233,7 @@ func (b *builder) configure(ctx context.Context, want, have state) ([]string, er
 }
 
 func (b *builder) withLog(err error) error {
-	var f *Failed
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*Failed](err); ok {
 		f.Log = b.o.Log
 	}
 	return err
@@ -255,8 +254,7 @@ func (b *builder) upToDate(ctx context.Context, have state) (bool, error) {
 		return false, nil
 	}
 	out, err := b.ninja(ctx, "-n", "build.ninja")
-	var e *run.Error
-	if errors.As(err, &e) && e.Err == nil {
+	if e, ok := errors.AsType[*run.Error](err); ok && e.Err == nil {
 		return false, nil // a file that build.ninja needs is gone
 	}
 	return err == nil && !strings.Contains(string(out), "Re-running CMake"), err

@@ -83,8 +83,7 @@ func (b *builder) runOn(ctx context.Context) (art Artifacts, err error) {
 
 // named puts the plan's tag and target into a *Failed that has none.
 func (b *builder) named(err error) {
-	var f *Failed
-	if errors.As(err, &f) && f.Tag == "" {
+	if f, ok := errors.AsType[*Failed](err); ok && f.Tag == "" {
 		f.Tag, f.Target = b.plan.Tag, b.plan.Target
 	}
 }

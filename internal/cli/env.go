@@ -255,7 +255,7 @@ func (a *app) removeEnv(name string) ([]string, error) {
 	own := env.OwnLock(cache, name)
 	_, statErr := os.Lstat(own)
 	removed, err := env.Remove(cache, name)
-	notMade := holds[*env.NotMade](err)
+	_, notMade := errors.AsType[*env.NotMade](err)
 	switch {
 	case statErr == nil && (err == nil || notMade):
 		if err := os.Remove(own); err != nil {

@@ -115,8 +115,7 @@ func (n *nvidia) wait(ctx context.Context, p *run.Process) error {
 				return nil
 			}
 			how := "it ended by itself"
-			var e *run.Error
-			if errors.As(p.Wait(), &e) && e.Exit >= 0 {
+			if e, ok := errors.AsType[*run.Error](p.Wait()); ok && e.Exit >= 0 {
 				how = fmt.Sprintf("it ended with exit code %d", e.Exit)
 			}
 			return n.failure(how)

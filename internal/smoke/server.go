@@ -66,8 +66,7 @@ func (s *session) need(ctx context.Context, c config) (*server, error) {
 	}
 	srv, err := s.start(ctx, c, key)
 	if err != nil {
-		var f *fault
-		if errors.As(err, &f) {
+		if _, ok := errors.AsType[*fault](err); ok {
 			s.broken[key] = s.current.Name
 		}
 		return nil, err

@@ -129,8 +129,7 @@ func readFile(fsys fs.FS, name string) ([]byte, error) {
 
 // cause drops the operation and the path that fs errors carry: the message has the path already.
 func cause(err error) string {
-	var p *fs.PathError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err.Error()
 	}
 	return err.Error()
