@@ -8,8 +8,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -243,7 +246,7 @@ func (c *creation) log() (*os.File, error) {
 // place is another file: that it was had from one proves nothing of the other.
 func (c *creation) file(p Package) string {
 	from := sha256.Sum256([]byte(p.File))
-	return filepath.Join(c.work, packagesDir, p.SHA256+"-"+hex.EncodeToString(from[:4])+p.ext())
+	return filepath.Join(c.work, packagesDir, p.SHA256+"-"+hex.EncodeToString(from[:4])+path.Ext(p.File))
 }
 
 // fetch brings the packages, and returns the bytes that came.
@@ -320,7 +323,7 @@ func (c *creation) programs(ctx context.Context, log *os.File) (_ map[string]Fou
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
 	found := map[string]Found{}
-	for _, role := range c.decl.roles() {
+	for _, role := range slices.Sorted(maps.Keys(c.decl.Programs)) {
 		p := c.decl.Programs[role]
 		f, err := e.version(ctx, p)
 		if err != nil {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -137,6 +136,3 @@ func (a *archives) version() error {
 	}
 	return nil
 }
-
-// ext is what the file of a package is called after its hash in the cache.
-func (p Package) ext() string { return path.Ext(p.File) }

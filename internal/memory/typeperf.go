@@ -77,15 +77,17 @@ func typeperf(env []string, host, process string) HostProbe {
 				return t.late(host, process)
 			}
 			var e *run.Error
+			last, seen := t.said("it said nothing")
 			switch {
 			case errors.Is(err, run.ErrNotFound):
 				return errors.New("ssh is not on the PATH; install openssh-client")
 			case errors.As(err, &e) && e.Exit == run.SSHFailed:
-				return fmt.Errorf("ssh %s: %s", host, t.lastLine("it could not be reached"))
-			case t.seen():
-				return fmt.Errorf("typeperf on %s ended: %s", host, t.lastLine("it said nothing"))
-			case t.missing():
-				return fmt.Errorf("%s is no Windows machine, or has no typeperf: %s", host, t.lastLine("it said nothing"))
+				last, _ = t.said("it could not be reached")
+				return fmt.Errorf("ssh %s: %s", host, last)
+			case seen:
+				return fmt.Errorf("typeperf on %s ended: %s", host, last)
+			case noTypeperf.MatchString(last):
+				return fmt.Errorf("%s is no Windows machine, or has no typeperf: %s", host, last)
 			}
 			select {
 			case <-ctx.Done():
@@ -167,28 +169,16 @@ func plain(s string) string {
 	return s
 }
 
-func (t *counters) seen() bool {
+// said returns the last line that is no row, or none, and whether a row with figures came.
+func (t *counters) said(none string) (last string, figures bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.good > 0
+	return cmp.Or(t.last, none), t.good > 0
 }
 
-// missing reports whether a shell says that there is no typeperf: cmd.exe's words, and
-// those of a shell of Unix.
-func (t *counters) missing() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.Contains(t.last, "'typeperf'") || strings.Contains(t.last, "typeperf: ")
-}
-
-func (t *counters) lastLine(none string) string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.last == "" {
-		return none
-	}
-	return t.last
-}
+// noTypeperf finds that a shell says that there is no typeperf: cmd.exe's words, and those of
+// a shell of Unix.
+var noTypeperf = regexp.MustCompile(`'typeperf'|typeperf: `)
 
 // rowKind is what a line of typeperf is.
 type rowKind int

@@ -254,7 +254,7 @@ func (p *Process) finish(e end) {
 	if p.LogCut() {
 		p.note("(what it printed after %d bytes is left out)\n", p.cmd.LogMost)
 	}
-	p.note("(%s)\n", endText(e, why))
+	p.note("(%s)\n", (&Error{Exit: e.Exit, Signal: e.Signal, Err: why}).how())
 	p.closeLog()
 	p.logMu.Lock()
 	if p.logErr != nil {
@@ -268,10 +268,6 @@ func (p *Process) finish(e end) {
 		p.err = res
 	}
 	close(p.done)
-}
-
-func endText(e end, why error) string {
-	return (&Error{Exit: e.Exit, Signal: e.Signal, Err: why}).how()
 }
 
 func (p *Process) note(format string, args ...any) {

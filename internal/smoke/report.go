@@ -1,7 +1,6 @@
 package smoke
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -182,15 +181,6 @@ func (r *Report) judge(why error) error {
 	}
 	r.Verdict = Passed
 	return nil
-}
-
-// JSON returns the report as indented JSON.
-func (r *Report) JSON() ([]byte, error) {
-	b, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return nil, fmt.Errorf("smoke report: %w", err)
-	}
-	return append(b, '\n'), nil
 }
 
 // Files returns the report in every form but JSON, by file name: Markdown for a

@@ -1,6 +1,7 @@
 package smoke
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -119,7 +120,7 @@ func (s *session) start(ctx context.Context, c config, key string) (*server, err
 		if len(next) >= portTries {
 			break
 		}
-		srv, err := s.startOn(ctx, port, argv, orDefault(c.ready, s.o.Ready))
+		srv, err := s.startOn(ctx, port, argv, cmp.Or(c.ready, s.o.Ready))
 		if errors.Is(err, errClash) {
 			next = append(next, err.Error())
 			s.o.Log.Warn("smoke: trying another port", "why", err)
