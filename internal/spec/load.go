@@ -184,11 +184,16 @@ func (f *file) fail(key, format string, args ...any) {
 	f.l.fail(errorAt(f.name, f.data, p, format, args...))
 }
 
+// refuse is fail where something is wrong.
+func (f *file) refuse(wrong bool, key, format string, args ...any) {
+	if wrong {
+		f.fail(key, format, args...)
+	}
+}
+
 func (f *file) required(values map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		if strings.TrimSpace(values[key]) == "" {
-			f.fail(key, "%s is missing or empty", key)
-		}
+		f.refuse(strings.TrimSpace(values[key]) == "", key, "%s is missing or empty", key)
 	}
 }
 
