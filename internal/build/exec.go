@@ -1,6 +1,7 @@
 package build
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,9 +48,7 @@ func Run(ctx context.Context, p Plan, o RunOptions) (Artifacts, error) {
 }
 
 func newBuilder(p Plan, o RunOptions) *builder {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &builder{plan: p, o: o}
 }
 

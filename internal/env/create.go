@@ -1,6 +1,7 @@
 package env
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -33,15 +34,11 @@ type Options struct {
 }
 
 func (o *Options) defaults() {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Progress == nil {
 		o.Progress = func(string, int64, int64) {}
 	}
-	if o.Stall == 0 {
-		o.Stall = time.Minute
-	}
+	o.Stall = cmp.Or(o.Stall, time.Minute)
 }
 
 // Made is what Create returns.
@@ -69,9 +66,7 @@ func Update(ctx context.Context, d Decl, o Options) (*Lock, error) {
 			return nil, err
 		}
 	}
-	if o.Keyring == "" {
-		o.Keyring = debianKeyring
-	}
+	o.Keyring = cmp.Or(o.Keyring, debianKeyring)
 	if _, err := os.Stat(o.Keyring); err != nil {
 		return nil, &Missing{"the keys that sign Debian's packages (" + o.Keyring + ")", "Debian and Ubuntu have them in the package debian-archive-keyring"}
 	}

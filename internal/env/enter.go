@@ -1,6 +1,7 @@
 package env
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -37,9 +38,7 @@ type way struct {
 // root is being made. The error is a *NotMade, an *Unlocked or a *Missing where
 // it can be one.
 func Open(ctx context.Context, cache string, d Decl, log *slog.Logger) (*Env, error) {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	if err := d.CheckLock(); err != nil {
 		return nil, err
 	}
@@ -216,10 +215,7 @@ func (e *Env) Wrap(c run.Cmd, folders ...Folder) (run.Cmd, error) {
 			return c, err
 		}
 	}
-	dir := c.Dir
-	if dir == "" {
-		dir = "/"
-	}
+	dir := cmp.Or(c.Dir, "/")
 	argv, err := e.way.argv(filepath.Dir(e.Root), e.tmp, dir, folders, c.Argv)
 	if err != nil {
 		return c, err

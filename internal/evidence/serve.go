@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -217,9 +218,7 @@ func isSpeed(v float64) bool { return v > 1e-9 && v < 1e12 }
 func (w *work) fail(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.why == "" {
-		w.why = err.Error()
-	}
+	w.why = cmp.Or(w.why, err.Error())
 }
 
 // load sends the rest, each client one request at a time. A client whose request

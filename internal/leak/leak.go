@@ -155,9 +155,7 @@ func (o Options) defaults() Options {
 	o.Ready = cmp.Or(o.Ready, 5*time.Minute)
 	o.Workload = cmp.Or(o.Workload, "auto")
 	o.toolPatience = cmp.Or(o.toolPatience, toolPatience)
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Status == nil {
 		o.Status = func(string) {}
 	}

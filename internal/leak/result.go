@@ -1,6 +1,7 @@
 package leak
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -246,10 +247,7 @@ func (r *Result) promptCache(o Options) {
 	if r.Class == Unknown {
 		r.Class = Cache
 	}
-	limit := option(o.Argv, "--cache-ram", "-cram")
-	if limit == "" {
-		limit = "8192"
-	}
+	limit := cmp.Or(option(o.Argv, "--cache-ram", "-cram"), "8192")
 	r.Cap = limit + " MiB"
 	r.Evidence = append(r.Evidence, "the server says that its prompt cache is enabled: it keeps prompts in host memory up to "+limit+" MiB")
 	r.Next = append(r.Next, "run it again with --cache-ram 0 --ctx-checkpoints 0: what still grows then is not that cache")

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -209,9 +210,7 @@ func amdCards(sys string) ([]Card, error) {
 	var all []placed
 	for _, dir := range dirs {
 		c := placed{Card{ID: filepath.Base(filepath.Dir(dir)), Name: word(filepath.Join(dir, "product_name")), Driver: driver}, 1 << 10}
-		if c.Name == "" {
-			c.Name = strings.TrimSpace("AMD " + word(filepath.Join(dir, "device")))
-		}
+		c.Name = cmp.Or(c.Name, strings.TrimSpace("AMD "+word(filepath.Join(dir, "device"))))
 		nodes, err := filepath.Glob(filepath.Join(dir, "drm/renderD*"))
 		for _, n := range nodes {
 			if at, known := place[filepath.Base(n)]; known {

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -77,9 +78,7 @@ func Start(ctx context.Context, c Cmd) (*Process, error) {
 	if err != nil {
 		return fail(err)
 	}
-	if c.Grace == 0 {
-		c.Grace = DefaultGrace
-	}
+	c.Grace = cmp.Or(c.Grace, DefaultGrace)
 	p := &Process{cmd: c, tail: &tail{}, done: make(chan struct{})}
 	p.argv = append([]string{path}, c.Argv[1:]...)
 	if c.Log != "" {
@@ -175,9 +174,7 @@ func (p *Process) copy(r *os.File, to io.Writer) {
 			if to != nil {
 				if _, werr := to.Write(buf[:n]); werr != nil {
 					p.logMu.Lock()
-					if p.outErr == nil {
-						p.outErr = werr
-					}
+					p.outErr = cmp.Or(p.outErr, werr)
 					p.logMu.Unlock()
 					to = nil
 				}
@@ -233,9 +230,7 @@ func (p *Process) watch(ctx context.Context) {
 
 func (p *Process) stopFor(why error) {
 	p.mu.Lock()
-	if p.why == nil {
-		p.why = why
-	}
+	p.why = cmp.Or(p.why, why)
 	p.mu.Unlock()
 	p.ctl.stop(p.cmd.Grace)
 }

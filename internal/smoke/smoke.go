@@ -185,9 +185,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Model == (gguf.Model{}) {
 		o.Model = DefaultModel
 	}
@@ -236,9 +234,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 			continue
 		}
 		r.PeakRSSKiB = max(r.PeakRSSKiB, run.PeakRSSKiB)
-		if r.ReadySeconds == 0 {
-			r.ReadySeconds = run.ReadySeconds
-		}
+		r.ReadySeconds = cmp.Or(r.ReadySeconds, run.ReadySeconds)
 	}
 	if err := context.Cause(ctx); err != nil {
 		r.Verdict = Errored
