@@ -139,7 +139,7 @@ func (b *builder) compile(ctx context.Context, targets []string) (*watcher, erro
 // process id.
 func (b *builder) step(ctx context.Context, s Step, started func(pid int)) (*watcher, error) {
 	b.o.Logger.Debug("build step", "name", s.Name, "dir", b.plan.Dir)
-	w := &watcher{progress: b.o.Progress, what: s.Name}
+	w := newWatcher(s.Name, b.o.Progress)
 	if w.progress != nil {
 		w.progress(s.Name, 0, 0)
 	}

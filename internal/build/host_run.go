@@ -169,7 +169,7 @@ func (p Plan) hostScript(ctx context.Context) (name string, text []byte, err err
 // hostStep runs one step of the script there. Where ctx ends, so does the step, there
 // too, before this returns.
 func (b *builder) hostStep(ctx context.Context, c *hostConn, step string, want state) (*watcher, error) {
-	w := &watcher{progress: b.o.Progress, what: step}
+	w := newWatcher(step, b.o.Progress)
 	if w.progress != nil {
 		w.progress(step, 0, 0)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"regexp"
 	"slices"
@@ -65,12 +66,12 @@ func typeperf(env []string, host, process string) HostProbe {
 		before := "" // the last line of the typeperf before
 		for {
 			t := &counters{out: out}
-			text := &lines{each: t.line}
+			text := eachLine(t.line)
 			err := run.Run(ctx, run.Cmd{
 				Argv: run.SSH(host, command),
 				Env:  env, Stdout: &until{ctx, text}, Grace: time.Second,
 			})
-			text.flush() // a line without an end
+			text.Flush() // a line without an end
 			t.printed = cmp.Or(t.printed, before)
 			before = t.printed
 			if ctx.Err() != nil {
@@ -101,7 +102,7 @@ func typeperf(env []string, host, process string) HostProbe {
 // until drops what ssh prints once ctx has ended: that it was stopped.
 type until struct {
 	ctx context.Context
-	to  *lines
+	to  io.Writer
 }
 
 func (u *until) Write(b []byte) (int, error) {

@@ -79,7 +79,7 @@ func Start(ctx context.Context, c Cmd) (*Process, error) {
 		return fail(err)
 	}
 	c.Grace = cmp.Or(c.Grace, DefaultGrace)
-	p := &Process{cmd: c, tail: &tail{}, done: make(chan struct{})}
+	p := &Process{cmd: c, tail: newTail(), done: make(chan struct{})}
 	p.argv = append([]string{path}, c.Argv[1:]...)
 	if c.Log != "" {
 		p.log, err = os.OpenFile(c.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
