@@ -37,7 +37,7 @@ func (a *app) completions(c *cobra.Command) {
 	}
 	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		words := map[string][]string{
-			"bundle": {spec.Thin, spec.Full}, "device": {spec.Host, spec.Card, spec.Sim, simHIP}, "flash-attn": {"on", "off", "auto"},
+			"bundle": {spec.Thin, spec.Full}, "flash-attn": {"on", "off", "auto"},
 			"os": {spec.Win7, spec.Win7VxKex}, "preset": presets, "upstream": {spec.LlamaCpp, spec.IkLlamaCpp}, "with": leak.Tools(),
 			"workload": {"prefill", "requests", "none"}, "vram": {"auto", "nvidia-smi", "amdgpu", "amd-smi", "rocm-smi", "none", "sim:"},
 		}[f.Name]

@@ -19,8 +19,8 @@ import (
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
-// packFlags are for a command that ends in an archive.
-func (a *app) packFlags(c *cobra.Command) *cobra.Command {
+// packFlags are for a command that ends in an archive; check looks at its other flags.
+func (a *app) packFlags(c *cobra.Command, check func() error) *cobra.Command {
 	c.Flags().StringVar(&a.runtime, "bundle", "", "thin: the user's machine has the toolkit's libraries; full: they are inside (default: as the recipe says)")
 	c.Flags().Int64Var(&a.partMiB, "part-size", bundle.DefaultPartMiB, "a larger archive is also given in parts of so many MiB")
 	sign := signFlags(c)
@@ -31,8 +31,10 @@ func (a *app) packFlags(c *cobra.Command) *cobra.Command {
 		if a.partMiB < 1 || a.partMiB > bundle.MaxPartMiB {
 			return usage("--part-size is %d; it must be 1 to %d", a.partMiB, bundle.MaxPartMiB)
 		}
-		var err error
-		a.sign, err = sign()
+		err := check()
+		if err == nil {
+			a.sign, err = sign()
+		}
 		return err
 	}
 	return c

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,7 +16,7 @@ import (
 )
 
 func (a *app) smokeCmd() *cobra.Command {
-	device, card := spec.Host, ""
+	var on device
 	var headers, hip, clang string
 	more, proofs := false, false
 	c := a.chainCmd("smoke", "Build a target and run its checks, or its fixes' proofs", toPrograms, nil, func(ctx context.Context, j job) error {
@@ -23,18 +24,14 @@ func (a *app) smokeCmd() *cobra.Command {
 		case proofs:
 			p, err := chain.ProveBuilt(ctx, j.Env, j.patched, j.site)
 			return a.proven(p, err)
-		case device == spec.Sim || device == simHIP:
+		case on.simulated():
 			s := chain.Simulation{Headers: headers, Clang: clang, More: more}
-			if device == simHIP {
+			if on.name == simHIP {
 				s.HIP = cmp.Or(hip, os.Getenv("HIP_HEADERS"))
 			}
 			return a.prove(ctx, j, s)
 		}
-		on := chain.Device{Pick: card, Environ: os.Environ()}
-		if device == spec.Card {
-			on.Name = device
-		}
-		venue, err := on.Look(ctx, j.Env, j.patched.Order, j.site.Toolchain) // before what takes long
+		venue, err := on.look(ctx, j) // before what takes long
 		if err != nil {
 			return err
 		}
@@ -45,23 +42,23 @@ func (a *app) smokeCmd() *cobra.Command {
 		return err
 	})
 	c.PreRunE = func(*cobra.Command, []string) error {
-		simulated := device == spec.Sim || device == simHIP
-		switch {
-		case !slices.Contains([]string{spec.Host, spec.Sim, simHIP, spec.Card}, device):
-			return usage("--device %s is not known; there are %s, %s, %s and %s", device, spec.Host, spec.Sim, simHIP, spec.Card)
-		case proofs && device != spec.Host:
-			return usage("--prove is for the proofs that need no device, and --device %s is for the others; run the one, then the other", device)
-		case proofs && card != "":
+		simulated := on.simulated()
+		switch err := on.check(); {
+		case err != nil:
+			return err
+		case proofs && on.name != spec.Host:
+			return usage("--prove is for the proofs that need no device, and --device %s is for the others; run the one, then the other", on.name)
+		case proofs && on.card != "":
 			return usage("--card is for the checks on a card, and --prove needs none")
 		case more && !simulated:
 			return usage("--more is for the proofs: give --device sim too")
-		case simulated && card != "":
+		case simulated && on.card != "":
 			return usage("--card is for the checks on a card, and the proofs run on the simulated device")
 		case simulated && cmp.Or(headers, os.Getenv("CUDA_HEADERS")) == "":
-			return usage("--device %s needs NVIDIA's CUDA headers: name their folder with --cuda-headers; scripts/cuda-headers DIR, of a clone of llpatch, fetches them", device)
-		case device == simHIP && cmp.Or(hip, os.Getenv("HIP_HEADERS")) == "":
+			return usage("--device %s needs NVIDIA's CUDA headers: name their folder with --cuda-headers; scripts/cuda-headers DIR, of a clone of llpatch, fetches them", on.name)
+		case on.name == simHIP && cmp.Or(hip, os.Getenv("HIP_HEADERS")) == "":
 			return usage("--device sim-hip needs AMD's HIP headers as well: name their folder with --hip-headers; scripts/hip-headers DIR, of a clone of llpatch, fetches them")
-		case device != simHIP && hip != "":
+		case on.name != simHIP && hip != "":
 			return usage("--hip-headers is for --device sim-hip")
 		}
 		return nil
@@ -88,8 +85,7 @@ With --device sim-hip the simulated device is a HIP one, a gfx1201 with 16 GiB,
 and the same host code is compiled as ggml-hip does; AMD's headers are needed
 beside NVIDIA's.`
 	c.Example = "  llpatch smoke b8833 linux-cpu\n  llpatch smoke b9842 win7-cpu --prove\n  llpatch smoke b8390 linux-cpu --device sim --cuda-headers DIR"
-	c.Flags().StringVar(&device, "device", device, "where the checks run: host, card, or sim and sim-hip for the proofs on the simulated device")
-	c.Flags().StringVar(&card, "card", "", "the cards for checks on one: numbers as nvidia-smi (for AMD: HIP) counts them, or ids, with commas between them")
+	on.flags(c, spec.Host, spec.Sim, simHIP, spec.Card)
 	c.Flags().StringVar(&headers, "cuda-headers", "", "NVIDIA's headers for --device sim, as scripts/cuda-headers makes them (default $CUDA_HEADERS)")
 	c.Flags().StringVar(&hip, "hip-headers", "", "AMD's headers for --device sim-hip, as scripts/hip-headers makes them (default $HIP_HEADERS)")
 	c.Flags().BoolVar(&more, "more", false, "with --device sim: the proofs also under other settings")
@@ -100,6 +96,43 @@ beside NVIDIA's.`
 
 // simHIP is the simulated device under HIP, as --device has it.
 const simHIP = "sim-hip"
+
+// device is what --device and --card say: where the checks run.
+type device struct {
+	name, card string
+	known      []string
+}
+
+// flags gives a command both flags; known is what --device may be, the first of them unless said.
+func (d *device) flags(c *cobra.Command, known ...string) {
+	d.known = known
+	where := "where the checks run: host or card"
+	if slices.Contains(known, spec.Sim) {
+		where = "where the checks run: host, card, or sim and sim-hip for the proofs on the simulated device"
+	}
+	c.Flags().StringVar(&d.name, "device", known[0], where)
+	c.Flags().StringVar(&d.card, "card", "", "the cards for checks on one: numbers as nvidia-smi (for AMD: HIP) counts them, or ids, with commas between them")
+	_ = c.RegisterFlagCompletionFunc("device", cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp)) // it has none yet
+}
+
+func (d *device) check() error {
+	if slices.Contains(d.known, d.name) {
+		return nil
+	}
+	last := len(d.known) - 1
+	return usage("--device %s is not known; there are %s and %s", d.name, strings.Join(d.known[:last], ", "), d.known[last])
+}
+
+func (d *device) simulated() bool { return d.name == spec.Sim || d.name == simHIP }
+
+// look finds what the checks need there.
+func (d *device) look(ctx context.Context, j job) (chain.Venue, error) {
+	on := chain.Device{Pick: d.card, Environ: os.Environ()}
+	if d.name == spec.Card {
+		on.Name = d.name
+	}
+	return on.Look(ctx, j.Env, j.patched.Order, j.site.Toolchain)
+}
 
 // prove runs the proofs on the simulated device.
 func (a *app) prove(ctx context.Context, j job, s chain.Simulation) error {

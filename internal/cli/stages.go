@@ -316,8 +316,9 @@ func (a *app) buildCmd() *cobra.Command {
 }
 
 func (a *app) releaseCmd() *cobra.Command {
+	var on device
 	c := a.chainCmd("release", "Run the whole chain: fetch, patch, build, smoke, pack", toPrograms, nil, func(ctx context.Context, j job) error {
-		venue, err := chain.Device{Environ: os.Environ()}.Look(ctx, j.Env, j.patched.Order, j.site.Toolchain) // before what takes long
+		venue, err := on.look(ctx, j) // before what takes long
 		if err != nil {
 			return err
 		}
@@ -329,8 +330,10 @@ func (a *app) releaseCmd() *cobra.Command {
 	})
 	c.SuggestFor = []string{"bundle"}
 	c.Example = `  llpatch release b8833 linux-cpu
+  llpatch release b8833 linux-cuda --device card
   llpatch release b8833 linux-cuda --cuda-archs 86-real --backend-only
   llpatch release b8833 win7-vxkex-cuda11.4 --env win7-cuda-11.8
   llpatch release b8833 linux-cuda --with upstream-fattn-reserve`
-	return a.packFlags(c)
+	on.flags(c, spec.Host, spec.Card)
+	return a.packFlags(c, on.check)
 }
