@@ -27,6 +27,9 @@ func (r *Report) doc() report.Doc {
 		len(r.Tags), plural(len(r.Tags), "tag", "tags"), r.Source, all)}}
 	newest := cmp.Or(r.Newest, fmt.Sprintf("none; the most fit %s: %d of %d", r.Most, r.MostFit, len(r.Fixes)))
 	sum := report.Part{Text: []string{"newest tag where all fits: " + newest}}
+	if r.NewestBut != "" {
+		sum.Text = append(sum.Text, "newest tag where all fits but for ambiguity: "+r.NewestBut)
+	}
 	if r.ThreeWay {
 		sum.Text = append(sum.Text, "newest tag where all fits or merges: "+cmp.Or(r.NewestMerged, "none"))
 	}

@@ -42,11 +42,11 @@ func FromCommit(c *source.Change, fix, name string) ([]byte, []Patch, error) {
 		}
 		// What a file is does not change in place: git, too, writes two parts.
 		if f.Before != nil && f.After != nil && f.Before.Mode&modeType != f.After.Mode&modeType {
-			writeFile(&out, remove, f.Path, f.Path, f.Before, nil)
-			writeFile(&out, create, f.Path, f.Path, nil, f.After)
+			writeFile(&out, remove, f.Path, f.Path, f.Before, nil, false)
+			writeFile(&out, create, f.Path, f.Path, nil, f.After, false)
 			continue
 		}
-		writeFile(&out, modify, f.Path, f.Path, f.Before, f.After)
+		writeFile(&out, modify, f.Path, f.Path, f.Before, f.After, false)
 	}
 	ps, err := Parse(fix, name, out.Bytes())
 	if err == nil {

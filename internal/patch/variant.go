@@ -106,7 +106,7 @@ func (m *Merge) writeChange(out *bytes.Buffer, c *change) error {
 			return fmt.Errorf("%s: is binary: apply the patch without its text files in git, and make the patch with git format-patch", c.target())
 		}
 	}
-	writeFile(out, c.kind, c.old, c.new, before, after)
+	writeFile(out, c.kind, c.old, c.new, before, after, m.unique)
 	return nil
 }
 
