@@ -81,7 +81,7 @@ func (e *NoFolder) ExitCode() int { return exit.Usage }
 // CanProve looks for what Prove would miss only after all that takes long: the
 // headers and the compiler, unless no fix of the series needs them. The error is
 // a *NoFolder, or wraps a *smoke.NotRun.
-func CanProve(ctx context.Context, e Env, p Patched, at Site, s Simulation) error {
+func CanProve(ctx context.Context, e Workspace, p Patched, at Site, s Simulation) error {
 	_, todo, err := toProve(e, p, s)
 	if err != nil || len(todo) == 0 {
 		return err
@@ -113,7 +113,7 @@ func CanProve(ctx context.Context, e Env, p Patched, at Site, s Simulation) erro
 // listed returns the report as it begins, and what will be proven: of each proof of the
 // series the checks that pick gives, or why there is none.
 func listed(
-	e Env, c Patched, place string, pick func(spec.Fix) ([]smoke.ProofCheck, string),
+	e Workspace, c Patched, place string, pick func(spec.Fix) ([]smoke.ProofCheck, string),
 ) (*Proofs, []smoke.ProofOptions, error) {
 	p := &Proofs{Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Place: place, Proofs: []*smoke.Proof{}, Without: map[string]string{}, Why: map[string]string{}}
 	var todo []smoke.ProofOptions
@@ -138,7 +138,7 @@ func listed(
 }
 
 // toProve is listed for the simulated device.
-func toProve(e Env, c Patched, s Simulation) (*Proofs, []smoke.ProofOptions, error) {
+func toProve(e Workspace, c Patched, s Simulation) (*Proofs, []smoke.ProofOptions, error) {
 	n := c.Tree.Pin.Build
 	place, _, _ := s.names()
 	reserved := slices.ContainsFunc(e.Repo.Fixes, func(f spec.Fix) bool { return f.Proof == smoke.Reserve && slices.Contains(c.fixes(), f.ID) })
@@ -174,7 +174,7 @@ func toProve(e Env, c Patched, s Simulation) (*Proofs, []smoke.ProofOptions, err
 // fixes whose proof is not one of smoke.Proofs are told in the result. A proof that does
 // not hold is an error that wraps *smoke.FailedChecks or *smoke.NotRun, after all of them have
 // run. A tree that the simulated device's compiler refuses is a *build.Failed.
-func Prove(ctx context.Context, e Env, patched Patched, at Site, s Simulation) (p *Proofs, err error) {
+func Prove(ctx context.Context, e Workspace, patched Patched, at Site, s Simulation) (p *Proofs, err error) {
 	b, err := Build(ctx, e, patched, at)
 	if err != nil {
 		return nil, err
@@ -237,7 +237,7 @@ func Prove(ctx context.Context, e Env, patched Patched, at Site, s Simulation) (
 // run runs the proofs, each in a folder of its own below folder, and keeps what came
 // of them in the files record.json and record.md. hold is inherited by what it starts.
 func (p *Proofs) run(
-	ctx context.Context, e Env, of Patched, hold []*os.File, todo []smoke.ProofOptions, folder, record string,
+	ctx context.Context, e Workspace, of Patched, hold []*os.File, todo []smoke.ProofOptions, folder, record string,
 ) error {
 	var errs []error
 	for i, o := range todo {
@@ -280,7 +280,7 @@ func (s Simulation) defines(rec spec.Recipe) []string {
 // simulate compiles the simulated device and ggml-cuda of plan.Source in
 // plan.Dir. What the compiler refuses is a *build.Failed, as in any build.
 func simulate(
-	ctx context.Context, e Env, rec spec.Recipe, plan build.Plan, s Simulation, log string,
+	ctx context.Context, e Workspace, rec spec.Recipe, plan build.Plan, s Simulation, log string,
 ) (*sim.Library, error) {
 	var before int64 // the log goes on from earlier runs
 	if info, err := os.Stat(log); err == nil {

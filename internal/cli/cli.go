@@ -285,12 +285,12 @@ func cacheDir() (string, error) {
 	return filepath.Join(dir, "llpatch"), nil
 }
 
-func (a *app) env() (chain.Env, error) {
+func (a *app) workspace() (chain.Workspace, error) {
 	repo, records, err := a.declarations()
 	if err != nil {
-		return chain.Env{}, err
+		return chain.Workspace{}, err
 	}
-	return chain.Env{
+	return chain.Workspace{
 		Repo: repo, Records: records, Cache: records.Cache, Out: a.out, Version: version(), Log: a.log, Progress: a.progress.update,
 		Source: a.source, Locked: a.locked, Offline: a.offline, Nearest: a.nearest,
 	}, nil

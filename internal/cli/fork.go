@@ -33,10 +33,10 @@ upstream's tag. The tag and the fixes alone decide its commits.`,
 }
 
 // forkSub is a command on a repository.
-func (a *app) forkSub(c *cobra.Command, f *forkFlags, do func(ctx context.Context, e chain.Env, r *fork.Repo, got []string) error) *cobra.Command {
+func (a *app) forkSub(c *cobra.Command, f *forkFlags, do func(ctx context.Context, e chain.Workspace, r *fork.Repo, got []string) error) *cobra.Command {
 	c.RunE = func(c *cobra.Command, got []string) error {
 		a.newDir = c.Name() != "check" && c.Name() != "push"
-		e, err := a.env()
+		e, err := a.workspace()
 		if err != nil {
 			return err
 		}
@@ -59,7 +59,7 @@ func (a *app) forkMakeCmd() *cobra.Command {
 		Use: "make TAG [TARGET]", Short: "Make the branch of a tag and its fixes",
 		Args:    args("TAG", "[TARGET]"),
 		Example: "  llpatch fork make b8833 linux-cpu --repo llama.cpp\n  llpatch fork make b8390 --repo new-folder",
-	}, &f, func(ctx context.Context, e chain.Env, r *fork.Repo, got []string) (err error) {
+	}, &f, func(ctx context.Context, e chain.Workspace, r *fork.Repo, got []string) (err error) {
 		if w.Tag, err = tagOf(got[0]); err != nil {
 			return err
 		}
@@ -90,7 +90,7 @@ func (a *app) forkExportCmd() *cobra.Command {
 		Use: "export", Short: "Write a branch's commits back to the fixes",
 		Args:    args(),
 		Example: "  llpatch fork export --repo llama.cpp -C mine --new my-fix",
-	}, &f, func(ctx context.Context, e chain.Env, r *fork.Repo, _ []string) error {
+	}, &f, func(ctx context.Context, e chain.Workspace, r *fork.Repo, _ []string) error {
 		o.Branch = f.branch
 		x, err := fork.Export(ctx, e, r, o)
 		if err != nil {
@@ -118,7 +118,7 @@ func (a *app) forkRebaseCmd() *cobra.Command {
 		Args: args(),
 		Example: `  llpatch fork rebase --to b8994 --repo llama.cpp
   llpatch fork rebase --continue --repo llama.cpp`,
-	}, &f, func(ctx context.Context, e chain.Env, r *fork.Repo, _ []string) (err error) {
+	}, &f, func(ctx context.Context, e chain.Workspace, r *fork.Repo, _ []string) (err error) {
 		var done *fork.Rebased
 		if o.Branch = f.branch; to == "" {
 			way := ways[slices.Index(onward[:], true)]
@@ -197,7 +197,7 @@ func (a *app) forkCheckCmd() *cobra.Command {
 		Use: "check [TARGET]", Short: "Say whether a branch is what its tag and fixes give",
 		Args:    args("[TARGET]"),
 		Example: "  llpatch fork check --repo llama.cpp\n  llpatch fork check --remote origin --branch llpatch/b8833",
-	}, &f, func(ctx context.Context, e chain.Env, r *fork.Repo, got []string) error {
+	}, &f, func(ctx context.Context, e chain.Workspace, r *fork.Repo, got []string) error {
 		if o.Branch = f.branch; len(got) > 0 {
 			o.Target = got[0]
 		}
@@ -238,7 +238,7 @@ func (a *app) forkPushCmd() *cobra.Command {
 		Use: "push [REMOTE]", Short: "Push a checked branch, never over what is not ours",
 		Args:    args("[REMOTE]"),
 		Example: "  llpatch fork push origin --repo llama.cpp --branch llpatch/b8833",
-	}, &f, func(ctx context.Context, e chain.Env, r *fork.Repo, got []string) error {
+	}, &f, func(ctx context.Context, e chain.Workspace, r *fork.Repo, got []string) error {
 		remote := "origin"
 		if len(got) > 0 {
 			remote = got[0]
@@ -266,7 +266,7 @@ func (a *app) forkImportCmd() *cobra.Command {
   llpatch fork import my-topic --repo llama.cpp -C mine`,
 		RunE: func(c *cobra.Command, got []string) (err error) {
 			a.newDir = true
-			e, err := a.env()
+			e, err := a.workspace()
 			if err != nil {
 				return err
 			}
@@ -311,7 +311,7 @@ func (a *app) forkBackportCmd() *cobra.Command {
 			return nil
 		},
 		Example: "  llpatch fork backport f8f0a47a5516 --to b8833 -C mine --new fattn",
-	}, &f, func(ctx context.Context, e chain.Env, r *fork.Repo, got []string) (err error) {
+	}, &f, func(ctx context.Context, e chain.Workspace, r *fork.Repo, got []string) (err error) {
 		if to == "" {
 			return usage("--to TAG is missing")
 		}
@@ -339,7 +339,7 @@ func (a *app) forkBackportCmd() *cobra.Command {
 
 // historyAt is the first repository at hand that may have upstream's tags: --source, --repo,
 // the mirror; "" where there is none.
-func (a *app) historyAt(e chain.Env, repo, upstream string) string {
+func (a *app) historyAt(e chain.Workspace, repo, upstream string) string {
 	for _, at := range []string{a.source, repo, source.MirrorPath(e.Cache, upstream)} {
 		if at != "" && isDir(at) {
 			return at

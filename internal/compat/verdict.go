@@ -100,7 +100,7 @@ func (f Finding) String() string {
 	if f.Proposal != nil {
 		s += fmt.Sprintf(" among %d places; %s", len(f.Places), f.Proposal)
 	}
-	return s
+	return patch.Printable(s)
 }
 
 // outcome is a patch file's verdict on one set of files. Many cells share it.
@@ -114,6 +114,8 @@ type outcome struct {
 	Why      string    // Unknown: what is lacking
 	After    []entry   // where it changes the tree: what it leaves at the unit's paths
 	Merge    *Merge    // what a merge came to, where one was tried
+
+	misfits []*patch.Conflict // those of the findings, where it was judged in this run
 
 	in   []entry // what it was judged on; of a merge, nil
 	kept bool    // it is from the cache folder, and was not met yet in this run
@@ -139,7 +141,7 @@ func judged(j *patch.Judgement) *outcome {
 		}
 		return out
 	}
-	out.Verdict = Conflict
+	out.Verdict, out.misfits = Conflict, j.Conflicts
 	missing := true
 	for _, c := range j.Conflicts {
 		f := newFinding(c)

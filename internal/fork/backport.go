@@ -42,7 +42,7 @@ type Backported struct {
 // Backport puts commits of upstream's onto a tag's branch, each placed or merged three ways, and with
 // New declares them as fixes by reference: the declarations name the commit, and hold a
 // resolution where it had to be merged.
-func Backport(ctx context.Context, e chain.Env, r *Repo, o BackportOptions) (_ *Backported, err error) {
+func Backport(ctx context.Context, e chain.Workspace, r *Repo, o BackportOptions) (_ *Backported, err error) {
 	if o.New != "" && e.Records.Dir == e.Records.Cache {
 		return nil, refuse("-C DIR: a new folder is laid over llpatch's own fixes", "the fixes are those inside llpatch, which cannot be written")
 	}
@@ -83,7 +83,7 @@ func Backport(ctx context.Context, e chain.Env, r *Repo, o BackportOptions) (_ *
 
 // backport is one under way.
 type backport struct {
-	e       chain.Env
+	e       chain.Workspace
 	r       *Repo
 	o       BackportOptions
 	out     Backported
@@ -193,13 +193,9 @@ func (b *backport) take(ctx context.Context, name, fix string) error {
 	if err != nil {
 		return fmt.Errorf("backport %s: %w", name, err)
 	}
-	made, err := patch.FromCommit(change)
+	_, ps, err := patch.FromCommit(change, fix, id[:12]+".patch")
 	if err != nil {
 		return refuse("", "backport: %v", err)
-	}
-	ps, err := patch.Parse(fix, id[:12]+".patch", made)
-	if err != nil {
-		return err
 	}
 	c := Commit{
 		ID: id, Parents: change.Parents, Author: Ident{change.Author, change.Email, change.When}, Committer: ours(b.tree.Pin.Time),

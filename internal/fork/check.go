@@ -73,7 +73,7 @@ type CheckOptions struct {
 
 // Check compares a branch with what its tag and fixes give. The error is a *NotPure where
 // it differs, and the Checked is there with it.
-func Check(ctx context.Context, e chain.Env, r *Repo, o CheckOptions) (*Checked, error) {
+func Check(ctx context.Context, e chain.Workspace, r *Repo, o CheckOptions) (*Checked, error) {
 	b, err := r.readFrom(ctx, e.Repo, o)
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (r *Repo) see(ctx context.Context, remote, branch string) (string, error) {
 }
 
 // expected are the commits that the fixes of a branch give on its tag, and the base's id.
-func expected(ctx context.Context, e chain.Env, r *Repo, b Branch) (want []Commit, in []spec.Chosen, base string, err error) {
+func expected(ctx context.Context, e chain.Workspace, r *Repo, b Branch) (want []Commit, in []spec.Chosen, base string, err error) {
 	e, err = from(ctx, e, r, b.Tag)
 	if err != nil {
 		return nil, nil, "", err

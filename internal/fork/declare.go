@@ -27,7 +27,7 @@ import (
 
 // declaring collects what declarations are to get, and writes it when all of it is right.
 type declaring struct {
-	chain.Env
+	chain.Workspace
 	r        *Repo
 	upstream string
 	tag      tag.Tag
@@ -36,8 +36,8 @@ type declaring struct {
 	files    map[string][]byte // below the declarations' folder
 }
 
-func newDeclaring(ctx context.Context, e chain.Env, r *Repo, b Branch) (*declaring, error) {
-	d := &declaring{Env: e, r: r, upstream: b.Upstream, tag: b.Tag, files: map[string][]byte{}}
+func newDeclaring(ctx context.Context, e chain.Workspace, r *Repo, b Branch) (*declaring, error) {
+	d := &declaring{Workspace: e, r: r, upstream: b.Upstream, tag: b.Tag, files: map[string][]byte{}}
 	pin, known := e.Repo.Lock[b.Upstream][b.Tag.String()]
 	if n, ok := b.Tag.Build(); ok {
 		pin, known = spec.Pin{Build: n}, true
@@ -96,7 +96,7 @@ func (d *declaring) group(ctx context.Context, g *group) (bool, error) {
 		if cerr != nil {
 			return false, cerr
 		}
-		if declared, err = patch.FromCommit(c); err != nil {
+		if declared, _, err = patch.FromCommit(c, g.fix, v.Commit); err != nil {
 			return false, err
 		}
 		if same, _, err = g.is(declared); err == nil && !same {
@@ -244,7 +244,7 @@ func (d *declaring) write(ctx context.Context, ids []string, want *source.Tree) 
 
 // try applies fixes as they would be declared.
 func (d *declaring) try(ctx context.Context, next *spec.Repo, ids []string, want *source.Tree) error {
-	e, err := from(ctx, d.Env, d.r, d.tag)
+	e, err := from(ctx, d.Workspace, d.r, d.tag)
 	if err != nil {
 		return err
 	}

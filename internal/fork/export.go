@@ -46,7 +46,7 @@ type group struct {
 
 // Export writes the commits of a branch back to the patch files of their fixes. What a fix
 // gives as it is declared keeps its bytes. A fix that has no commit on the branch is left as it is.
-func Export(ctx context.Context, e chain.Env, r *Repo, o ExportOptions) (_ *Exported, err error) {
+func Export(ctx context.Context, e chain.Workspace, r *Repo, o ExportOptions) (_ *Exported, err error) {
 	if e.Records.Dir == e.Records.Cache {
 		return nil, refuse("-C DIR: a new folder is laid over llpatch's own fixes", "the fixes are those inside llpatch, which cannot be written")
 	}

@@ -95,7 +95,7 @@ const (
 
 // GoOn goes on with a rebase that stopped: with the conflict solved (Continue), without the
 // commit (Skip), or back to where it began (Abort), for which the Rebased is nil.
-func GoOn(ctx context.Context, e chain.Env, r *Repo, way string) (*Rebased, error) {
+func GoOn(ctx context.Context, e chain.Workspace, r *Repo, way string) (*Rebased, error) {
 	held, err := r.lock(ctx)
 	if err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func (r *Repo) abort(ctx context.Context, s *rebasing) error {
 
 // solved takes what somebody made of a conflict, and remembers it. Where the conflict was never
 // laid out, as after a kill, done stays as it is, and the commit comes again.
-func (r *Repo) solved(ctx context.Context, e chain.Env, s *rebasing, c Commit, done *Moved) error {
+func (r *Repo) solved(ctx context.Context, e chain.Workspace, s *rebasing, c Commit, done *Moved) error {
 	branch, head, err := r.head(ctx)
 	if err != nil {
 		return err
@@ -204,7 +204,7 @@ func (r *Repo) solved(ctx context.Context, e chain.Env, s *rebasing, c Commit, d
 }
 
 // remember keeps what somebody made of the files that were in conflict, by their blobs.
-func (r *Repo) remember(ctx context.Context, e chain.Env, s *rebasing, c Commit, tree string) error {
+func (r *Repo) remember(ctx context.Context, e chain.Workspace, s *rebasing, c Commit, tree string) error {
 	fix := c.Fix
 	if fix == "" {
 		fix = "own"

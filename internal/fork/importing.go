@@ -62,7 +62,7 @@ type about struct {
 
 // Import makes fixes of foreign patches, whole and in their order. They apply as git applies them: where a hunk
 // has several places, it gets git's, and more context. r may be nil where no path is a branch.
-func Import(ctx context.Context, e chain.Env, r *Repo, o ImportOptions) (_ *Imported, err error) {
+func Import(ctx context.Context, e chain.Workspace, r *Repo, o ImportOptions) (_ *Imported, err error) {
 	if e.Records.Dir == e.Records.Cache {
 		return nil, refuse("-C DIR: a new folder is laid over llpatch's own fixes", "the fixes are those inside llpatch, which cannot be written")
 	}
@@ -148,7 +148,7 @@ func Import(ctx context.Context, e chain.Env, r *Repo, o ImportOptions) (_ *Impo
 var noWord = regexp.MustCompile(`[^a-z0-9]+`)
 
 // name gives the patches the names of fixes, in an order that is theirs also where names alone decide it.
-func name(all []*foreign, e chain.Env, prefix string) error {
+func name(all []*foreign, e chain.Workspace, prefix string) error {
 	const longest = 60
 	sorted := true
 	last := ""
@@ -195,12 +195,12 @@ func stack(all []*foreign) compat.Stack {
 	return s
 }
 
-func options(e chain.Env) compat.Options {
+func options(e chain.Workspace) compat.Options {
 	return compat.Options{Cache: e.Cache, Log: e.Log, Progress: e.Progress}
 }
 
 // bestTag is the newest tag on which the most patches fit, or are ambiguous only.
-func bestTag(ctx context.Context, e chain.Env, h *compat.History, all []*foreign) (tag.Tag, error) {
+func bestTag(ctx context.Context, e chain.Workspace, h *compat.History, all []*foreign) (tag.Tag, error) {
 	report, err := h.Status(ctx, options(e), stack(all), h.Tags)
 	if err != nil {
 		return tag.Tag{}, err
@@ -228,7 +228,7 @@ func bestTag(ctx context.Context, e chain.Env, h *compat.History, all []*foreign
 
 // settle applies the patches one after the other, gives those that are ambiguous more context,
 // and returns the tree with all of them.
-func settle(e chain.Env, tree *source.Tree, all []*foreign) (*source.Tree, error) {
+func settle(e chain.Workspace, tree *source.Tree, all []*foreign) (*source.Tree, error) {
 	now := tree
 	var conflicts []error
 	for _, f := range all {
@@ -270,7 +270,7 @@ func settle(e chain.Env, tree *source.Tree, all []*foreign) (*source.Tree, error
 }
 
 // reach finds the builds that each patch fits, with those before it, around the tag's own.
-func reach(ctx context.Context, e chain.Env, h *compat.History, d *declaring, all []*foreign) error {
+func reach(ctx context.Context, e chain.Workspace, h *compat.History, d *declaring, all []*foreign) error {
 	at := slices.IndexFunc(h.Tags, func(t compat.Tag) bool { return t.Name == d.tag.String() || t.Build == d.lo })
 	if at < 0 {
 		e.Log.Warn("the history does not have the tag: the fixes are for it alone", "tag", d.tag)

@@ -50,7 +50,7 @@ type MadeCommit struct {
 
 // Make makes the branch of a series in a repository, or finds it there. A branch that holds
 // what the series does not give is left alone, with a *Refusal.
-func Make(ctx context.Context, e chain.Env, r *Repo, w Want) (_ *Made, err error) {
+func Make(ctx context.Context, e chain.Workspace, r *Repo, w Want) (_ *Made, err error) {
 	held, err := r.lock(ctx)
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func revision(repo *spec.Repo, p chain.Patched) int {
 
 // patched places a series in memory. Where the repository has the tag and no source was
 // given, the tag comes from there.
-func patched(ctx context.Context, e chain.Env, r *Repo, w Want) (chain.Patched, error) {
+func patched(ctx context.Context, e chain.Workspace, r *Repo, w Want) (chain.Patched, error) {
 	e, err := from(ctx, e, r, w.Tag)
 	if err != nil {
 		return chain.Patched{}, err
@@ -136,7 +136,7 @@ func patched(ctx context.Context, e chain.Env, r *Repo, w Want) (chain.Patched, 
 }
 
 // from is the environment in which the tag comes from the repository itself, if it has it.
-func from(ctx context.Context, e chain.Env, r *Repo, t tag.Tag) (chain.Env, error) {
+func from(ctx context.Context, e chain.Workspace, r *Repo, t tag.Tag) (chain.Workspace, error) {
 	if e.Source != "" || r == nil {
 		return e, nil
 	}
@@ -222,7 +222,7 @@ func present(tree *source.Tree, files map[string]*source.File) map[string]*sourc
 
 // base is the commit that a tag's branch stands on: upstream's where it is or can be
 // brought here, else a root with the tag's tree, whose files are then set.
-func (r *Repo) base(ctx context.Context, e chain.Env, t *source.Tree) (Commit, error) {
+func (r *Repo) base(ctx context.Context, e chain.Workspace, t *source.Tree) (Commit, error) {
 	id := t.Pin.Commit
 	if id != "" {
 		for _, bring := range []bool{false, true} {
@@ -254,7 +254,7 @@ func rootOf(t *source.Tree) Commit {
 
 // bring fetches a tag from the first place that has upstream's commit: the source that was
 // given, the mirror, and the git repositories that are declared.
-func (r *Repo) bring(ctx context.Context, e chain.Env, t *source.Tree) {
+func (r *Repo) bring(ctx context.Context, e chain.Workspace, t *source.Tree) {
 	places := []string{e.Source, source.MirrorPath(e.Cache, t.Upstream)}
 	for _, s := range e.Repo.Sources {
 		if e.Source == "" && s.Upstream == t.Upstream && s.Kind == "git" {

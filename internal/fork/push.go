@@ -22,7 +22,7 @@ type Pushed struct {
 // Push sends a branch and the -llp tags of its tip to a remote, by git with its own
 // credentials. What the remote has is replaced only if it is part of the branch, or what was
 // pushed from here before.
-func Push(ctx context.Context, e chain.Env, r *Repo, remote, branch string) (*Pushed, error) {
+func Push(ctx context.Context, e chain.Workspace, r *Repo, remote, branch string) (*Pushed, error) {
 	held, err := r.lock(ctx)
 	if err != nil {
 		return nil, err

@@ -57,7 +57,7 @@ type RebaseOptions struct {
 // mover moves commits onto a tag.
 type mover struct {
 	*rebasing
-	e       chain.Env
+	e       chain.Workspace
 	r       *Repo
 	old     Branch
 	tree    *source.Tree // the tag's
@@ -71,7 +71,7 @@ type mover struct {
 
 // Rebase makes the branch of another tag of a branch's commits. It stops with a *Stopped
 // where one needs somebody.
-func Rebase(ctx context.Context, e chain.Env, r *Repo, o RebaseOptions) (_ *Rebased, err error) {
+func Rebase(ctx context.Context, e chain.Workspace, r *Repo, o RebaseOptions) (_ *Rebased, err error) {
 	held, err := r.lock(ctx)
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func Rebase(ctx context.Context, e chain.Env, r *Repo, o RebaseOptions) (_ *Reba
 
 // each moves a branch over every tag between, makes the branch of the last one that needs nobody, and goes on
 // from there as if the next one had been asked for.
-func (r *Repo) each(ctx context.Context, e chain.Env, s *rebasing, b Branch) (_ *Rebased, err error) {
+func (r *Repo) each(ctx context.Context, e chain.Workspace, s *rebasing, b Branch) (_ *Rebased, err error) {
 	way, ids, err := r.between(ctx, e.Repo, b, s.To)
 	if err != nil {
 		return nil, err
@@ -155,7 +155,7 @@ func (r *Repo) each(ctx context.Context, e chain.Env, s *rebasing, b Branch) (_ 
 }
 
 // move does what is left of a rebase.
-func (r *Repo) move(ctx context.Context, e chain.Env, s *rebasing, b Branch) (_ *Rebased, err error) {
+func (r *Repo) move(ctx context.Context, e chain.Workspace, s *rebasing, b Branch) (_ *Rebased, err error) {
 	m := &mover{rebasing: s, e: e, r: r, old: b}
 	if m.kept, err = patch.LoadResolutions(os.DirFS(e.Records.Dir)); err != nil {
 		return nil, err

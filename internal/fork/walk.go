@@ -238,11 +238,7 @@ func (w *walker) mergeOne(ctx context.Context, p *piece, before, now *source.Tre
 		}
 		change.Files = append(change.Files, c)
 	}
-	data, err := patch.FromCommit(&change)
-	if err != nil {
-		return nil, err
-	}
-	p.patches, err = patch.Parse(p.was[0].Fix, p.was[0].Name, data)
+	_, p.patches, err = patch.FromCommit(&change, p.was[0].Fix, p.was[0].Name)
 	return m.Result, err
 }
 

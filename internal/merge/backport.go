@@ -40,14 +40,14 @@ func read(ctx context.Context, fsys fs.FS, so source.Options, upstream string, c
 	if err != nil {
 		return nil, fmt.Errorf("backport %s: %w", c.Fix, err)
 	}
-	made, err := patch.FromCommit(change)
+	made, ps, err := patch.FromCommit(change, c.Fix, FileName(*c))
 	if err != nil {
 		return nil, &spec.Error{File: path.Join("patches", c.Fix, "fix.toml"), Msg: err.Error()}
 	}
 	c.Made, c.SHA256 = made, fmt.Sprintf("%x", sha256.Sum256(made))
 	subject, _, _ := strings.Cut(change.Message, "\n")
 	c.Credit = fmt.Sprintf("%q by %s, commit %s", subject, change.Author, c.Commit)
-	return patch.Parse(c.Fix, FileName(*c), made)
+	return ps, nil
 }
 
 // Before is the tree that a commit's change starts from, as far as it is about it.

@@ -186,7 +186,20 @@ func (t *txn) step() Step {
 // behind them are only looked at for what may lie over one of them.
 func (s *state) apply(series []Patch, n int, settle func(*txn)) ([]*txn, error) {
 	txns := make([]*txn, n)
-	if len(series) > 1 && s.holdsAll(series) {
+	s.made = map[string]bool{}
+	for i := range series {
+		for _, p := range series[i].Creates() {
+			s.made[p] = true
+		}
+	}
+	all := false
+	if len(series) > 1 {
+		var err error
+		if all, err = s.holdsAll(series); err != nil {
+			return nil, err
+		}
+	}
+	if all {
 		for i := range txns {
 			txns[i] = s.allLanded(&series[i])
 		}

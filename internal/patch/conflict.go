@@ -52,7 +52,7 @@ type Conflict struct {
 // several lines.
 func (c *Conflict) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "apply %s: %s:", orElse(c.Fix, c.Patch), c.File)
+	fmt.Fprintf(&b, "apply %s: %s:", Printable(orElse(c.Fix, c.Patch)), Printable(c.File))
 	if c.Line > 0 {
 		fmt.Fprintf(&b, "%d:", c.Line)
 	}
@@ -60,14 +60,14 @@ func (c *Conflict) Error() string {
 	if c.Hunk > 0 {
 		what = "hunk " + strconv.Itoa(c.Hunk)
 	}
-	fmt.Fprintf(&b, " %s (%s:%d) ", what, c.Patch, c.PatchLine)
-	b.WriteString(c.cause())
+	fmt.Fprintf(&b, " %s (%s:%d) ", what, Printable(c.Patch), c.PatchLine)
+	b.WriteString(Printable(c.cause()))
 	b.WriteString(c.diff())
 	if c.Proposal != nil {
-		b.WriteString("\n  " + c.Proposal.String())
+		b.WriteString("\n  " + Printable(c.Proposal.String()))
 	}
 	b.WriteString("\n  next: ")
-	b.WriteString(c.next())
+	b.WriteString(Printable(c.next()))
 	return b.String()
 }
 

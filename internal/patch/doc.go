@@ -29,7 +29,7 @@
 //     that a patch was made for).
 //   - Three-way: threeway.go (ThreeWay returns a Merge), threeway_file.go (one file),
 //     threeway_series.go (ApplyThreeWay, Replay), diff3.go (Merge3), gitmerge.go (git
-//     must agree), moved.go (renamed files), resolution.go (merges made by hand).
+//     must agree), memo.go (many merges of one patch), moved.go (renamed files), resolution.go (merges made by hand).
 //   - Writing patches: diff.go and diff_myers.go (which lines differ), unified.go (the
 //     text), fromcommit.go (FromCommit, from upstream's commit), variant.go
 //     (Merge.Variant, a merge as a patch).
@@ -49,6 +49,8 @@
 //     its context, at one place and in order counts, and only where the preimage
 //     stands nowhere. A preimage off its line beside a postimage on it is
 //     ambiguous, unless the blob ids of the index line tell which it is.
+//     A file that is to be deleted and is not there has landed, unless it seems to
+//     have another name now; git refuses both.
 //   - Hunks stay in the order of the patch.
 //   - A last line without a newline in the patch matches only a last line
 //     without a newline. Git drops the newline of the line that it finds.

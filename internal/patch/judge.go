@@ -143,6 +143,18 @@ func (p *Patch) Creates() []string {
 	return slices.Compact(out)
 }
 
+// Removes returns the files that the patch deletes, by the line of the patch file
+// at which that begins.
+func (p *Patch) Removes() map[int]string {
+	out := map[int]string{}
+	for i := range p.changes {
+		if c := &p.changes[i]; c.kind == remove {
+			out[c.line] = c.old
+		}
+	}
+	return out
+}
+
 // text returns the content cut into lines. Where texts are kept, the same content
 // is cut, and its lines indexed, once.
 func (s *state) text(data []byte) *text {
@@ -240,7 +252,8 @@ func (s *state) holdsFile(p *Patch, c *change, heldAt map[int]bool) (whole bool,
 		return c.binary != nil && blobID(to.Data) == c.newID || c.binary == nil && string(to.Data) == afterText(hunks(to)), 0
 	case remove:
 		if from == nil {
-			return true, 0
+			_, mode, blocked := s.blocker(c.old)
+			return !blocked || mode&modeType == modeFile, 0
 		}
 		return false, count(c.binary != nil && blobID(from.Data) == c.oldID || c.binary == nil && string(from.Data) == beforeText(hunks(from)))
 	case rename, copied:

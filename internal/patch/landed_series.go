@@ -10,7 +10,7 @@ import (
 // holdsAll reports whether the state has just the blobs that the series ends
 // with, by the ids of its index lines: then nothing needs to be searched for.
 // One that also starts with one of them is told apart from its result by nothing.
-func (s *state) holdsAll(series []Patch) bool {
+func (s *state) holdsAll(series []Patch) (bool, error) {
 	type ends struct {
 		first, last string // blob ids; "-": no file
 	}
@@ -39,7 +39,7 @@ func (s *state) holdsAll(series []Patch) bool {
 				ok = put(c.new, "-", c.newID) && (c.kind == copied || put(c.old, c.oldID, "-"))
 			}
 			if !ok {
-				return false
+				return false, nil
 			}
 		}
 	}
@@ -47,10 +47,22 @@ func (s *state) holdsAll(series []Patch) bool {
 		blob := orElse(s.blob(path), "-")
 		is := func(id string) bool { return id == blob || sameBlob(id, blob) }
 		if !is(e.last) || is(e.first) {
-			return false
+			return false, nil
 		}
 	}
-	return len(paths) > 0
+	// What is deleted may only have moved.
+	for i := range series {
+		for k := range series[i].changes {
+			c := &series[i].changes[k]
+			if c.kind != remove || paths[c.old].last != "-" {
+				continue
+			}
+			if moves, err := s.begin(&series[i]).moves(c); err != nil || len(moves) > 0 {
+				return false, err
+			}
+		}
+	}
+	return len(paths) > 0, nil
 }
 
 // allLanded is what became of a patch whose every change the tree holds.
@@ -170,7 +182,7 @@ func (s *state) unwind(series []Patch, group []int) (map[int]*txn, error) {
 			t.placements[n].Kind, t.placements[n].Patch = Landed, series[k].Name
 		}
 		t.touched = nil
-		t.notes = []string{fmt.Sprintf("%s: landed: the tree has all of %s already", orElse(series[k].Fix, series[k].Name), series[k].Name)}
+		t.notes = []string{fmt.Sprintf("%s: landed: the tree has all of %s already", Printable(orElse(series[k].Fix, series[k].Name)), Printable(series[k].Name))}
 		out[k] = t
 	}
 	for _, k := range group {

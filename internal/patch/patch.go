@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net/mail"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/llpatch/llpatch/internal/exit"
@@ -100,9 +101,9 @@ func (e *ParseError) Error() string {
 		where = e.Fix + "/" + e.Name
 	}
 	if e.Line > 0 {
-		return fmt.Sprintf("%s:%d: %s", where, e.Line, e.Msg)
+		where += ":" + strconv.Itoa(e.Line)
 	}
-	return fmt.Sprintf("%s: %s", where, e.Msg)
+	return Printable(where + ": " + e.Msg)
 }
 
 // ExitCode is exit.Declaration.

@@ -19,8 +19,9 @@ type state struct {
 	texts   map[*byte]*text         // by where the content begins; nil: texts are not kept
 	written int64                   // bytes of new content
 	failed  []failed
-	quiet   bool // nobody reads what is said of it
-	guess   bool // an ambiguous hunk goes where git apply puts it
+	made    map[string]bool // paths that a patch of the series creates
+	quiet   bool            // nobody reads what is said of it
+	guess   bool            // an ambiguous hunk goes where git apply puts it
 }
 
 func newState(base *source.Tree) *state {

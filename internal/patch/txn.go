@@ -162,7 +162,14 @@ func (t *txn) preimage(c *change) (*source.File, error) {
 		_ = t.conflict(c, Unsafe, "%s leads through %s, which is %s", c.old, folder, describe(mode))
 		return nil, nil
 	}
-	_ = t.conflict(c, MissingFile, "")
+	moves, err := t.moves(c)
+	if err != nil {
+		return nil, err
+	}
+	out := t.conflict(c, MissingFile, "")
+	if len(moves) > 0 {
+		out.Moves, out.Detail = moves, "changes a file that is not there; "+movesText(moves)
+	}
 	return nil, nil
 }
 
@@ -181,7 +188,7 @@ func (t *txn) checkType(c *change, f *source.File) *source.File {
 		return nil
 	}
 	if c.oldMode != 0 && c.oldMode != f.Mode {
-		t.notes = append(t.notes, fmt.Sprintf("%s/%s: %s has mode %s, the patch was made for %s", t.p.Fix, t.p.Name, c.old, f.Mode, c.oldMode))
+		t.notes = append(t.notes, Printable(fmt.Sprintf("%s/%s: %s has mode %s, the patch was made for %s", t.p.Fix, t.p.Name, c.old, f.Mode, c.oldMode)))
 	}
 	return f
 }
