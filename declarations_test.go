@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/llpatch/llpatch"
-	"github.com/llpatch/llpatch/internal/env"
+	"github.com/llpatch/llpatch/internal/buildenv"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -21,18 +21,18 @@ func TestBuildenvs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(repo.Envs) < 2 {
-		t.Fatalf("%d buildenvs", len(repo.Envs))
+	if len(repo.Buildenvs) < 2 {
+		t.Fatalf("%d buildenvs", len(repo.Buildenvs))
 	}
-	for name, d := range repo.Envs {
+	for name, d := range repo.Buildenvs {
 		if err := d.CheckLock(); err != nil {
 			t.Error(err)
 			continue
 		}
-		if d.Kind() != env.Debian { // a folder of files is no image
+		if d.Kind() != buildenv.Debian { // a folder of files is no image
 			continue
 		}
-		file := path.Join(spec.EnvFolder, name, spec.EnvContainerfile)
+		file := path.Join(spec.BuildenvFolder, name, spec.BuildenvContainerfile)
 		if *update {
 			if err := os.WriteFile(file, []byte(d.Containerfile()), 0o644); err != nil {
 				t.Error(err)

@@ -12,7 +12,7 @@ import (
 
 	llpatch "github.com/llpatch/llpatch"
 	"github.com/llpatch/llpatch/internal/binary"
-	"github.com/llpatch/llpatch/internal/env"
+	"github.com/llpatch/llpatch/internal/buildenv"
 	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -56,7 +56,7 @@ func TestNVIDIA(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := repo.Env("win7-cuda-runtime")
+	d, err := repo.Buildenv("win7-cuda-runtime")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,10 +66,10 @@ func TestNVIDIA(t *testing.T) {
 		}
 		lock, wheels := *d.Lock, *d.Wheels
 		wheels.Packages = slices.DeleteFunc(slices.Clone(wheels.Packages), func(p string) bool { return !small(p) })
-		lock.Packages = slices.DeleteFunc(slices.Clone(lock.Packages), func(p env.Package) bool { return !small(p.Name) })
+		lock.Packages = slices.DeleteFunc(slices.Clone(lock.Packages), func(p buildenv.Package) bool { return !small(p.Name) })
 		d.Lock, d.Wheels, d.Holds = &lock, &wheels, []string{"nvidia/cuda_runtime/bin/cudart64_110.dll"}
 	}
-	made, err := env.Create(t.Context(), d, env.Options{Cache: t.TempDir()})
+	made, err := buildenv.Create(t.Context(), d, buildenv.Options{Cache: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,11 +101,11 @@ func TestNVIDIA(t *testing.T) {
 			continue
 		}
 		want := declared(t, c.macro, c.headers...)
-		lacks := slices.DeleteFunc(slices.Clone(want), func(n string) bool { return slices.Contains(f.ExportNames(), n) })
+		lacks := slices.DeleteFunc(slices.Clone(want), func(n string) bool { return slices.Contains(binary.Names(f.Exports()), n) })
 		if len(want) < c.most || !slices.Equal(lacks, c.lacks) {
 			t.Errorf("%s: %d functions are declared, and these are not exported: %q; want %q", c.dll, len(want), lacks, c.lacks)
 		}
-		t.Logf("%s: %d functions are declared, %d exported, not exported: %q", c.dll, len(want), f.Exports, lacks)
+		t.Logf("%s: %d functions are declared, %d exported, not exported: %q", c.dll, len(want), f.ExportCount, lacks)
 	}
 	if w := binary.JudgeWindows7(files, spec.Win7VxKex); w.Faulty() {
 		t.Errorf("with VxKex NEXT: %v", &binary.Lacking{Windows7: w})

@@ -17,14 +17,11 @@ driver=''
 driver_cuda=''
 jit_driver=''
 jit_cuda=''
-# What the full bundle has inside and this one has not:
-full=''
-
-otherwise() {
-	for lib in $1; do
-		within "$lib" "$full" && echo ", or take the full bundle of this release, which has them inside" && return
-	done
-}
+# What helps; llpatch doctor says the same:
+hint_nvidia=''
+hint_libcuda=''
+hint_driver=''
+hint_nvidia_group=''
 
 # field INDEX NUMBER prints a field of what nvidia-smi says of a card.
 field() {
@@ -66,6 +63,7 @@ newer() { echo "${1:-one${2:+ for CUDA $2}}${1:+ or newer}"; }
 # nvidia says which driver is here.
 nvidia() {
 	trouble=
+	asks=$driver$driver_cuda
 	rows=$(ask nvidia-smi --query-gpu=index,uuid,driver_version,memory.free,memory.total,name --format=csv,noheader,nounits) || trouble=$rows
 	rows=$(printf '%s\n' "$rows" | grep '^[0-9][0-9]*, ')
 	version_here=$(printf '%s\n' "$rows" | sed -n 's/^[0-9]*, [^,]*, *\([0-9][0-9.]*\) *,.*/\1/p' | head -n 1)
@@ -73,7 +71,7 @@ nvidia() {
 	cuda_here=
 	if test -z "$version_here" && ! at libcuda.so.1 >/dev/null; then
 		say driver "none"
-		cannot "There is no NVIDIA driver, and the programs would use the processor alone: install $(newer "$driver" "$driver_cuda") (a container needs --gpus all)."
+		cannot "There is no NVIDIA driver, and the programs would use the processor alone: $hint_nvidia${asks:+; this build asks for $(newer "$driver" "$driver_cuda")}."
 		return 1
 	fi
 	case $trouble in *version\ mismatch*)
@@ -82,19 +80,18 @@ nvidia() {
 		return 1
 		;;
 	esac
-	asks=$driver$driver_cuda
 	say driver "${version_here:-here, of a version that nothing tells}${asks:+, this build asks for $(newer "$driver" "$driver_cuda")}"
 	if within libcuda.so.1 "$lost"; then
-		cannot "NVIDIA's driver is here without libcuda.so.1: install all of it (Debian: libcuda1; a container: NVIDIA_DRIVER_CAPABILITIES=compute,utility)."
+		cannot "NVIDIA's driver is here without libcuda.so.1: $hint_libcuda."
 		return 1
 	fi
 	if test -e "$root/dev/nvidiactl" && ! { test -r "$root/dev/nvidiactl" && test -w "$root/dev/nvidiactl"; }; then
 		say devices "/dev/nvidiactl is not yours to use"
-		cannot "You may not use /dev/nvidiactl: join the group that owns it (ls -l /dev/nvidiactl), then log in anew."
+		cannot "You may not use /dev/nvidiactl: $hint_nvidia_group."
 	fi
 	enough "$driver" "$driver_cuda"
 	case $? in
-	1) cannot "Install a newer NVIDIA driver, $(newer "$driver" "$driver_cuda"): yours is ${version_here:-for CUDA $cuda_here}." ;;
+	1) cannot "Your NVIDIA driver is ${version_here:-for CUDA $cuda_here}, which is too old: $hint_driver, $(newer "$driver" "$driver_cuda")." ;;
 	2) say 'not compared' "the driver, whose version nothing tells" ;;
 	esac
 }
@@ -135,14 +132,14 @@ cards() {
 
 # none CAPABILITIES is the advice where no card can run it, of which those have no code.
 none() {
-	test -z "$stale" || cannot "Install a newer NVIDIA driver, $(newer "$jit_driver" "$jit_cuda"), which compiles this build's PTX for your card: yours is ${version_here:-for CUDA $cuda_here}."
+	test -z "$stale" || cannot "Your NVIDIA driver is ${version_here:-for CUDA $cuda_here}, which cannot compile this build's PTX for your card: $hint_driver, $(newer "$jit_driver" "$jit_cuda")."
 	test -n "$1" || return
 	archs=
 	for kind in $1; do
 		arch=$(echo "$kind" | tr -d .)
 		within "$arch" "$archs" || archs="${archs:+$archs }$arch"
 	done
-	cannot "This build has no code for your card, of compute capability $1: take one for it${rebuild:+ ($rebuild $(commas "$archs"))}."
+	cannot "This build has no code for your card, of compute capability $1: $hint_build${rebuild:+ ($rebuild $(commas "$archs"))}."
 }
 
 # hide CARDS is the advice where not all cards can run it, but those.

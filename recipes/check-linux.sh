@@ -26,6 +26,15 @@ debian=''
 # A card's libraries, and folders in which they may lie without the loader's knowing:
 toolkit=''
 folders=''
+# Which of those the full bundle has inside and this one has not, and which are ROCm's:
+full=''
+rocm=''
+# What helps; llpatch doctor says the same:
+hint_system=''
+hint_glibc=''
+hint_build=''
+hint_full=''
+hint_rocm=''
 
 # Where /sys, /dev and the like are looked for, for tests, and how long a program may take.
 root=${CHECK_ROOT:-}
@@ -113,7 +122,7 @@ system() {
 	say machine "$kernel $kind"
 	test "$kernel" = Linux || cannot "These programs are for Linux: take a build for $kernel."
 	test -z "$machine" || test "$kind" = "$machine" ||
-		cannot "These programs are for $machine, and this machine is $kind: take a build for that."
+		cannot "These programs are for $machine, and this machine is $kind: $hint_build."
 	lacks=
 	has=$(known "$root/proc/cpuinfo" | sed -n 's/^flags[^:]*://p' | head -n 1)
 	for flag in $flags; do
@@ -224,13 +233,13 @@ libc() {
 	if test -n "$have"; then
 		say glibc "$have${glibc:+, the programs need $glibc}"
 		test -z "$glibc" || ! older "$have" "$glibc" ||
-			cannot "This system has glibc $have and the programs need $glibc or newer: take a newer distribution, or build them on this one."
+			cannot "This system has glibc $have and the programs need $glibc or newer: $hint_system."
 	elif test -n "$(ls "$root"/lib/ld-musl-* 2>/dev/null)"; then
 		say glibc "none, this system has musl"
-		cannot "This system has musl, and the programs need glibc${glibc:+ $glibc or newer}: take a distribution with glibc, or a container of one."
+		cannot "This system has musl, and the programs need glibc${glibc:+ $glibc or newer}: $hint_glibc."
 	elif test -n "$loader" && ! test -x "$root$loader"; then
 		say glibc "none: there is no $loader"
-		cannot "The programs ask for the loader $loader, which is not here: take a distribution with glibc, or a container of one."
+		cannot "The programs ask for the loader $loader, which is not here: $hint_glibc."
 	else
 		say glibc "not known${glibc:+, the programs need $glibc}"
 	fi
@@ -273,8 +282,13 @@ get() {
 	echo "install the packages that have $*"
 }
 
-# otherwise LIBRARIES: another way to get them; a target's script may know one.
-otherwise() { :; }
+# otherwise LIBRARIES: another way to get them.
+otherwise() {
+	for lib in $1; do
+		within "$lib" "$full" && echo ", or $hint_full" && return
+		within "$lib" "$rocm" && echo ", or $hint_rocm" && return
+	done
+}
 
 # folder LIBRARY prints the one of folders that has it.
 folder() {
@@ -322,7 +336,7 @@ libraries() {
 		known "$lies" | words | grep -qxF -e "${pair#*:}" || old="$old, ${pair%%:*} without ${pair#*:}"
 	done
 	test -z "$old" || say versions "too old, or of another kind: ${old#, }"
-	test -z "$old" || cannot "This system has ${old#, }, which the programs need: take a newer distribution, or build them on this one."
+	test -z "$old" || cannot "This system has ${old#, }, which the programs need: $hint_system."
 }
 
 # run ARGUMENT: the first program's answer in out; it says what comes of it where that is none.

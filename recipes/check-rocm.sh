@@ -12,11 +12,9 @@ gfx=''
 runs_on=''
 rebuild=''
 
-otherwise() {
-	for lib in $1; do
-		within "$lib" "$toolkit" && echo ", or AMD's ROCm with libraries of these names" && return
-	done
-}
+# What helps; llpatch doctor says the same:
+hint_amd=''
+hint_amd_group=''
 
 # integrated CARD: it is part of a processor.
 integrated() {
@@ -176,14 +174,14 @@ rights() {
 	esac
 }
 
-join() { cannot "You may not use $1: sudo usermod -aG render,video $(id -un), then log in anew."; }
+join() { cannot "You may not use $1: $hint_amd_group."; }
 
 # amd says which driver and cards are here, and which of them the programs see.
 amd() {
 	hidden=
 	if ! test -e "$root/dev/kfd"; then
 		say driver "none"
-		cannot "There is no /dev/kfd: no AMD card, or the kernel's amdgpu driver is not loaded (modprobe amdgpu; a container needs --device /dev/kfd --device /dev/dri)."
+		cannot "There is no /dev/kfd: $hint_amd where there is an AMD card."
 		return
 	fi
 	say driver "amdgpu $(known "$root/sys/module/amdgpu/version" || echo "of Linux $(uname -r)")"
@@ -227,7 +225,7 @@ amd() {
 	say "built for" "$gfx"
 	say "iGPU visible" "${igpu:-none}"
 	if test -z "$good"; then
-		cannot "These programs are for $gfx and hold nothing for your $all: take a build for that card${rebuild:+ ($rebuild $(commas "$all"))}."
+		cannot "These programs are for $gfx and hold nothing for your $all: $hint_build${rebuild:+ ($rebuild $(commas "$all"))}."
 		return
 	fi
 	test -n "$number" || { hidden=yes && number=${good%% *}; }

@@ -19,39 +19,29 @@ import (
 
 // File is what a program, shared library or object file says of itself.
 type File struct {
-	Name       string              `json:"name"`
-	Machine    string              `json:"machine"`               // such as EM_X86_64; fatbin and offload bundle for device code alone
-	SOName     string              `json:"soname,omitempty"`      // the name others need it by
-	Interp     string              `json:"interpreter,omitempty"` // the loader that a program asks for
-	Needed     []string            `json:"needed,omitempty"`      // DT_NEEDED, in order
-	RunPath    []string            `json:"runpath,omitempty"`     // DT_RUNPATH and DT_RPATH, split at colons
-	Versions   map[string]string   `json:"versions,omitempty"`    // highest needed symbol version by family: GLIBC, GLIBCXX, CXXABI, GCC, OPENSSL
-	VersionsBy map[string][]string `json:"versions_by,omitempty"` // the symbols that need that version, by family, sorted, eight at most; GLIBC_ABI_DT_RELR among them
-	BuildID    string              `json:"build_id,omitempty"`    // hex
-	Exports    int                 `json:"exports,omitempty"`     // how many symbols others can use
-	CUDA       *CUDA               `json:"cuda,omitempty"`        // NVIDIA device code and runtime, nil where there is none
-	HIP        *HIP                `json:"hip,omitempty"`         // AMD device code and runtime, nil where there is none
-	PE         *PE                 `json:"pe,omitempty"`          // nil for what is no Windows file
+	Name        string              `json:"name"`
+	Machine     string              `json:"machine"`               // such as EM_X86_64; fatbin and offload bundle for device code alone
+	SOName      string              `json:"soname,omitempty"`      // the name others need it by
+	Interp      string              `json:"interpreter,omitempty"` // the loader that a program asks for
+	Needed      []string            `json:"needed,omitempty"`      // DT_NEEDED, in order
+	RunPath     []string            `json:"runpath,omitempty"`     // DT_RUNPATH and DT_RPATH, split at colons
+	Versions    map[string]string   `json:"versions,omitempty"`    // highest needed symbol version by family: GLIBC, GLIBCXX, CXXABI, GCC, OPENSSL
+	VersionsBy  map[string][]string `json:"versions_by,omitempty"` // the symbols that need that version, by family, sorted, eight at most; GLIBC_ABI_DT_RELR among them
+	BuildID     string              `json:"build_id,omitempty"`    // hex
+	ExportCount int                 `json:"exports,omitempty"`     // how many symbols others can use
+	CUDA        *CUDA               `json:"cuda,omitempty"`        // NVIDIA device code and runtime, nil where there is none
+	HIP         *HIP                `json:"hip,omitempty"`         // AMD device code and runtime, nil where there is none
+	PE          *PE                 `json:"pe,omitempty"`          // nil for what is no Windows file
 
-	exports []string
-	imports []string
-	takes   []string
-	gives   []string
-	needs   []VersionNeed
-	defines []string
-	relr    bool
-	etype   elf.Type
-	program bool
-	short   bool
+	imports          []Symbol
+	exports          []Symbol
+	importedVersions []ImportedVersion
+	exportedVersions []string
+	relr             bool
+	etype            elf.Type
+	program          bool
+	short            bool
 }
-
-// ImportNames returns the sorted names of the symbols that the file takes from
-// others and that have no version, as ggml's have none.
-func (out *File) ImportNames() []string { return out.imports }
-
-// ExportNames returns the sorted names of the symbols that others can use, without
-// their versions.
-func (out *File) ExportNames() []string { return out.exports }
 
 // ErrNotELF is returned for a file that is neither an ELF nor a PE file.
 var ErrNotELF = errors.New("not an ELF file")
@@ -164,14 +154,14 @@ func (out *File) dynamic(f *elf.File) error {
 		for _, lib := range needs {
 			for _, n := range lib.Needs {
 				if n.Flags&elf.VER_FLG_WEAK == 0 {
-					out.needs = append(out.needs, VersionNeed{lib.Name, n.Dep})
+					out.importedVersions = append(out.importedVersions, ImportedVersion{lib.Name, n.Dep})
 				}
 				out.relr = out.relr || n.Dep == relr
 				out.raise(n.Dep)
 			}
 		}
 	}
-	return errors.Join(out.definitions(f), out.symbols(f))
+	return errors.Join(out.exportVersions(f), out.symbols(f))
 }
 
 // maxVersionsBy bounds how many symbols are named for one version.
@@ -194,21 +184,17 @@ func (out *File) symbols(f *elf.File) error {
 				out.VersionsBy[family] = append(out.VersionsBy[family], s.Name)
 			}
 			if bind == elf.STB_GLOBAL {
-				out.takes = append(out.takes, strings.TrimSuffix(s.Name+"@"+s.Version, "@"))
-			}
-			if s.Version == "" && bind == elf.STB_GLOBAL {
-				out.imports = append(out.imports, s.Name)
+				out.imports = append(out.imports, Symbol{s.Name, s.Version})
 			}
 			continue
 		}
 		if bind != elf.STB_LOCAL && kind != elf.STT_SECTION && kind != elf.STT_FILE && s.Section != elf.SHN_ABS {
-			out.exports = append(out.exports, s.Name)
-			out.gives = append(out.gives, s.Name+"@"+s.Version)
+			out.exports = append(out.exports, Symbol{s.Name, s.Version})
 		}
 	}
-	slices.Sort(out.exports)
-	slices.Sort(out.imports)
-	out.Exports = len(out.exports)
+	slices.SortFunc(out.imports, Symbol.compare)
+	slices.SortFunc(out.exports, Symbol.compare)
+	out.ExportCount = len(out.exports)
 	for family, names := range out.VersionsBy {
 		slices.Sort(names)
 		out.VersionsBy[family] = slices.Compact(names)[:min(len(slices.Compact(names)), maxVersionsBy)]

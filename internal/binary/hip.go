@@ -175,10 +175,8 @@ func (h *HIP) finish(held [][]string) {
 	for _, key := range slices.Sorted(maps.Keys(by)) {
 		h.Code = append(h.Code, *by[key])
 	}
-	// gfx906 before gfx1201, and features last.
-	slices.SortStableFunc(h.Code, func(a, b CodeObject) int {
-		return cmp.Or(cmp.Compare(len(a.Target), len(b.Target)), cmp.Compare(a.Target, b.Target))
-	})
+	// gfx906 before gfx1201, and features last; those of one length stay sorted by name.
+	slices.SortStableFunc(h.Code, func(a, b CodeObject) int { return cmp.Compare(len(a.Target), len(b.Target)) })
 	slices.Sort(h.Compiler)
 	for _, targets := range held {
 		if len(targets) == 0 {
@@ -187,9 +185,7 @@ func (h *HIP) finish(held [][]string) {
 		slices.Sort(targets)
 		targets = slices.Compact(targets)
 		key := strings.Join(targets, " ")
-		if h.sets[key] == nil {
-			h.sets[key] = &gfxSet{targets: targets}
-		}
+		h.sets[key] = cmp.Or(h.sets[key], &gfxSet{targets: targets})
 		h.sets[key].bundles++
 	}
 }

@@ -111,6 +111,19 @@ func TestBundlesAgreeWithLLVM(t *testing.T) {
 	}
 }
 
+// Targets come in the order of their generations, and those of one generation by name and version.
+func TestOrderOfTargets(t *testing.T) {
+	var got []string
+	old, all := readHIP(t, "version4.hipfb"), readHIP(t, "plain.hipfb")
+	for _, c := range parse(t, slices.Concat(all, make([]byte, 8-len(all)%8), old)).HIP.Code {
+		got = append(got, c.Target+" v"+string(rune('0'+c.Version)))
+	}
+	want := []string{"gfx906 v6", "gfx1200 v6", "gfx1201 v4", "gfx1201 v6", "gfx12-generic v6", "gfx90a:sramecc+:xnack+ v6", "gfx90a:sramecc+:xnack- v6"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // repack makes a compressed bundle with a header of version 1, which does not say how
 // long it is, of what a plain one holds.
 func repack(body []byte, method uint16, content []byte) []byte {

@@ -197,17 +197,17 @@ func (img *image) exported(p *PE, out *File) error {
 			continue
 		}
 		p.exports[name], named[n] = to[n], true
-		out.exports = append(out.exports, name)
+		out.exports = append(out.exports, Symbol{Name: name})
 		if to[n] != "" {
 			p.Forwards = append(p.Forwards, Forward{Name: name, To: to[n]})
 		}
 	}
-	slices.Sort(out.exports)
+	slices.SortFunc(out.exports, Symbol.compare)
 	for n, f := range to {
 		if f == empty {
 			continue
 		}
-		out.Exports++
+		out.ExportCount++
 		if f != "" && !named[uint32(n)] {
 			p.Forwards = append(p.Forwards, Forward{Name: fmt.Sprintf("#%d", base+uint32(n)), To: f})
 		}

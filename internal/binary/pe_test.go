@@ -110,7 +110,7 @@ func TestPEAgreesWithObjdump(t *testing.T) {
 				return err
 			}
 			want := readObjdump(t, path)
-			got := objdump{Version: f.PE.SubsystemVersion, OS: f.PE.OSVersion, Library: f.PE.Kind == "library", Exports: f.ExportNames()}
+			got := objdump{Version: f.PE.SubsystemVersion, OS: f.PE.OSVersion, Library: f.PE.Kind == "library", Exports: inspect.Names(f.Exports())}
 			for _, d := range f.PE.Imports {
 				if !d.Delayed { // objdump does not read those
 					got.Imports = append(got.Imports, d)

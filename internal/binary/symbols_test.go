@@ -40,7 +40,7 @@ func TestSymbolsAgreeWithObjdump(t *testing.T) {
 			}
 		}
 		slices.Sort(exports)
-		if diff := cmp.Diff(exports, f.ExportNames()); diff != "" || f.Exports != len(exports) || name != "prog" && len(exports) == 0 {
+		if diff := cmp.Diff(exports, inspect.Names(f.Exports())); diff != "" || f.ExportCount != len(exports) || name != "prog" && len(exports) == 0 {
 			t.Errorf("%s exports: %s", name, diff)
 		}
 		for family, names := range by {
@@ -85,7 +85,7 @@ func TestInspectWithoutVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"answer"}, f.ExportNames()); diff != "" || len(f.Needed) > 0 {
+	if diff := cmp.Diff([]string{"answer"}, inspect.Names(f.Exports())); diff != "" || len(f.Needed) > 0 {
 		t.Errorf("%v %s", f.Needed, diff)
 	}
 }

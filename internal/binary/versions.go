@@ -1,6 +1,7 @@
 package binary
 
 import (
+	"cmp"
 	"debug/elf"
 	"fmt"
 	"path"
@@ -9,24 +10,50 @@ import (
 	"strings"
 )
 
-// VersionNeed is a version of symbols that a library must have: without it the loader
-// refuses the file that needs it, whatever its symbols are.
-type VersionNeed struct{ Lib, Version string }
+// Symbol is a symbol that a file imports or exports. One that is exported without a version
+// serves whoever imports any.
+type Symbol struct{ Name, Version string }
 
-// VersionNeeds returns the versions that the file demands of its libraries, weak ones
+// String returns name@version, or the name.
+func (s Symbol) String() string { return strings.TrimSuffix(s.Name+"@"+s.Version, "@") }
+
+func (s Symbol) compare(t Symbol) int {
+	return cmp.Or(strings.Compare(s.Name, t.Name), strings.Compare(s.Version, t.Version))
+}
+
+// Imports returns the symbols that an ELF file takes from others, weak ones aside, sorted.
+func (out *File) Imports() []Symbol { return out.imports }
+
+// Exports returns the symbols that others can use, sorted.
+func (out *File) Exports() []Symbol { return out.exports }
+
+// Names returns the names of symbols, without their versions.
+func Names(symbols []Symbol) []string {
+	var names []string
+	for _, s := range symbols {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// ImportedVersion is a version of symbols that a library must have: without it the loader
+// refuses the file that imports it, whatever its symbols are.
+type ImportedVersion struct{ Lib, Version string }
+
+// ImportedVersions returns the versions that the file demands of its libraries, weak ones
 // aside.
-func (out *File) VersionNeeds() []VersionNeed { return out.needs }
+func (out *File) ImportedVersions() []ImportedVersion { return out.importedVersions }
 
-// Demands returns which versions of symbols the files demand of each library that is not
-// among them: of those that differ in a number the highest, and every other one.
-func Demands(files []*File) map[string][]string {
+// OutsideVersions returns which versions of symbols the files import of each library that is
+// not among them: of those that differ in a number the highest, and every other one.
+func OutsideVersions(files []*File) map[string][]string {
 	inside := map[string]bool{}
 	for _, f := range files {
 		inside[path.Base(f.Name)], inside[f.SOName] = true, true
 	}
 	out := map[string][]string{}
 	for _, f := range files {
-		for _, need := range f.needs {
+		for _, need := range f.importedVersions {
 			if !inside[need.Lib] {
 				out[need.Lib] = demand(out[need.Lib], need.Version)
 			}
@@ -58,43 +85,35 @@ func demand(list []string, version string) []string {
 	return append(list, version)
 }
 
-// VersionDefs returns the names of the versions that the file's own symbols have.
-func (out *File) VersionDefs() []string { return out.defines }
+// ExportedVersions returns the names of the versions that the file's own symbols have.
+func (out *File) ExportedVersions() []string { return out.exportedVersions }
 
 // Highest returns the highest version of each symbol family, such as GLIBC or GLIBCXX,
-// that the file defines.
+// that the file exports.
 func (out *File) Highest() map[string]string {
 	highest := &File{Versions: map[string]string{}}
-	for _, name := range out.defines {
+	for _, name := range out.exportedVersions {
 		highest.raise(name)
 	}
 	return highest.Versions
 }
 
-// Takes returns the symbols that the file takes from others, weak ones aside: name, or
-// name@version.
-func (out *File) Takes() []string { return out.takes }
-
-// Gives returns the symbols that others can use: name@version, or name@ for one without
-// a version, which serves whoever asks for any.
-func (out *File) Gives() []string { return out.gives }
-
-// definitions notes which versions the file defines.
-func (out *File) definitions(f *elf.File) error {
+// exportVersions notes which versions the file exports.
+func (out *File) exportVersions(f *elf.File) error {
 	if f.SectionByType(elf.SHT_GNU_VERDEF) == nil {
 		return nil
 	}
 	defs, err := f.DynamicVersions()
 	if err != nil {
-		return fmt.Errorf("defined versions: %w", err)
+		return fmt.Errorf("exported versions: %w", err)
 	}
 	for _, d := range defs {
-		out.defines = append(out.defines, d.Name)
+		out.exportedVersions = append(out.exportedVersions, d.Name)
 	}
 	return nil
 }
 
-// ReadLibrary reads what a shared library gives to others and needs: symbols, versions,
+// ReadLibrary reads what a shared library exports and imports: symbols, versions,
 // libraries. It reads less than Inspect does. Errors name the file.
 func ReadLibrary(path string) (out *File, err error) {
 	defer func() { // as in Read

@@ -7,9 +7,9 @@ import (
 )
 
 // Of versions that differ in a number the highest counts, of the libraries that are not inside.
-func TestDemands(t *testing.T) {
+func TestOutsideVersions(t *testing.T) {
 	files := []*File{
-		{Name: "bin/app", needs: []VersionNeed{
+		{Name: "bin/app", importedVersions: []ImportedVersion{
 			{"libc.so.6", "GLIBC_2.9"},
 			{"libc.so.6", "GLIBC_2.34"},
 			{"libc.so.6", "GLIBC_2.2.5"},
@@ -18,7 +18,7 @@ func TestDemands(t *testing.T) {
 			{"libstdc++.so.6", "CXXABI_1.3.9"},
 			{"libown.so.1", "OWN_1"},
 		}},
-		{Name: "lib/libown.so.1.2", SOName: "libown.so.1", needs: []VersionNeed{
+		{Name: "lib/libown.so.1.2", SOName: "libown.so.1", importedVersions: []ImportedVersion{
 			{"libc.so.6", "GLIBC_ABI_DT_RELR"},
 			{"libc.so.6", "GLIBC_2.4"},
 			{"libstdc++.so.6", "GLIBCXX_3.4.5"},
@@ -33,7 +33,7 @@ func TestDemands(t *testing.T) {
 		"libcudart.so.12":  {"libcudart.so.12"},
 		"libamdhip64.so.6": {"hip_6.0"},
 	}
-	if d := cmp.Diff(want, Demands(files)); d != "" {
+	if d := cmp.Diff(want, OutsideVersions(files)); d != "" {
 		t.Error(d)
 	}
 }

@@ -73,7 +73,7 @@ func (p Plan) checkOptions(output []string, cache map[string]string) error {
 			return fail("has no effect at %s any more: %s", p.Tag, text)
 		}
 		got, ok := cache[o.Name]
-		if p.Host != nil && o.Name == "CUDAToolkit_ROOT" {
+		if p.Remote != nil && o.Name == "CUDAToolkit_ROOT" {
 			continue // a script goes by its nvcc
 		}
 		if !ok {

@@ -29,8 +29,8 @@
 //     clang's host code become one object).
 //   - Scripts: script.go and quote.go (sh), powershell.go and psquote.go,
 //     windowsnames.go (names that Windows refuses).
-//   - Another machine: host.go (Host, hostSystem and HostError), host_posix.go and
-//     host_box.go (the commands for each system; a box runs Windows), host_call.go (ssh
-//     and sftp), host_probe.go (ProbeOn), host_copy.go (what differs, packing),
-//     host_run.go (Run's way there), host_fetch.go (what comes back).
+//   - Another machine: remote.go (Remote, remoteSystem and RemoteError), remote_posix.go and
+//     remote_box.go (the commands for each system; a box runs Windows), remote_call.go (ssh
+//     and sftp), remote_probe.go (ProbeOn), remote_copy.go (what differs, packing),
+//     remote_run.go (Run's way there), remote_fetch.go (what comes back).
 package build

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/llpatch/llpatch/internal/buildenv"
 	"github.com/llpatch/llpatch/internal/disk"
-	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/run"
 )
 
@@ -22,10 +23,10 @@ type RunOptions struct {
 	Log      string       // file that gets every command and all its output; empty: none
 	Logger   *slog.Logger // nil: none
 	Progress func(what string, done, total int64)
-	Inside   *env.Env   // the plan's root, open; nil where it has none
-	On       *Host      // the plan's machine; nil where it is this one
-	Hold     []*os.File // locks that last until the last process is gone
-	Peaks    string     // file that keeps what the jobs took, as PeaksFile names it; empty: none
+	Inside   *buildenv.Entered // the plan's root, open; nil where it has none
+	On       *Remote           // the plan's machine; nil where it is this one
+	Hold     []*os.File        // locks that last until the last process is gone
+	Peaks    string            // file that keeps what the jobs took, as PeaksFile names it; empty: none
 }
 
 // stopGrace is what Ninja gets to stop its jobs and remove their half outputs.
@@ -39,7 +40,7 @@ const stopGrace = 10 * time.Second
 func Run(ctx context.Context, p Plan, o RunOptions) (Artifacts, error) {
 	b := newBuilder(p, o)
 	start := b.run
-	if p.Host != nil {
+	if p.Remote != nil {
 		start = b.runOn
 	}
 	art, err := start(ctx)
@@ -47,9 +48,7 @@ func Run(ctx context.Context, p Plan, o RunOptions) (Artifacts, error) {
 }
 
 func newBuilder(p Plan, o RunOptions) *builder {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &builder{plan: p, o: o}
 }
 
@@ -125,7 +124,7 @@ func (b *builder) compile(ctx context.Context, targets []string) (*watcher, erro
 		return b.step(ctx, b.plan.Steps[1], nil)
 	}
 	var s *sampler
-	w, err := b.step(ctx, b.plan.Steps[1], func(pid int) { s = startSampler("/proc", pid) })
+	w, err := b.step(ctx, b.plan.Steps[1], func(pid int) { s = startSampler(pid) })
 	if s == nil {
 		return w, err
 	}
@@ -140,7 +139,7 @@ func (b *builder) compile(ctx context.Context, targets []string) (*watcher, erro
 // process id.
 func (b *builder) step(ctx context.Context, s Step, started func(pid int)) (*watcher, error) {
 	b.o.Logger.Debug("build step", "name", s.Name, "dir", b.plan.Dir)
-	w := &watcher{progress: b.o.Progress, what: s.Name}
+	w := newWatcher(s.Name, b.o.Progress)
 	if w.progress != nil {
 		w.progress(s.Name, 0, 0)
 	}
@@ -177,7 +176,7 @@ func (b *builder) stepFault(ctx context.Context, name string, w *watcher, err er
 	if e.Signal == "killed" {
 		f.Kind, f.Cause = KindMemory, name+" was killed"
 	}
-	if f.Kind != KindDisk && b.plan.Host == nil && diskFull(b.plan.Dir) {
+	if f.Kind != KindDisk && b.plan.Remote == nil && diskFull(b.plan.Dir) {
 		f.Kind, f.Cause = KindDisk, "no space left on device below "+b.plan.Dir+"; "+f.Cause
 	}
 	f.Log, f.Err, f.Jobs = b.o.Log, e, b.plan.Jobs
@@ -233,8 +232,7 @@ func (b *builder) configure(ctx context.Context, want, have state) ([]string, er
 }
 
 func (b *builder) withLog(err error) error {
-	var f *Failed
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*Failed](err); ok {
 		f.Log = b.o.Log
 	}
 	return err
@@ -255,8 +253,7 @@ func (b *builder) upToDate(ctx context.Context, have state) (bool, error) {
 		return false, nil
 	}
 	out, err := b.ninja(ctx, "-n", "build.ninja")
-	var e *run.Error
-	if errors.As(err, &e) && e.Err == nil {
+	if e, ok := errors.AsType[*run.Error](err); ok && e.Err == nil {
 		return false, nil // a file that build.ninja needs is gone
 	}
 	return err == nil && !strings.Contains(string(out), "Re-running CMake"), err
@@ -281,8 +278,8 @@ func (b *builder) targets(ctx context.Context) ([]string, error) {
 
 // ninja asks Ninja about the build folder; that is not a step of the plan.
 func (b *builder) ninja(ctx context.Context, args ...string) ([]byte, error) {
-	if b.plan.Host != nil {
-		return b.hostAsk(ctx, args...)
+	if b.plan.Remote != nil {
+		return b.remoteAsk(ctx, args...)
 	}
 	s := b.plan.Steps[1]
 	c, err := b.enter(run.Cmd{

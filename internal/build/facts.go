@@ -20,7 +20,7 @@ type Facts struct {
 	HIP       HIPFact             `json:"hip,omitzero"`
 	Launcher  string              `json:"launcher"`       // absolute path of ccache or sccache, or empty
 	Root      *RootFact           `json:"root,omitempty"` // nil: the machine itself
-	Host      *HostFact           `json:"host,omitempty"` // nil: this machine
+	Remote    *RemoteFact         `json:"host,omitempty"` // nil: this machine
 	Env       map[string]string   `json:"env"`            // HOME and what the toolchain inherits, where set
 }
 
@@ -55,7 +55,7 @@ type HIPFact struct {
 // MissingTools says which programs a toolchain needs and a machine lacks.
 type MissingTools struct {
 	Toolchain string
-	Host      string // the other machine that lacks them, as ssh takes it; empty: this one
+	Remote    string // the other machine that lacks them, as ssh takes it; empty: this one
 	Tools     []MissingTool
 }
 
@@ -72,8 +72,8 @@ type MissingTool struct {
 func (e *MissingTools) Error() string {
 	var b strings.Builder
 	where := "this machine"
-	if e.Host != "" {
-		where = "ssh:" + e.Host
+	if e.Remote != "" {
+		where = "ssh:" + e.Remote
 	}
 	fmt.Fprintf(&b, "toolchain %s: %s lacks what it needs", e.Toolchain, where)
 	var packages []string
@@ -100,7 +100,7 @@ func (e *MissingTools) ExitCode() int { return exit.Build }
 // Hint names the build root that has a compiler of NVIDIA's or AMD's. What no package of
 // Debian's brings is not in a root of them either.
 func (e *MissingTools) Hint() string {
-	if e.Host != "" {
+	if e.Remote != "" {
 		return ""
 	}
 	for _, t := range e.Tools {

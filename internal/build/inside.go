@@ -13,7 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/llpatch/llpatch/internal/env"
+	"github.com/llpatch/llpatch/internal/buildenv"
+	"github.com/llpatch/llpatch/internal/regular"
 	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -99,7 +100,7 @@ func (a answer) err() error {
 // ProbeInside is Probe for a build root: llpatch runs there once more and looks
 // around, so that every path is as it is inside. Processors and memory are this
 // machine's. The folders of CUDA's libraries are where they lie outside.
-func ProbeInside(ctx context.Context, e *env.Env, tc spec.Toolchain, rec spec.Recipe) (Facts, error) {
+func ProbeInside(ctx context.Context, e *buildenv.Entered, tc spec.Toolchain, rec spec.Recipe) (Facts, error) {
 	self := filepath.Join(e.Temp(), "llpatch")
 	if err := copyProgram(self); err != nil {
 		return Facts{}, fmt.Errorf("llpatch for buildenv %s: %w", e.Name, err)
@@ -145,21 +146,11 @@ func ProbeInside(ctx context.Context, e *env.Env, tc spec.Toolchain, rec spec.Re
 }
 
 func copyProgram(to string) error {
-	path, err := os.Executable()
+	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	from, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = from.Close() }() // only read from
-	f, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(f, from)
-	return errors.Join(err, f.Close())
+	return regular.Copy(context.Background(), self, to, 0o755)
 }
 
 // canCache reports whether ccache can write into its folder.
@@ -219,8 +210,8 @@ func (p Plan) source() string {
 	switch {
 	case p.Root != nil:
 		return InsideSource
-	case p.Host != nil:
-		return p.Host.Dir + "/src"
+	case p.Remote != nil:
+		return p.Remote.Dir + "/src"
 	}
 	return p.Source
 }
@@ -229,19 +220,19 @@ func (p Plan) dir() string {
 	switch {
 	case p.Root != nil:
 		return InsideDir
-	case p.Host != nil:
-		return p.Host.Dir + "/build"
+	case p.Remote != nil:
+		return p.Remote.Dir + "/build"
 	}
 	return p.Dir
 }
 
 // Folders are the source and the build folder, for a build root.
-func (p Plan) Folders() []env.Folder {
-	return []env.Folder{{Outside: p.Source, Inside: InsideSource}, {Outside: p.Dir, Inside: InsideDir}}
+func (p Plan) Folders() []buildenv.Folder {
+	return []buildenv.Folder{{Outside: p.Source, Inside: InsideSource}, {Outside: p.Dir, Inside: InsideDir}}
 }
 
 // insideFolders are what a plan's commands need of this machine.
-func (p Plan) insideFolders() []env.Folder {
+func (p Plan) insideFolders() []buildenv.Folder {
 	folders := p.Folders()
 	if !strings.Contains(strings.Join(p.Steps[0].Argv, " "), "_COMPILER_LAUNCHER=") {
 		return folders
@@ -251,7 +242,7 @@ func (p Plan) insideFolders() []env.Folder {
 		k, v, _ := strings.Cut(kv, "=")
 		vars[k] = v
 	}
-	return append(folders, env.Same(cacheFolders(vars)...)...)
+	return append(folders, buildenv.Same(cacheFolders(vars)...)...)
 }
 
 // enter puts one of the plan's commands into its root.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llpatch/llpatch/internal/env"
+	"github.com/llpatch/llpatch/internal/buildenv"
 )
 
 // In a build root the folders have a fixed path, so that nothing of what is made hangs
@@ -35,7 +35,7 @@ func TestPlanInside(t *testing.T) {
 			t.Errorf("another folder has other commands:\n%q\n%q", argv, all)
 		}
 		argv = all
-		if got := p.Folders(); got[0] != (env.Folder{Outside: in.Source, Inside: "/llpatch/src"}) || got[1] != (env.Folder{Outside: in.Dir, Inside: "/llpatch/build"}) {
+		if got := p.Folders(); got[0] != (buildenv.Folder{Outside: in.Source, Inside: "/llpatch/src"}) || got[1] != (buildenv.Folder{Outside: in.Dir, Inside: "/llpatch/build"}) {
 			t.Errorf("folders %v", got)
 		}
 		// What compilers say is of the paths inside.

@@ -15,7 +15,7 @@ import (
 // the plan's sources, named by their paths in the tree, and nothing else; of none it
 // only configures. Errors are those of Run. It works on this machine alone.
 func Objects(ctx context.Context, p Plan, o RunOptions, sources []string) error {
-	if p.Host != nil {
+	if p.Remote != nil {
 		return errors.New("single objects are not compiled on another machine")
 	}
 	p.Steps = slices.Clone(p.Steps)

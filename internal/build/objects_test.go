@@ -49,7 +49,7 @@ func TestObjects(t *testing.T) {
 	if _, err := (Plan{Dir: t.TempDir()}).Flags(); err == nil {
 		t.Error("a folder that was not configured")
 	}
-	p.Host = &HostFact{}
+	p.Remote = &RemoteFact{}
 	if err := Objects(t.Context(), p, RunOptions{}, nil); err == nil {
 		t.Error("on another machine")
 	}

@@ -62,7 +62,7 @@ type Plan struct {
 	CUDA          CUDAFact            `json:"cuda,omitzero"`
 	HIP           HIPFact             `json:"hip,omitzero"`
 	Root          *RootFact           `json:"root,omitempty"` // the build root that the steps run in, where it is not this machine itself; likewise
-	Host          *HostFact           `json:"host,omitempty"` // the machine that the steps run on, where it is not this one; likewise
+	Remote        *RemoteFact         `json:"host,omitempty"` // the machine that the steps run on, where it is not this one; likewise
 	Box           *BoxFact            `json:"box,omitempty"`  // for a Windows machine whose tools the script finds; nil: for any other
 	Digest        string              `json:"digest"`         // sha256 of what decides the binaries, whatever the machine's paths
 }
@@ -119,7 +119,7 @@ func newPlan(in Input) (Plan, error) {
 	p := Plan{
 		Upstream: cmp.Or(in.Recipe.Upstream, spec.LlamaCpp), Tag: in.Tag, Target: in.Recipe.Name, Build: in.Build, Tree: in.Tree, Series: in.Series, Touched: in.Touched,
 		VersionCommit: versionCommit(in), Source: in.Source, Dir: in.Dir,
-		Programs: in.Recipe.Programs, Backends: in.Recipe.Backends, Tools: in.Facts.Tools, CUDA: in.Facts.CUDA, HIP: in.Facts.HIP, Root: in.Facts.Root, Host: in.Facts.Host, Box: boxFact(in.Toolchain),
+		Programs: in.Recipe.Programs, Backends: in.Recipe.Backends, Tools: in.Facts.Tools, CUDA: in.Facts.CUDA, HIP: in.Facts.HIP, Root: in.Facts.Root, Remote: in.Facts.Remote, Box: boxFact(in.Toolchain),
 	}
 	if len(in.Only) > 0 {
 		p.Programs = in.Only
@@ -253,7 +253,7 @@ func canonical(in Input) Input {
 	c.Source, c.Dir, c.Revision = "/source", "/build", 0
 	c.Series, c.Touched, c.Only = nil, nil, nil
 	c.Facts.Cores, c.Facts.MemoryMiB, c.Facts.Launcher = 1, 0, ""
-	c.Facts.Env, c.Facts.Root, c.Facts.Host = nil, nil, nil
+	c.Facts.Env, c.Facts.Root, c.Facts.Remote = nil, nil, nil
 	c.Facts.Tools = map[string]ToolFact{}
 	for role := range in.Facts.Tools {
 		c.Facts.Tools[role] = ToolFact{Path: "/tools/" + role}

@@ -44,7 +44,7 @@ func (p Plan) PowerShell(w io.Writer, s BoxScript) error {
 	}
 	d := boxData{Plan: p, Script: s}
 	vars := []variable{{"Source", p.Source}, {"Build", p.Dir}}
-	if p.Host != nil {
+	if p.Remote != nil {
 		vars = []variable{{"Source", p.source()}, {"Build", p.dir()}}
 	}
 	slices.SortStableFunc(vars, func(a, b variable) int { return len(b.value) - len(a.value) })
@@ -116,7 +116,7 @@ var studioVersions = map[int]struct{ Range, Toolset string }{
 
 // BoxFacts are the facts of a Windows machine that nobody has looked at: the script of
 // the plan finds out the rest.
-func BoxFacts(tc spec.Toolchain) Facts { return boxFacts(tc, hostSays{}) }
+func BoxFacts(tc spec.Toolchain) Facts { return boxFacts(tc, remoteSays{}) }
 
 // sourceList has a line for each file: its id and its path, whose letters outside of
 // printable ASCII, quotes and percent signs are escaped as in a URL.

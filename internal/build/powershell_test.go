@@ -71,8 +71,8 @@ func TestGoldenPowerShell(t *testing.T) {
 	// The digest does not hang on what the machine is called.
 	in := boxInput(t, "win7-cpu", "win7-x64-msvc", "b8390")
 	was := mustPlan(t, in).Digest
-	in.Facts = boxFacts(in.Toolchain, hostSays{cores: 12, memoryMiB: 40000})
-	in.Facts.Host = &HostFact{Name: "box", Dir: "C:/llpatch/b8390", OS: box.os}
+	in.Facts = boxFacts(in.Toolchain, remoteSays{cores: 12, memoryMiB: 40000})
+	in.Facts.Remote = &RemoteFact{Name: "box", Dir: "C:/llpatch/b8390", OS: box.os}
 	p := mustPlan(t, in)
 	if p.Digest != was || p.Jobs != 12 {
 		t.Errorf("digest %s, then %s; %d jobs", was, p.Digest, p.Jobs)

@@ -93,7 +93,7 @@ func hereDoc(p ScriptPatch, i int) (hereText, error) {
 func (d *scriptData) steps() {
 	p := d.Plan
 	vars := []variable{{"SRC", p.Source}, {"BUILD", p.Dir}}
-	if p.Host != nil {
+	if p.Remote != nil {
 		vars = []variable{{"SRC", p.source()}, {"BUILD", p.dir()}}
 	}
 	for _, t := range []struct{ name, role string }{{"CMAKE", "cmake"}, {"NINJA", "ninja"}, {"CC", "cc"}, {"CXX", "cxx"}, {"RC", "rc"}, {"NVCC", "nvcc"}} {

@@ -66,15 +66,11 @@ func writeArchive(ctx context.Context, file, dir string, begin func(io.Writer) (
 	if err != nil {
 		return "", err
 	}
-	err = filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
 		if err = errors.Join(err, ctx.Err()); err != nil {
 			return err
 		}
-		rel, err := filepath.Rel(dir, p)
-		if err != nil {
-			return err
-		}
-		return w.add(p, filepath.ToSlash(rel), d)
+		return w.add(filepath.Join(dir, name), name, d)
 	})
 	if err := errors.Join(err, w.end()); err != nil {
 		return "", fmt.Errorf("pack %s: %w", file, err)

@@ -48,9 +48,8 @@ type Content struct {
 }
 
 // Pack adds to the staged folder top what explains it, and makes the archive of it, which
-// gets the time when; one that is larger than limit bytes is also cut into parts. What the
-// bundle's form is shows in the archive's name.
-func (c Content) Pack(ctx context.Context, top, archive string, when time.Time, limit int64) (Packed, error) {
+// gets the time when. What the bundle's form is shows in the archive's name.
+func (c Content) Pack(ctx context.Context, top, archive string, when time.Time) (Packed, error) {
 	p := Packed{Archive: archive}
 	if err := c.fill(top); err != nil {
 		return p, err
@@ -68,7 +67,12 @@ func (c Content) Pack(ctx context.Context, top, archive string, when time.Time, 
 		return p, err
 	}
 	p.Bytes = st.Size()
-	p.Parts, err = split(ctx, archive, limit)
+	return p, nil
+}
+
+// Cut returns the archive with its parts, which it writes where that is larger than limit bytes.
+func (p Packed) Cut(ctx context.Context, limit int64) (_ Packed, err error) {
+	p.Parts, err = split(ctx, p.Archive, limit)
 	return p, err
 }
 
@@ -209,22 +213,15 @@ func (c Content) fill(top string) error {
 // checksums lists the SHA-256 of every file below top but SHA256SUMS itself, as sha256sum -c reads it.
 func checksums(top string) ([]byte, error) {
 	var b bytes.Buffer
-	err := filepath.WalkDir(top, func(p string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
+	err := fs.WalkDir(os.DirFS(top), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() || name == "SHA256SUMS" {
 			return err
 		}
-		rel, err := filepath.Rel(top, p)
+		sum, err := build.SumFile(filepath.Join(top, name))
 		if err != nil {
 			return err
 		}
-		if rel == "SHA256SUMS" {
-			return nil
-		}
-		sum, err := build.SumFile(p)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(&b, "%s  %s\n", sum, filepath.ToSlash(rel))
+		fmt.Fprintf(&b, "%s  %s\n", sum, name)
 		return nil
 	})
 	return b.Bytes(), err

@@ -103,7 +103,7 @@ func TestCheckROCm(t *testing.T) {
 		}, one, 0, []string{"free VRAM:     1998 of 16304 MiB"}, "other programs hold most of the card's memory"},
 		"a full card":         {func(m *machine) { m.tools["amd-smi"] = strings.Replace(amdSMI, "USED MB", "16000 MB", 1) }, one, 0, []string{"free VRAM:     304 of 16304 MiB"}, "other programs hold most of the card's memory"},
 		"no card":             {func(m *machine) { m.tools["rocminfo"] = "#!/bin/sh\nexit 1\n" }, one, 1, nil, "shows no card"},
-		"no library":          {func(m *machine) { delete(m.files, "opt/known/lib/librocblas.so.4") }, one, 1, nil, "Libraries are missing (librocblas.so.4): install the packages that have librocblas.so.4, or AMD's ROCm with libraries of these names"},
+		"no library":          {func(m *machine) { delete(m.files, "opt/known/lib/librocblas.so.4") }, one, 1, nil, "Libraries are missing (librocblas.so.4): install the packages that have librocblas.so.4, or take AMD's ROCm with libraries of these names"},
 		"Debian's rocBLAS":    {func(m *machine) { delete(m.files, "opt/known/lib/rocblas/library/TensileLibrary_gfx1201.dat") }, one, 0, nil, "rocBLAS here has no kernels for gfx1201"},
 		"a card without code": {cards("", old, new), one, 0, []string{"cards:         gfx1100 gfx1201", "iGPU visible:  none"}, "no code for, gfx1100: export HIP_VISIBLE_DEVICES=1"},
 		"the same, hidden":    {cards("HIP_VISIBLE_DEVICES=1", old, new), one, 0, nil, "It can run here"},

@@ -312,7 +312,7 @@ func (i *Info) read(m Made) error {
 		}
 	}
 	if len(whole) == len(m.Files) { // Windows' DLLs have no versions of symbols
-		i.Symbols = binary.Demands(whole)
+		i.Symbols = binary.OutsideVersions(whole)
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func cmdScript(file string, text []byte, i Info) ([]byte, error) {
 	}
 	values := map[string]string{"system": i.Windows, "dlls": strings.Join(i.NVIDIA, " ")}
 	if i.CUDA != nil || len(i.NVIDIA) > 0 {
-		values["driver"], values["gpu"] = win7Driver, "1"
+		values["driver"], values["gpu"] = Win7Driver, "1"
 	}
 	if i.WebUI {
 		values["page"] = "1"

@@ -12,10 +12,7 @@ import (
 	"github.com/llpatch/llpatch/internal/stage"
 )
 
-var (
-	setShRE   = regexp.MustCompile(`(?m)^([a-z_]+)=''$`)
-	rocmLibRE = regexp.MustCompile(`^lib(amdhip64|hip|roc)`)
-)
+var setShRE = regexp.MustCompile(`(?m)^([a-z_]+)=''$`)
 
 // shScript writes settings into a script for a POSIX shell: into the lines that give their
 // names an empty value.
@@ -30,27 +27,13 @@ func shScript(text []byte, settings map[string]string) []byte {
 	})
 }
 
-// machines are the kinds of machine as uname names them, and the loader that the ABI of
-// each has for a library that has no program beside it.
-var machines = map[string]struct{ uname, loader string }{
-	"EM_X86_64":  {"x86_64", "/lib64/ld-linux-x86-64.so.2"},
-	"EM_AARCH64": {"aarch64", "/lib/ld-linux-aarch64.so.1"},
-}
-
-// instructions are ggml's options for what the only variant of its code for the processor
-// uses, and what /proc/cpuinfo calls that.
-var instructions = map[string]string{
-	"GGML_SSE42": "sse4_2", "GGML_AVX": "avx", "GGML_AVX2": "avx2", "GGML_BMI2": "bmi2", "GGML_FMA": "fma", "GGML_F16C": "f16c",
-	"GGML_AVX_VNNI": "avx_vnni", "GGML_AVX512": "avx512f", "GGML_AVX512_VBMI": "avx512vbmi", "GGML_AVX512_VNNI": "avx512_vnni", "GGML_AVX512_BF16": "avx512_bf16",
-}
-
 // shSettings is what check.sh is told of the bundle: all of it from the recipe, and from
 // what was found in the files.
 func (i Info) shSettings(rec spec.Recipe) map[string]string {
 	pick := func(from []string, take func(string) bool) []string {
 		return slices.DeleteFunc(slices.Clone(from), func(s string) bool { return !take(s) })
 	}
-	toolkit := pick(i.Needs, func(lib string) bool { return stage.CanCarry(lib) || rocmLibRE.MatchString(lib) })
+	toolkit := pick(i.Needs, func(lib string) bool { return Instead(lib) != "" })
 	s := map[string][]string{
 		"programs": rec.Programs, "version": {i.Version}, "drop": {i.DropIn}, "glibc": {i.Glibc}, "toolkit": toolkit,
 		// What else is packed has capitals, and comes before.
@@ -60,6 +43,9 @@ func (i Info) shSettings(rec spec.Recipe) map[string]string {
 		}),
 		"machine": nil, "loader": nil, "roots": nil, "links": nil, "symbols": nil, "debian": nil,
 		"gfx": nil, "runs_on": nil, "rebuild": nil, "newest": nil, "full": nil, "folders": nil, "flags": i.flags(),
+		"rocm": pick(toolkit, rocmRE.MatchString), "hint_system": {HintNewerSystem}, "hint_glibc": {HintGlibc}, "hint_build": {HintOtherBuild},
+		"hint_full": {hintFull}, "hint_rocm": {hintROCm}, "hint_nvidia": {HintNVIDIA}, "hint_libcuda": {HintLibcuda}, "hint_driver": {HintNewerDriver},
+		"hint_amd": {HintAMD}, "hint_nvidia_group": {HintNVIDIAGroup}, "hint_amd_group": {HintAMDGroup},
 		"driver": nil, "driver_cuda": nil, "jit_driver": nil, "jit_cuda": nil,
 	}
 	if i.DropIn != "" {
@@ -71,10 +57,9 @@ func (i Info) shSettings(rec spec.Recipe) map[string]string {
 	if i.Runtime == spec.Thin {
 		s["full"] = pick(toolkit, stage.CanCarry)
 	}
+	loader := ""
 	for _, f := range i.Files {
-		m := machines[f.Machine]
-		s["machine"] = []string{m.uname}
-		s["loader"] = []string{cmp.Or(strings.Join(s["loader"], ""), f.Interp)}
+		loader = cmp.Or(loader, f.Interp)
 		if _, file := i.Sums[f.Name]; !file {
 			s["links"] = append(s["links"], f.Name)
 		}
@@ -82,8 +67,10 @@ func (i Info) shSettings(rec spec.Recipe) map[string]string {
 	for _, f := range binary.Roots(i.Files) {
 		s["roots"] = append(s["roots"], f.Name)
 	}
-	if loader := strings.Join(s["loader"], ""); loader == "" && len(i.Files) > 0 {
-		s["loader"] = []string{machines[i.Files[0].Machine].loader}
+	for _, m := range machines {
+		if len(i.Files) > 0 && i.Files[0].Machine == m.elf {
+			s["machine"], s["loader"] = []string{m.uname}, []string{cmp.Or(loader, m.loader)}
+		}
 	}
 	for _, lib := range slices.Sorted(maps.Keys(i.Symbols)) {
 		for _, version := range i.Symbols[lib] {

@@ -105,13 +105,13 @@ func TestShSettingsOfBundle(t *testing.T) {
 		"cuda": {cuda, targets["linux-cuda"], map[string]string{
 			"machine": "x86_64", "loader": "/lib64/ld-linux-x86-64.so.2", "glibc": "2.34", "version": "45cac7ca7-llp1", "programs": "llama-server llama-cli llama-bench llama-quantize",
 			"roots": "libggml-x.so llama-server", "sums_end": "llama-server", "links": "libllama.so", "drop": "", "elsewhere": "libcuda.so.1", "symbols": "libc.so.6:GLIBC_2.34", "flags": "",
-			"debian": "libcudart.so.12:libcudart12 libssl.so.3:libssl3", "toolkit": "libcudart.so.12", "full": "libcudart.so.12", "folders": strings.Join(ToolkitFolders, " "),
+			"debian": "libcudart.so.12:libcudart12 libssl.so.3:libssl3", "toolkit": "libcudart.so.12", "full": "libcudart.so.12", "rocm": "", "folders": strings.Join(ToolkitFolders, " "),
 			"runs_on": "8.6:sm_80+sm_86 9.0:compute_86", "newest": binary.NewestCapability(), "rebuild": "llpatch release b8833 T --cuda-archs",
 			"driver": "525.60.13", "driver_cuda": "12.0", "jit_driver": "", "jit_cuda": "13.9",
 		}},
 		"cuda, full": {full, targets["linux-cuda"], map[string]string{"full": "", "runs_on": "8.6:sm_80+sm_86", "newest": "", "driver": "", "driver_cuda": "12.0", "jit_driver": "", "jit_cuda": ""}},
 		"rocm": {hip, own, map[string]string{
-			"gfx": "gfx1201 gfx11-generic", "toolkit": "libamdhip64.so.7 libhipblas.so.3", "full": "", "rebuild": "llpatch release b8833 T --gfx",
+			"gfx": "gfx1201 gfx11-generic", "toolkit": "libamdhip64.so.7 libhipblas.so.3", "rocm": "libamdhip64.so.7 libhipblas.so.3", "full": "", "hint_amd": HintAMD, "rebuild": "llpatch release b8833 T --gfx",
 			"runs_on": "gfx1100 gfx1101 gfx1102 gfx1103 gfx1150 gfx1151 gfx1152 gfx1153 gfx1201", "debian": "libssl.so.3:libssl3",
 		}},
 		"ik":      {ik, targets["ik-linux-cpu"], map[string]string{"flags": "avx2 fma", "toolkit": "", "folders": "", "rebuild": "", "elsewhere": ""}},

@@ -15,10 +15,10 @@ import (
 // Windows 7 shows: plain ASCII with the line ends of Windows.
 const win7Readme = "README-WIN7.txt"
 
-// win7Driver is the oldest NVIDIA driver for Windows that serves every CUDA 11 runtime:
+// Win7Driver is the oldest NVIDIA driver for Windows that serves every CUDA 11 runtime:
 // NVIDIA's CUDA Toolkit Release Notes, table "CUDA Toolkit and Minimum Required Driver
 // Version for CUDA Minor Version Compatibility".
-const win7Driver = "452.39"
+const Win7Driver = "452.39"
 
 // win7Columns is the width of the page: cmd's window has 80.
 const win7Columns = 76
@@ -177,7 +177,7 @@ func (i Info) win7NVIDIA(t *win7Text) {
 		return
 	}
 	t.head("NVIDIA's driver and DLLs")
-	t.say("The driver must be %s or newer, which serves every CUDA 11 runtime; 474.11 is a late one for Windows 7. It brings nvcuda.dll.", win7Driver)
+	t.say("The driver must be %s or newer, which serves every CUDA 11 runtime; 474.11 is a late one for Windows 7. It brings nvcuda.dll.", Win7Driver)
 	if i.CUDA != nil {
 		t.say("If its installer asks for SHA-2 support, install the updates KB4490628 and KB4474419 first.")
 		t.say("Cards that it has code for:")

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"strings"
 	"time"
 	"unicode/utf16"
@@ -75,15 +74,10 @@ func checkZipNames(dir string) error {
 		errs = append(errs, &binary.Rejected{File: name, Fault: fmt.Sprintf(format, args...)})
 	}
 	paths, dlls := map[string]string{}, map[string]string{}
-	err := filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
-		if err != nil || p == dir {
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || name == "." {
 			return err
 		}
-		rel, err := filepath.Rel(dir, p)
-		if err != nil {
-			return err
-		}
-		name := filepath.ToSlash(rel)
 		lower := strings.ToLower(name)
 		base := path.Base(lower)
 		if first, there := paths[lower]; there {

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/buildenv"
 	"github.com/llpatch/llpatch/internal/disk"
-	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/records"
@@ -29,7 +29,7 @@ type Built struct {
 	Patched   `json:"-"`
 	site      Site
 	claim     *os.File
-	libs      *env.Env // with the libraries that a full bundle carries; nil: they are this machine's
+	libs      *buildenv.Entered // with the libraries that a full bundle carries; nil: they are this machine's
 }
 
 // Close gives back the folder and the libraries.
@@ -58,7 +58,7 @@ type patchedRecord struct {
 
 // NewPlan makes the plan of a patched tree at a site, with the revision that it has or would get.
 // It records nothing.
-func NewPlan(e Env, p Patched, at Site) (build.Plan, error) {
+func NewPlan(e Workspace, p Patched, at Site) (build.Plan, error) {
 	in, digest, err := e.input(p, at)
 	if err != nil {
 		return build.Plan{}, err
@@ -70,7 +70,7 @@ func NewPlan(e Env, p Patched, at Site) (build.Plan, error) {
 
 // input is what a plan of the patched tree is made of, all but its revision, and the digest that
 // finds that.
-func (e Env) input(p Patched, at Site) (build.Input, string, error) {
+func (e Workspace) input(p Patched, at Site) (build.Input, string, error) {
 	in, err := e.inputFor(p, at, p.Result.Tree, p.Dir)
 	if err != nil {
 		return in, "", err
@@ -82,16 +82,16 @@ func (e Env) input(p Patched, at Site) (build.Input, string, error) {
 
 // inputFor is what a plan is made of that builds a tree below dir, one of the folders of p:
 // its source is src, and it builds in build.
-func (e Env) inputFor(p Patched, at Site, tree *source.Tree, dir string) (build.Input, error) {
+func (e Workspace) inputFor(p Patched, at Site, tree *source.Tree, dir string) (build.Input, error) {
 	facts := at.Facts
-	if facts.Host != nil {
+	if facts.Remote != nil {
 		below, err := filepath.Rel(p.Dir, dir)
 		if err != nil {
 			return build.Input{}, err
 		}
-		there := *facts.Host
+		there := *facts.Remote
 		there.Dir = path.Join(there.Dir, p.Tree.Tag.Short(), p.folder(), filepath.ToSlash(below))
-		facts.Host = &there
+		facts.Remote = &there
 	}
 	none, err := noVersion(p.Recipe.Upstream, tree)
 	pin := p.Tree.Pin
@@ -105,7 +105,7 @@ func (e Env) inputFor(p Patched, at Site, tree *source.Tree, dir string) (build.
 
 // Build compiles the patched tree at a site. What can be known to fail is looked at before
 // anything is written.
-func Build(ctx context.Context, e Env, p Patched, at Site) (_ Built, err error) {
+func Build(ctx context.Context, e Workspace, p Patched, at Site) (_ Built, err error) {
 	b := Built{Patched: p, site: at}
 	if err := checkRoom(p); err != nil {
 		return b, err
@@ -156,12 +156,12 @@ func Build(ctx context.Context, e Env, p Patched, at Site) (_ Built, err error) 
 }
 
 // claim takes the lock of the folder of a tag and target.
-func claim(ctx context.Context, e Env, p Patched) (*os.File, error) {
+func claim(ctx context.Context, e Workspace, p Patched) (*os.File, error) {
 	return records.Lock(ctx, e.Log, p.file(".lock"), p.Tree.Tag.String()+" "+p.Recipe.Name)
 }
 
 // writeTree writes the patched tree to its own folder and records how it came to be.
-func writeTree(ctx context.Context, e Env, p Patched) error {
+func writeTree(ctx context.Context, e Workspace, p Patched) error {
 	stats, err := p.Result.Tree.CheckoutOwn(ctx, p.file("src"), p.excluded())
 	if err != nil {
 		return err
@@ -178,10 +178,10 @@ func writeTree(ctx context.Context, e Env, p Patched) error {
 // run says how programs of a build at the same site are run, with their output in a log. The
 // claim is inherited, so that it lasts until the last of them is gone, also after llpatch was
 // killed.
-func (b Built) run(e Env, log string) build.RunOptions {
+func (b Built) run(e Workspace, log string) build.RunOptions {
 	return build.RunOptions{
 		Log: b.file(filepath.Join("logs", log)), Logger: e.Log, Progress: e.Progress, Hold: b.hold(),
-		Inside: b.site.root, On: b.site.Host,
+		Inside: b.site.root, On: b.site.Remote,
 	}
 }
 
@@ -191,7 +191,7 @@ func (b Built) hold() []*os.File { return []*os.File{b.claim} }
 // same plan and tree left there, although this one had nothing to do: Ninja
 // looks at times alone, and would let a changed program pass. It reports
 // whether there were any.
-func (b Built) tampered(e Env) bool {
+func (b Built) tampered(e Workspace) bool {
 	var last Built
 	if b.Artifacts.Steps > 0 || !records.Read(b.file("artifacts.json"), &last) || last.Plan.Digest != b.Plan.Digest ||
 		last.Plan.Tree != b.Plan.Tree || last.Plan.VersionCommit != b.Plan.VersionCommit {
@@ -213,14 +213,14 @@ func (b Built) tampered(e Env) bool {
 // libraries opens the root with the libraries that a full bundle carries: the one
 // that the recipe names, or that the buildenv of a build names, whose own root has only
 // what is linked with. nil: they are this machine's.
-func libraries(ctx context.Context, e Env, o Order, m Machine) (*env.Env, error) {
+func libraries(ctx context.Context, e Workspace, o Order, m Machine) (*buildenv.Entered, error) {
 	from := o.Recipe.Bundle.Libraries
 	if o.Recipe.Bundle.Runtime != spec.Full || o.DropIn != "" || m.Root == nil && from == "" {
 		return nil, nil
 	}
 	decl := m.Libraries
 	if from != "" {
-		d, err := e.Repo.Env(from)
+		d, err := e.Repo.Buildenv(from)
 		if err == nil {
 			d, _, err = d.WithOwnLock(e.Cache)
 		}
@@ -230,9 +230,9 @@ func libraries(ctx context.Context, e Env, o Order, m Machine) (*env.Env, error)
 		decl = &d
 	}
 	if decl == nil {
-		return nil, &BadOption{"--bundle full", fmt.Errorf("buildenv %s has no libraries to carry: no runtime is in its %s", m.Root.Name, spec.EnvFile)}
+		return nil, &BadOption{"--bundle full", fmt.Errorf("buildenv %s has no libraries to carry: no runtime is in its %s", m.Root.Name, spec.BuildenvFile)}
 	}
-	return env.Open(ctx, e.Cache, *decl, e.Log)
+	return buildenv.Open(ctx, e.Cache, *decl, e.Log)
 }
 
 // NoRoom says that the disk has less room than a release takes.

@@ -7,23 +7,23 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llpatch/llpatch/internal/buildenv"
 	"github.com/llpatch/llpatch/internal/disk"
-	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
 // A full bundle of a build in a buildenv takes its libraries from the root that the
 // buildenv names, and from nowhere else.
 func TestLibrariesOfABuildenv(t *testing.T) {
-	inside := env.Decl{Name: "kit", Suite: "bookworm", Arch: "amd64"}
+	inside := buildenv.Decl{Name: "kit", Suite: "bookworm", Arch: "amd64"}
 	full := spec.Recipe{Name: "small", Bundle: spec.Bundle{Runtime: spec.Full}}
-	e, m, o := Env{Cache: t.TempDir()}, Machine{Root: &inside}, Order{Recipe: full}
+	e, m, o := Workspace{Cache: t.TempDir()}, Machine{Root: &inside}, Order{Recipe: full}
 	if _, err := libraries(t.Context(), e, o, m); err == nil || !strings.Contains(err.Error(), "--bundle full: buildenv kit has no libraries to carry") {
 		t.Errorf("none is named: %v", err)
 	}
-	libs := env.Decl{Name: "kit-runtime", Suite: "bookworm", Arch: "amd64", Lock: &env.Lock{Kind: env.Debian, Suite: "bookworm", Arch: "amd64"}}
+	libs := buildenv.Decl{Name: "kit-runtime", Suite: "bookworm", Arch: "amd64", Lock: &buildenv.Lock{Kind: buildenv.Debian, Suite: "bookworm", Arch: "amd64"}}
 	m.Libraries = &libs
-	var not *env.NotMade
+	var not *buildenv.NotMade
 	if _, err := libraries(t.Context(), e, o, m); !errors.As(err, &not) || not.Name != "kit-runtime" {
 		t.Errorf("it is not made: %v", err)
 	}

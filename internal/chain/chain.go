@@ -25,8 +25,8 @@ import (
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
-// Env is what every stage works with: declarations, folders, and how the user is told.
-type Env struct {
+// Workspace is what every stage works with: declarations, folders, and how the user is told.
+type Workspace struct {
 	Repo     *spec.Repo
 	Records  records.Store
 	Cache    string // folder for fetched sources
@@ -44,7 +44,7 @@ type Env struct {
 
 // Smoke runs the chain as far as the checks. Where they failed or could not run, their report
 // is returned with the error.
-func Smoke(ctx context.Context, e Env, p Patched, at Site, v Venue) (*smoke.Report, error) {
+func Smoke(ctx context.Context, e Workspace, p Patched, at Site, v Venue) (*smoke.Report, error) {
 	c, err := smoked(ctx, e, p, at, v, nil)
 	return c.Report, errors.Join(err, c.Close())
 }
@@ -52,7 +52,7 @@ func Smoke(ctx context.Context, e Env, p Patched, at Site, v Venue) (*smoke.Repo
 // Release runs the whole chain: what is signed is what is checked, and what is checked is
 // what is packed (docs/adr/0002). A larger archive is also cut into parts of partMiB.
 func Release(
-	ctx context.Context, e Env, p Patched, at Site, v Venue, signer *authenticode.Signer, partMiB int64,
+	ctx context.Context, e Workspace, p Patched, at Site, v Venue, signer *authenticode.Signer, partMiB int64,
 ) (packed bundle.Packed, err error) {
 	c, err := smoked(ctx, e, p, at, v, signer)
 	if err == nil {
@@ -63,7 +63,7 @@ func Release(
 
 // smoked runs the chain as far as the checks. The caller closes what it returns.
 func smoked(
-	ctx context.Context, e Env, p Patched, at Site, v Venue, signer *authenticode.Signer,
+	ctx context.Context, e Workspace, p Patched, at Site, v Venue, signer *authenticode.Signer,
 ) (c Checked, err error) {
 	if c.Built, err = Build(ctx, e, p, at); err != nil {
 		return Checked{}, err
@@ -75,7 +75,7 @@ func smoked(
 }
 
 // CheckSigner tries a signer, which may be nil, on a small program, before anything is built.
-func CheckSigner(ctx context.Context, e Env, o Order, signer *authenticode.Signer) error {
+func CheckSigner(ctx context.Context, e Workspace, o Order, signer *authenticode.Signer) error {
 	if signer == nil {
 		return nil
 	}
@@ -95,7 +95,7 @@ func (o Order) notRun(err error) error {
 }
 
 // placed gives a declaration at fault its line.
-func (e Env) placed(err error) error {
+func (e Workspace) placed(err error) error {
 	if f := new(build.Fault); errors.As(err, &f) {
 		return spec.ErrorAt(e.Repo.FS, f.File, f.Key, "%s", f.Msg)
 	}

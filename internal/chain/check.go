@@ -8,7 +8,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
-	"github.com/llpatch/llpatch/internal/env"
+	"github.com/llpatch/llpatch/internal/buildenv"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/stage"
@@ -28,7 +28,7 @@ type checkedRecord struct {
 // Check runs the recipe's checks on what was staged, where they will be shipped from. A report
 // that passed on the same files and the same checks stands. Where they failed, or could not
 // run, the report is there with the error.
-func Check(ctx context.Context, e Env, s Staged, v Venue) (Checked, error) {
+func Check(ctx context.Context, e Workspace, s Staged, v Venue) (Checked, error) {
 	c := Checked{Staged: s}
 	bin, plan, list := s.Top(), s.Plan, checks(s.Recipe, s.Plan)
 	if s.DropIn != "" {
@@ -51,7 +51,7 @@ func Check(ctx context.Context, e Env, s Staged, v Venue) (Checked, error) {
 		return c, err
 	}
 	if within != nil {
-		libs.Host = nil // they lie in the root
+		libs.HostEnv = nil // they lie in the root
 	}
 	have, err := inventory(bin)
 	if err != nil {
@@ -64,13 +64,13 @@ func Check(ctx context.Context, e Env, s Staged, v Venue) (Checked, error) {
 	o := smoke.Options{
 		Tag: s.Tree.Tag.String(), Target: s.Recipe.Name, Commit: s.Tree.Pin.Commit, Tree: s.Result.Tree.ID(),
 		Series: s.fixes(), Bin: bin, Want: smoke.Version{Build: s.Tree.Pin.Build, Commit: plan.VersionCommit},
-		Checks: list, Work: s.own("smoke"), Stock: stock.Bin, Same: stock.Same, StockWith: stock.With, HostEnv: libs.Host,
+		Checks: list, Work: s.own("smoke"), Stock: stock.Bin, Same: stock.Same, StockWith: stock.With, HostEnv: libs.HostEnv,
 		Wine: v.Wine, Inside: within, Device: v.Name, NoCard: v.NoCard,
 		Log: e.Log, Progress: e.Progress, Hold: s.hold(),
 	}
 	if on := v.Card; on != nil {
 		o.Card, o.Driver, o.Probe, o.ProbeName = on.String(), on.List[0].Driver, on.Probe, on.Source
-		o.CardEnv = slices.Concat(on.Env, libs.Card)
+		o.CardEnv = slices.Concat(on.Env, libs.CardEnv)
 	}
 	passed := func(r checkedRecord) bool { return r.Report != nil }
 	done, err := Memo(s.own("smoke.json"), key, passed, func() (r checkedRecord, err error) {
@@ -114,8 +114,8 @@ func checks(rec spec.Recipe, p build.Plan) []spec.Check {
 // machine's C library is older than what the files need. nil: this machine's own
 // libraries. What another machine built runs here or not at all. The error wraps a
 // *smoke.NotRun where they can run in neither.
-func inside(ctx context.Context, e Env, s Staged, v Venue) (*smoke.Inside, error) {
-	if s.Plan.Root == nil && s.Plan.Host == nil {
+func inside(ctx context.Context, e Workspace, s Staged, v Venue) (*smoke.Inside, error) {
+	if s.Plan.Root == nil && s.Plan.Remote == nil {
 		return nil, nil
 	}
 	floor := binary.Floor(s.Files, "GLIBC")
@@ -140,7 +140,7 @@ func inside(ctx context.Context, e Env, s Staged, v Venue) (*smoke.Inside, error
 	if v.Name == spec.Card {
 		return nil, s.notRun(fmt.Errorf("%w, and a card's driver is not in buildenv %s, where other checks run", old, s.Plan.Root.Name))
 	}
-	enter, err := s.site.root.Runner(ctx, s.own("smoke"), env.Same(s.Dir)...)
+	enter, err := s.site.root.Runner(ctx, s.own("smoke"), buildenv.Same(s.Dir)...)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

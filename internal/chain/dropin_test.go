@@ -8,7 +8,7 @@ import (
 )
 
 func TestDropIn(t *testing.T) {
-	rec := spec.Recipe{Name: "r", Host: "h", Backends: []string{"cuda", "cpu"}, CMake: spec.Options{"GGML_BACKEND_DL": true}}
+	rec := spec.Recipe{Name: "r", DropInTarget: "h", Backends: []string{"cuda", "cpu"}, CMake: spec.Options{"GGML_BACKEND_DL": true}}
 	if got, err := dropIn(rec); got != "libggml-cuda.so" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -18,7 +18,7 @@ func TestDropIn(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	for want, change := range map[string]func(*spec.Recipe){
-		"r has no backend that fits": func(r *spec.Recipe) { r.Host = "" },
+		"r has no backend that fits": func(r *spec.Recipe) { r.DropInTarget = "" },
 		"r has no backend":           func(r *spec.Recipe) { r.Backends = []string{"cpu"} },
 		"links its backends in":      func(r *spec.Recipe) { r.CMake = nil },
 	} {

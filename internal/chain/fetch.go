@@ -24,7 +24,7 @@ type pendingPin struct {
 }
 
 // record writes them into recipes/tags.lock.
-func (p pending) record(ctx context.Context, e Env) error {
+func (p pending) record(ctx context.Context, e Workspace) error {
 	for _, n := range p {
 		if err := e.Records.Pin(ctx, e.Repo, n.upstream, n.tag, n.pin); err != nil {
 			return fmt.Errorf("record %s in %s: %w", n.tag, spec.LockFile, err)
@@ -34,8 +34,8 @@ func (p pending) record(ctx context.Context, e Env) error {
 	return nil
 }
 
-// sources says where trees and history come from.
-func (e Env) sources() source.Options {
+// Sources says where trees and history come from.
+func (e Workspace) Sources() source.Options {
 	return source.Options{
 		Cache: e.Cache, Sources: e.Repo.Sources, Lock: e.Repo.Lock, Override: e.Source,
 		Locked: e.Locked, Offline: e.Offline, Nearest: e.Nearest, Log: e.Log, Progress: e.Progress,
@@ -43,7 +43,7 @@ func (e Env) sources() source.Options {
 }
 
 // Fetch gives the verified tree of a tag, and records a tag that is new.
-func (e Env) Fetch(ctx context.Context, upstream string, t tag.Tag) (*source.Tree, error) {
+func (e Workspace) Fetch(ctx context.Context, upstream string, t tag.Tag) (*source.Tree, error) {
 	var pins pending
 	tree, err := e.fetch(ctx, upstream, t, &pins)
 	if err != nil {
@@ -57,12 +57,12 @@ func (e Env) Fetch(ctx context.Context, upstream string, t tag.Tag) (*source.Tre
 
 // fetch gives the verified tree of a tag, proven to be of that upstream, and
 // adds the pin of a tag that is new to pins.
-func (e Env) fetch(ctx context.Context, upstream string, t tag.Tag, pins *pending) (*source.Tree, error) {
+func (e Workspace) fetch(ctx context.Context, upstream string, t tag.Tag, pins *pending) (*source.Tree, error) {
 	if err := e.CheckTag(upstream, t); err != nil {
 		return nil, err
 	}
 	var found pending
-	so := e.sources()
+	so := e.Sources()
 	so.Record = func(upstream string, t tag.Tag, p spec.Pin) error {
 		found = append(found, pendingPin{upstream, t, p})
 		return nil
@@ -80,7 +80,7 @@ func (e Env) fetch(ctx context.Context, upstream string, t tag.Tag, pins *pendin
 
 // CheckTag returns a *spec.WrongUpstream for a release of another upstream, with the
 // line of recipes/tags.lock that makes it one.
-func (e Env) CheckTag(upstream string, t tag.Tag) error {
+func (e Workspace) CheckTag(upstream string, t tag.Tag) error {
 	err := e.Repo.CheckTag(upstream, t)
 	if wrong := new(spec.WrongUpstream); errors.As(err, &wrong) && len(wrong.Pinned) == 0 {
 		return e.withRecord(err, wrong.Is, t.String())
@@ -90,7 +90,7 @@ func (e Env) CheckTag(upstream string, t tag.Tag) error {
 
 // withRecord tells a *spec.WrongUpstream where tags.lock has the entry. One that
 // is inside llpatch itself is no line that anybody could remove.
-func (e Env) withRecord(err error, upstream, name string) error {
+func (e Workspace) withRecord(err error, upstream, name string) error {
 	wrong := new(spec.WrongUpstream)
 	if !errors.As(err, &wrong) {
 		return err
@@ -108,7 +108,7 @@ func (e Env) withRecord(err error, upstream, name string) error {
 
 // Explain chooses the series of a tag for a target, without fetching anything where the tag's
 // build number is known from its name or the lock.
-func (e Env) Explain(ctx context.Context, t tag.Tag, target string, with []string) (*spec.Series, error) {
+func (e Workspace) Explain(ctx context.Context, t tag.Tag, target string, with []string) (*spec.Series, error) {
 	rec, err := e.recipe(target, with)
 	if err != nil {
 		return nil, err

@@ -8,16 +8,16 @@ import (
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/build"
-	"github.com/llpatch/llpatch/internal/env"
+	"github.com/llpatch/llpatch/internal/buildenv"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
 // Machine is where a build is asked to run: with nothing set, this machine.
 type Machine struct {
-	Root      *env.Decl   // a buildenv, in whose root
-	Libraries *env.Decl   // the one with the libraries that a full bundle carries; nil: Root names none
-	Host      *build.Host // another machine
-	Box       bool        // a Windows machine that nobody looks at, with the recipe's box: for a plan
+	Root      *buildenv.Decl // a buildenv, in whose root
+	Libraries *buildenv.Decl // the one with the libraries that a full bundle carries; nil: Root names none
+	Remote    *build.Remote  // another machine
+	Box       bool           // a Windows machine that nobody looks at, with the recipe's box: for a plan
 }
 
 // Site is a machine that was looked at: what it has, and how a build gets there.
@@ -25,7 +25,7 @@ type Site struct {
 	Machine
 	Toolchain spec.Toolchain // of the recipe, for that machine
 	Facts     build.Facts
-	root      *env.Env // of Root, open
+	root      *buildenv.Entered // of Root, open
 }
 
 // Close gives back the build root.
@@ -39,7 +39,7 @@ func (s Site) Close() error {
 // Look finds which toolchain builds an order there, and what the machine has of it. The error
 // is a *BadOption where the order cannot be built there; what is missing is a
 // *build.MissingTools. The caller closes the site.
-func (m Machine) Look(ctx context.Context, e Env, o Order) (s Site, err error) {
+func (m Machine) Look(ctx context.Context, e Workspace, o Order) (s Site, err error) {
 	s = Site{Machine: m}
 	if s.Toolchain, err = m.toolchain(ctx, e, o); err != nil {
 		return s, err
@@ -47,12 +47,12 @@ func (m Machine) Look(ctx context.Context, e Env, o Order) (s Site, err error) {
 	switch {
 	case m.Box:
 		s.Facts = build.BoxFacts(s.Toolchain)
-	case m.Host != nil:
-		s.Facts, err = build.ProbeOn(ctx, *m.Host, s.Toolchain, o.Recipe)
+	case m.Remote != nil:
+		s.Facts, err = build.ProbeOn(ctx, *m.Remote, s.Toolchain, o.Recipe)
 	case m.Root == nil:
 		s.Facts, err = build.Probe(ctx, s.Toolchain, o.Recipe)
 	default:
-		if s.root, err = env.Open(ctx, e.Cache, *m.Root, e.Log); err != nil {
+		if s.root, err = buildenv.Open(ctx, e.Cache, *m.Root, e.Log); err != nil {
 			return Site{}, err
 		}
 		if s.Facts, err = build.ProbeInside(ctx, s.root, s.Toolchain, o.Recipe); err != nil {
@@ -63,9 +63,9 @@ func (m Machine) Look(ctx context.Context, e Env, o Order) (s Site, err error) {
 }
 
 // toolchain is the one that builds an order there.
-func (m Machine) toolchain(ctx context.Context, e Env, o Order) (spec.Toolchain, error) {
+func (m Machine) toolchain(ctx context.Context, e Workspace, o Order) (spec.Toolchain, error) {
 	rec, windows, flag := o.Recipe, m.Box, "--ps1"
-	if m.Host != nil {
+	if m.Remote != nil {
 		flag = "--on"
 		switch {
 		case m.Root != nil:
@@ -75,7 +75,7 @@ func (m Machine) toolchain(ctx context.Context, e Env, o Order) (spec.Toolchain,
 		case rec.Bundle.Runtime == spec.Full:
 			return spec.Toolchain{}, &BadOption{flag, errors.New("a full bundle carries the toolkit's libraries of the machine that builds; take --bundle thin")}
 		}
-		kind, err := build.HostKind(ctx, *m.Host)
+		kind, err := build.RemoteOS(ctx, *m.Remote)
 		if err != nil {
 			return spec.Toolchain{}, err
 		}

@@ -60,7 +60,7 @@ func (e *NoRuntime) Hint() string { return "without --bundle, or with --bundle t
 
 // NewOrder reads declarations alone. The error is a *BadOption or a *NoRuntime where a flag
 // does not fit the target, a *spec.WrongUpstream or *spec.OutOfRange where the tag does not.
-func NewOrder(e Env, t tag.Tag, target string, f Flags) (Order, error) {
+func NewOrder(e Workspace, t tag.Tag, target string, f Flags) (Order, error) {
 	rec, err := e.recipe(target, f.With)
 	if err != nil {
 		return Order{}, err
@@ -102,7 +102,7 @@ func NewOrder(e Env, t tag.Tag, target string, f Flags) (Order, error) {
 }
 
 // InRange returns a *spec.OutOfRange for a tag that the recipe does not build.
-func (e Env) InRange(rec spec.Recipe, t tag.Tag) error {
+func (e Workspace) InRange(rec spec.Recipe, t tag.Tag) error {
 	if pin, known := e.numbered(rec, t); known && !rec.Range.Contains(pin.Build) {
 		return e.Repo.OutOfRange(rec, t.String(), pin)
 	}
@@ -110,7 +110,7 @@ func (e Env) InRange(rec spec.Recipe, t tag.Tag) error {
 }
 
 // recipe is a target with the fixes that were asked for.
-func (e Env) recipe(target string, with []string) (spec.Recipe, error) {
+func (e Workspace) recipe(target string, with []string) (spec.Recipe, error) {
 	rec, err := e.Repo.Recipe(target)
 	if err != nil {
 		return rec, err
@@ -124,7 +124,7 @@ func (e Env) recipe(target string, with []string) (spec.Recipe, error) {
 // dropIn is the file name of the one library of a target that fits into another package.
 func dropIn(rec spec.Recipe) (string, error) {
 	switch {
-	case rec.Host == "" || !usesCard(rec.Backends[0]):
+	case rec.DropInTarget == "" || !usesCard(rec.Backends[0]):
 		return "", fmt.Errorf("%s has no backend that fits into another package", rec.Name)
 	case rec.CMake["GGML_BACKEND_DL"] != true:
 		return "", fmt.Errorf("%s links its backends in: GGML_BACKEND_DL is not on", rec.Name)
@@ -149,7 +149,7 @@ func (o Order) only() []string {
 
 // numbered is what the lock or its name tells of a tag; known is whether that is
 // its build number.
-func (e Env) numbered(rec spec.Recipe, t tag.Tag) (pin spec.Pin, known bool) {
+func (e Workspace) numbered(rec spec.Recipe, t tag.Tag) (pin spec.Pin, known bool) {
 	if pin, ok := e.Repo.Lock[rec.Upstream][t.String()]; ok {
 		return pin, true
 	}

@@ -16,7 +16,7 @@ func TestNewOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, b8833 := Env{Repo: repo}, tag.MustParse("b8833")
+	e, b8833 := Workspace{Repo: repo}, tag.MustParse("b8833")
 	for name, c := range map[string]struct {
 		flags   Flags
 		room    bool

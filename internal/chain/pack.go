@@ -2,6 +2,7 @@ package chain
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -15,19 +16,25 @@ import (
 
 // Pack makes the archive of what was staged and checked, and what lies beside it; one that is
 // larger than limit bytes is also cut into parts. An archive that is there already and is
-// right is left alone.
-func Pack(ctx context.Context, e Env, c Checked, limit int64) (bundle.Packed, error) {
+// right is left alone, also where cutting it was stopped or is to give other parts.
+func Pack(ctx context.Context, e Workspace, c Checked, limit int64) (bundle.Packed, error) {
 	all, err := content(e, c)
 	if err != nil {
 		return bundle.Packed{}, err
 	}
 	archive := c.own(bundle.Name(c.Tree.Tag.Short(), c.Recipe, c.Plan, all.Info))
-	key, err := digest(archive, limit, all.Info, all.Scripts)
+	key, err := digest(archive, all.Info, all.Scripts)
 	if err != nil {
 		return bundle.Packed{}, err
 	}
-	packed, err := Memo(c.own("bundle.json"), key, bundle.Packed.Whole, func() (bundle.Packed, error) {
-		return all.Pack(ctx, c.Top(), archive, c.Tree.Pin.Time, limit)
+	packed, err := Memo(c.own("bundle.json"), fmt.Sprintf("%s %d", key, limit), bundle.Packed.Whole, func() (bundle.Packed, error) {
+		packed, err := Memo(c.own("archive.json"), key, bundle.Packed.Whole, func() (bundle.Packed, error) {
+			return all.Pack(ctx, c.Top(), archive, c.Tree.Pin.Time)
+		})
+		if err != nil {
+			return packed, err
+		}
+		return packed.Cut(ctx, limit)
 	})
 	if err != nil {
 		return packed, err
@@ -41,7 +48,7 @@ func Pack(ctx context.Context, e Env, c Checked, limit int64) (bundle.Packed, er
 }
 
 // content is all that the bundle holds beside the staged files.
-func content(e Env, c Checked) (bundle.Content, error) {
+func content(e Workspace, c Checked) (bundle.Content, error) {
 	out := bundle.Content{Licenses: map[string][]byte{}}
 	terms := map[string][]byte{}
 	if c.Recipe.Bundle.Runtime == spec.Full {

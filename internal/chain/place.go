@@ -26,12 +26,13 @@ type Patched struct {
 	Variants []merge.Variant
 	Dir      string   // Out/<tag>/<target>
 	Lacks    []string // paths that the source does not have and the build can do without
+	patches  []patch.Patch
 }
 
 // Patch fetches the tag of an order, chooses its series and places every patch in memory; with
 // three, patches that do not fit are merged. Nothing is written to Out yet. The caller closes
 // the tree.
-func Patch(ctx context.Context, e Env, o Order, three *merge.ThreeWay) (p Patched, err error) {
+func Patch(ctx context.Context, e Workspace, o Order, three *merge.ThreeWay) (p Patched, err error) {
 	var pins pending
 	tree, err := e.fetch(ctx, o.Recipe.Upstream, o.Tag, &pins)
 	if err != nil {
@@ -53,14 +54,14 @@ func Patch(ctx context.Context, e Env, o Order, three *merge.ThreeWay) (p Patche
 	if err := s.Asked(o.Recipe); err != nil {
 		return p, &BadOption{"--with", err}
 	}
-	patches, err := merge.Patches(ctx, e.Repo.FS, e.sources(), s)
+	patches, err := merge.Patches(ctx, e.Repo.FS, e.Sources(), s)
 	if err != nil {
 		return p, err
 	}
 	var result *patch.Result
 	var variants []merge.Variant
 	if three == nil {
-		result, err = patch.Apply(tree, patches)
+		result, err = merge.Apply(ctx, e.Repo.FS, e.Sources(), s, tree, patches)
 	} else {
 		exact := e
 		exact.Nearest = false
@@ -77,7 +78,7 @@ func Patch(ctx context.Context, e Env, o Order, three *merge.ThreeWay) (p Patche
 	if p, err = Place(o, tree, s, result); err != nil {
 		return p, err
 	}
-	p.Variants = variants
+	p.Variants, p.patches = variants, patches
 	for _, note := range result.Notes {
 		e.Log.Info(note)
 	}
@@ -95,7 +96,7 @@ func Place(o Order, tree *source.Tree, s *spec.Series, result *patch.Result) (Pa
 	p := Patched{Order: o, Tree: tree, Series: s, Result: result}
 	p.Tag = tree.Tag
 	names, err := stage.Licenses(result.Tree, o.Recipe.Bundle.Licenses)
-	if err == nil && len(names) == 0 {
+	if err == nil && len(names) == 0 && o.Recipe.Name != "" { // a fork for no target
 		err = &spec.Error{
 			File: recipeFile(o.Recipe),
 			Msg:  fmt.Sprintf("bundle.licenses %q matches no file of %s; a bundle needs upstream's licence", o.Recipe.Bundle.Licenses, tree.Tag),
@@ -141,11 +142,11 @@ func (p Patched) Checkout(ctx context.Context, dir string) (source.Stats, error)
 }
 
 // Export writes the patches of the series to a folder, for git am and quilt.
-func (p Patched) Export(ctx context.Context, e Env, dir string) (*merge.Exported, error) {
+func (p Patched) Export(ctx context.Context, e Workspace, dir string) (*merge.Exported, error) {
 	return merge.Export(ctx, p.applied(e), dir, filepath.Join(e.Cache, "series.lock"), e.Log)
 }
 
-func (p Patched) applied(e Env) merge.Applied {
+func (p Patched) applied(e Workspace) merge.Applied {
 	return merge.Applied{FS: e.Repo.FS, Series: p.Series, Tree: p.Tree, Result: p.Result}
 }
 
@@ -174,14 +175,11 @@ func (p Patched) fixes() []string {
 }
 
 // treeOf is the tree with some of the series' fixes; name is for an error.
-func (p Patched) treeOf(ctx context.Context, e Env, name string, keep func(id string) bool) (*source.Tree, error) {
-	only := *p.Series
-	only.In = slices.DeleteFunc(slices.Clone(only.In), func(in spec.Chosen) bool { return !keep(in.Fix) })
-	patches, err := merge.Patches(ctx, e.Repo.FS, e.sources(), &only)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	res, err := patch.Apply(p.Tree, patches)
+func (p Patched) treeOf(name string, keep func(id string) bool) (*source.Tree, error) {
+	in := p.fixes()
+	res, err := patch.Apply(p.Tree, slices.DeleteFunc(slices.Clone(p.patches), func(one patch.Patch) bool {
+		return !slices.Contains(in, one.Fix) || !keep(one.Fix)
+	}))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

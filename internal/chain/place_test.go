@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/rogpeppe/go-internal/txtar"
 
@@ -61,7 +62,7 @@ func TestStockOfOneSystem(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	e := Env{
+	e := Workspace{
 		Repo: repo, Cache: filepath.Join(dir, "cache"), Out: filepath.Join(dir, "dist"), Source: up, Log: log,
 		Records: records.Store{Dir: filepath.Join(dir, "decl"), Cache: filepath.Join(dir, "cache"), Log: log},
 	}
@@ -81,7 +82,9 @@ func TestStockOfOneSystem(t *testing.T) {
 		if got := strings.Join(slices.Sorted(maps.Keys(paths)), " "); got != want.compared || strings.Join(needs, " ") != want.needs {
 			t.Errorf("%s: compared %q, needed %q", target, got, needs)
 		}
-		stock, err := c.unpatched(t.Context(), e)
+		read := *repo // the patches were read and parsed, and are not again
+		read.FS = fstest.MapFS{}
+		stock, err := c.unpatched(Workspace{Repo: &read})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,7 +23,7 @@ import (
 // Windows run through wine. The fixes that have no such proof are told in the result. A
 // proof that does not hold is an error that wraps *smoke.FailedChecks or *smoke.NotRun, after
 // all of them have run.
-func ProveBuilt(ctx context.Context, e Env, c Patched, at Site) (p *Proofs, err error) {
+func ProveBuilt(ctx context.Context, e Workspace, c Patched, at Site) (p *Proofs, err error) {
 	p, todo, err := listed(e, c, "build machine", func(f spec.Fix) ([]smoke.ProofCheck, string) {
 		switch mine := func(backend string) bool { return slices.Contains(c.Recipe.Backends, backend) }; {
 		case smoke.OnDevice(f.Proof):
@@ -36,7 +36,7 @@ func ProveBuilt(ctx context.Context, e Env, c Patched, at Site) (p *Proofs, err 
 	if err != nil || len(todo) == 0 {
 		return p, err
 	}
-	if at.Host != nil {
+	if at.Remote != nil {
 		return nil, &BadOption{"--on", errors.New("the proofs of --prove build on this machine")}
 	}
 	var wine *smoke.Wine
@@ -82,7 +82,7 @@ const proofFolder = "proof"
 // halves makes the two builds of a proof.
 type halves struct {
 	Built
-	env Env
+	env Workspace
 	in  build.Input // of the whole tree; its version is that of both
 }
 
@@ -91,7 +91,7 @@ func (h halves) make(ctx context.Context, fix string, check spec.Check, patched 
 	tree := h.Result.Tree
 	var err error
 	if !patched {
-		if tree, err = h.without(ctx, h.env, fix); err != nil {
+		if tree, err = h.without(h.env, fix); err != nil {
 			return nil, err
 		}
 	}
@@ -222,12 +222,12 @@ func noAVX512(ctx context.Context, plan build.Plan, o build.RunOptions) (*smoke.
 }
 
 // without is the patched tree without a fix, and without those that require it.
-func (p Patched) without(ctx context.Context, e Env, fix string) (*source.Tree, error) {
+func (p Patched) without(e Workspace, fix string) (*source.Tree, error) {
 	gone := []string{fix}
 	for _, f := range e.Repo.Fixes { // in the order of the series: what is required comes first
 		if slices.ContainsFunc(f.Requires, func(id string) bool { return slices.Contains(gone, id) }) {
 			gone = append(gone, f.ID)
 		}
 	}
-	return p.treeOf(ctx, e, "tree without "+fix, func(id string) bool { return !slices.Contains(gone, id) })
+	return p.treeOf("tree without "+fix, func(id string) bool { return !slices.Contains(gone, id) })
 }

@@ -13,7 +13,7 @@ import (
 // Script returns what a plan's script needs to make the source by itself: the
 // first git source that is declared for the upstream, or the one that was
 // given, and the patches.
-func Script(e Env, p Patched, at Site, plan build.Plan) (build.Script, error) {
+func Script(e Workspace, p Patched, at Site, plan build.Plan) (build.Script, error) {
 	s := build.Script{Tree: p.Tree.ID(), Ref: "refs/tags/" + p.Tree.Tag.String()}
 	if p.Tree.Tag.Kind() == tag.Commit {
 		s.Ref = p.Tree.Tag.String()

@@ -15,7 +15,7 @@ import (
 // What others made and a full bundle carries gets no signature: nothing is tried, though
 // the certificate is none.
 func TestCarriedIsNotSigned(t *testing.T) {
-	top, e := t.TempDir(), Env{Log: slog.New(slog.DiscardHandler)}
+	top, e := t.TempDir(), Workspace{Log: slog.New(slog.DiscardHandler)}
 	data, err := os.ReadFile("../binary/testdata/pe/helper.dll")
 	if err != nil {
 		t.Fatal(err)

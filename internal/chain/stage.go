@@ -38,7 +38,7 @@ func (b Built) Top() string {
 // Stage lays the built files out as they will be shipped, verifies them against the recipe,
 // and signs them where there is a signer: what is checked and packed is what was signed.
 // Staged files that are there already and are right are left alone.
-func Stage(ctx context.Context, e Env, b Built, signer *authenticode.Signer) (Staged, error) {
+func Stage(ctx context.Context, e Workspace, b Built, signer *authenticode.Signer) (Staged, error) {
 	s := Staged{Built: b}
 	how, err := signer.ID()
 	if err != nil {
@@ -60,7 +60,7 @@ func Stage(ctx context.Context, e Env, b Built, signer *authenticode.Signer) (St
 }
 
 // lay is Stage where nothing is there.
-func lay(ctx context.Context, e Env, b Built, signer *authenticode.Signer) (r stagedRecord, err error) {
+func lay(ctx context.Context, e Workspace, b Built, signer *authenticode.Signer) (r stagedRecord, err error) {
 	if b.DropIn == "" {
 		r.Files, err = stage.Lay(b.Artifacts, b.Top(), b.Recipe, b.libsRoot())
 	} else {
@@ -79,7 +79,7 @@ func lay(ctx context.Context, e Env, b Built, signer *authenticode.Signer) (r st
 // sign signs what was built of the staged files. What others made and a full bundle carries
 // stays as its makers gave it out.
 func sign(
-	ctx context.Context, e Env, b spec.Bundle, top string, files []*binary.File, signer *authenticode.Signer,
+	ctx context.Context, e Workspace, b spec.Bundle, top string, files []*binary.File, signer *authenticode.Signer,
 ) (authenticode.Signed, error) {
 	mine := slices.DeleteFunc(slices.Clone(files), func(f *binary.File) bool { return stage.Carries(b, f.Name) })
 	signed, err := signer.SignAll(ctx, top, mine, e.Progress)

@@ -29,7 +29,7 @@ type Stock struct {
 }
 
 // buildStock builds what checks compare with, where any does and there is a difference.
-func buildStock(ctx context.Context, e Env, b Built, v Venue, checks []spec.Check) (Stock, error) {
+func buildStock(ctx context.Context, e Workspace, b Built, v Venue, checks []spec.Check) (Stock, error) {
 	touched, needs := b.compared(e)
 	s := Stock{With: needs}
 	switch {
@@ -75,7 +75,7 @@ func buildStock(ctx context.Context, e Env, b Built, v Venue, checks []spec.Chec
 // compared are the paths that the series changes, without those of the fixes that
 // are for the target's system alone: a build for that system needs those, so what is
 // compared with has them too. Their ids are the second result.
-func (p Patched) compared(e Env) (paths map[string][]string, needs []string) {
+func (p Patched) compared(e Workspace) (paths map[string][]string, needs []string) {
 	for _, f := range e.Repo.Fixes {
 		if len(f.OS) > 0 && slices.Contains(p.fixes(), f.ID) {
 			needs = append(needs, f.ID)
@@ -90,17 +90,17 @@ func (p Patched) compared(e Env) (paths map[string][]string, needs []string) {
 
 // unpatched is the tree without the series, but with what a build for the target's
 // system needs.
-func (p Patched) unpatched(ctx context.Context, e Env) (*source.Tree, error) {
+func (p Patched) unpatched(e Workspace) (*source.Tree, error) {
 	_, needs := p.compared(e)
 	if len(needs) == 0 {
 		return p.Tree, nil
 	}
-	return p.treeOf(ctx, e, "stock tree", func(id string) bool { return slices.Contains(needs, id) })
+	return p.treeOf("stock tree", func(id string) bool { return slices.Contains(needs, id) })
 }
 
 // writeStock writes that tree into a folder, whose src it is.
-func (p Patched) writeStock(ctx context.Context, e Env, dir string) (*source.Tree, error) {
-	tree, err := p.unpatched(ctx, e)
+func (p Patched) writeStock(ctx context.Context, e Workspace, dir string) (*source.Tree, error) {
+	tree, err := p.unpatched(e)
 	if err == nil {
 		_, err = tree.CheckoutOwn(ctx, filepath.Join(dir, "src"), p.excluded())
 	}
@@ -110,7 +110,7 @@ func (p Patched) writeStock(ctx context.Context, e Env, dir string) (*source.Tre
 // buildStockIn builds that tree for the recipe of p at a site, in a folder of its own. The
 // folder's name is also that of the log.
 func (b Built) buildStockIn(
-	ctx context.Context, e Env, p Patched, at Site, folder string,
+	ctx context.Context, e Workspace, p Patched, at Site, folder string,
 ) (plan build.Plan, art build.Artifacts, err error) {
 	dir := b.file(folder)
 	tree, err := p.writeStock(ctx, e, dir)
@@ -126,7 +126,7 @@ func (b Built) buildStockIn(
 		return plan, art, e.placed(err)
 	}
 	o := b.run(e, folder+".log")
-	o.Inside, o.On = at.root, at.Host
+	o.Inside, o.On = at.root, at.Remote
 	art, err = build.Run(ctx, plan, o)
 	return plan, art, err
 }
@@ -174,12 +174,12 @@ func idle(p build.Plan, device string, checks []spec.Check, read map[string][]st
 // is, and lays the drop-in into it. What the library takes from ggml must be in that
 // build: the error is a *binary.Rejected where it is not. It returns the folder of the
 // programs and their plan.
-func tryDropIn(ctx context.Context, e Env, s Staged) (bin string, plan build.Plan, err error) {
-	rec, err := e.Repo.Recipe(s.Recipe.Host)
+func tryDropIn(ctx context.Context, e Workspace, s Staged) (bin string, plan build.Plan, err error) {
+	rec, err := e.Repo.Recipe(s.Recipe.DropInTarget)
 	if err != nil {
 		return "", plan, err
 	}
-	plan, art, err := buildHost(ctx, e, s.Built, rec)
+	plan, art, err := buildDropInTarget(ctx, e, s.Built, rec)
 	if err != nil {
 		return "", plan, fmt.Errorf("stock build of %s, which the drop-in is tried in: %w", rec.Name, err)
 	}
@@ -200,9 +200,9 @@ func tryDropIn(ctx context.Context, e Env, s Staged) (bin string, plan build.Pla
 	return bin, plan, stage.ABI(ctx, s.DropIn, f, bin, host)
 }
 
-// buildHost builds the tree that unpatched gives for another target, in a folder of
+// buildDropInTarget builds the tree that unpatched gives for another target, in a folder of
 // its own, on this machine.
-func buildHost(ctx context.Context, e Env, b Built, rec spec.Recipe) (plan build.Plan, art build.Artifacts, err error) {
+func buildDropInTarget(ctx context.Context, e Workspace, b Built, rec spec.Recipe) (plan build.Plan, art build.Artifacts, err error) {
 	if pin := b.Tree.Pin; !rec.Range.Contains(pin.Build) {
 		return plan, art, e.Repo.OutOfRange(rec, b.Tree.Tag.String(), pin)
 	}
@@ -222,7 +222,7 @@ func buildHost(ctx context.Context, e Env, b Built, rec spec.Recipe) (plan build
 
 // warnHeaders says which fixes change a header that both sides of the drop-in are
 // compiled with: names of symbols do not show a structure that changed.
-func warnHeaders(e Env, p Patched, host string) {
+func warnHeaders(e Workspace, p Patched, host string) {
 	for name, fixes := range p.Result.Changed() {
 		if filepath.Ext(name) == ".h" && (strings.HasPrefix(name, "ggml/include/") || filepath.Dir(name) == "ggml/src") {
 			e.Log.Warn("a fix changes a header that the stock package was compiled without; a structure in it must be the same in both", "header", name, "fixes", strings.Join(fixes, ", "), "package", host)

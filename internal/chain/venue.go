@@ -32,7 +32,7 @@ type Venue struct {
 // Look looks for what the checks of an order need besides its programs, before all that takes
 // long. What is missing and was asked for, and a card for programs that use none, is an error
 // that wraps a *smoke.NotRun.
-func (d Device) Look(ctx context.Context, e Env, o Order, tc spec.Toolchain) (v Venue, err error) {
+func (d Device) Look(ctx context.Context, e Workspace, o Order, tc spec.Toolchain) (v Venue, err error) {
 	v.Device = d
 	wanted := d.Name == spec.Card || d.Pick != ""
 	if d.Name == spec.Card && !slices.ContainsFunc(o.Recipe.Backends, usesCard) {
@@ -56,7 +56,7 @@ func (d Device) Look(ctx context.Context, e Env, o Order, tc spec.Toolchain) (v 
 }
 
 // findWine finds what runs the recipe's checks; nil: they run by themselves.
-func findWine(ctx context.Context, e Env, o Order, tc spec.Toolchain) (*smoke.Wine, error) {
+func findWine(ctx context.Context, e Workspace, o Order, tc spec.Toolchain) (*smoke.Wine, error) {
 	if o.Recipe.Wine == "" {
 		return nil, nil
 	}

@@ -73,7 +73,7 @@ func (a *app) named(word string) (names []string, known bool) {
 		}
 		return names, true
 	case word == "NAME" || word == "BUILDENV":
-		return slices.Sorted(maps.Keys(repo.Envs)), true
+		return slices.Sorted(maps.Keys(repo.Buildenvs)), true
 	}
 	return nil, false
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/llpatch/llpatch/internal/buildenv"
 	"github.com/llpatch/llpatch/internal/doctor"
-	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
 )
 
 func (a *app) doctorCmd() *cobra.Command {
-	var headers, clang, buildenv string
+	var headers, clang, rootName string
 	c := &cobra.Command{
 		Use:   "doctor TARGET [TAG] | FILE-or-BUNDLE",
 		Short: "Show what a build or a bundle needs that is not here",
@@ -26,7 +26,7 @@ func (a *app) doctorCmd() *cobra.Command {
 			"  llpatch doctor llama-b8833-llp1-bin-linux-cpu-x64.tar.gz",
 		Args: args("TARGET", "[TAG]"),
 		RunE: func(c *cobra.Command, got []string) error {
-			e, err := a.env()
+			e, err := a.workspace()
 			if err != nil {
 				return err
 			}
@@ -43,9 +43,9 @@ func (a *app) doctorCmd() *cobra.Command {
 					return &usageError{err, missing(got[0])}
 				}
 			} else {
-				var root *env.Decl
-				if buildenv != "" {
-					d, err := a.envDecl(e.Repo, e.Cache, buildenv)
+				var root *buildenv.Decl
+				if rootName != "" {
+					d, err := a.buildenvDecl(e.Repo, e.Cache, rootName)
 					if err != nil {
 						return err
 					}
@@ -59,7 +59,7 @@ func (a *app) doctorCmd() *cobra.Command {
 					}
 					t = &named
 				}
-				r, err = doctor.Target(c.Context(), doctor.Options{Env: e, Root: root, Environ: os.Environ(), CUDAHeaders: cmp.Or(headers, os.Getenv("CUDA_HEADERS")), Clang: clang}, got[0], t)
+				r, err = doctor.Target(c.Context(), doctor.Options{Workspace: e, Root: root, Environ: os.Environ(), CUDAHeaders: cmp.Or(headers, os.Getenv("CUDA_HEADERS")), Clang: clang}, got[0], t)
 			}
 			if unknown := new(spec.Unknown); errors.As(err, &unknown) {
 				return fmt.Errorf("%w; nor is there such a file", err)
@@ -73,7 +73,7 @@ func (a *app) doctorCmd() *cobra.Command {
 	c.Flags().StringVar(&headers, "cuda-headers", "", "NVIDIA's headers for the simulated device, as scripts/cuda-headers makes them (default $CUDA_HEADERS)")
 	c.Flags().StringVar(&clang, "clang", "", "clang++ for the simulated device (default: the newest on the PATH)")
 	c.Flags().StringVar(&a.source, "source", "", "look at this source alone: a git URL, or the path of a repository, a git bundle, an npm package or a source tarball")
-	c.Flags().StringVar(&buildenv, "env", "", "look at the root of this `BUILDENV` instead of this machine's tools")
+	c.Flags().StringVar(&rootName, "env", "", "look at the root of this `BUILDENV` instead of this machine's tools")
 	c.Flags().BoolVar(&a.nearest, "nearest", false, "where no source has the tag, look for the nearest tag that one has, and say so")
 	c.Flags().BoolVar(&a.offline, "offline", false, "use no network: sources that need it are not asked")
 	return c

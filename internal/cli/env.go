@@ -16,7 +16,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/build"
-	"github.com/llpatch/llpatch/internal/env"
+	"github.com/llpatch/llpatch/internal/buildenv"
 	"github.com/llpatch/llpatch/internal/records"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -35,7 +35,7 @@ wheels: a folder of files that a build or a bundle takes, in which nothing runs.
 }
 
 func (a *app) envCreateCmd() *cobra.Command {
-	var o env.Options
+	var o buildenv.Options
 	var update bool
 	c := &cobra.Command{
 		Use: "create NAME", Short: "Make the root of a buildenv from the packages of its lock", Args: args("NAME"),
@@ -46,7 +46,7 @@ func (a *app) envCreateCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			d, err := repo.Env(got[0])
+			d, err := repo.Buildenv(got[0])
 			if err != nil {
 				return err
 			}
@@ -54,11 +54,11 @@ func (a *app) envCreateCmd() *cobra.Command {
 			if o.Mirror, err = mirrorURL(o.Mirror); err != nil {
 				return err
 			}
-			var made env.Made
+			var made buildenv.Made
 			if update {
-				made, err = a.renewEnv(c.Context(), d, o, records)
-			} else if d, err = a.envDecl(repo, records.Cache, got[0]); err == nil {
-				made, err = env.Create(c.Context(), d, o)
+				made, err = a.renewBuildenv(c.Context(), d, o, records)
+			} else if d, err = a.buildenvDecl(repo, records.Cache, got[0]); err == nil {
+				made, err = buildenv.Create(c.Context(), d, o)
 			}
 			if err != nil {
 				return err
@@ -89,9 +89,9 @@ func mirrorURL(mirror string) (string, error) {
 	return (&url.URL{Scheme: "file", Path: filepath.ToSlash(dir)}).String(), nil
 }
 
-// envDecl is a buildenv with the lock that counts.
-func (a *app) envDecl(repo *spec.Repo, cache, name string) (env.Decl, error) {
-	d, err := repo.Env(name)
+// buildenvDecl is a buildenv with the lock that counts.
+func (a *app) buildenvDecl(repo *spec.Repo, cache, name string) (buildenv.Decl, error) {
+	d, err := repo.Buildenv(name)
 	if err != nil {
 		return d, err
 	}
@@ -102,24 +102,24 @@ func (a *app) envDecl(repo *spec.Repo, cache, name string) (env.Decl, error) {
 	return d, err
 }
 
-// renewEnv makes the root of what the mirror has now, and writes the lock of it.
-func (a *app) renewEnv(ctx context.Context, d env.Decl, o env.Options, at records.Store) (env.Made, error) {
+// renewBuildenv makes the root of what the mirror has now, and writes the lock of it.
+func (a *app) renewBuildenv(ctx context.Context, d buildenv.Decl, o buildenv.Options, at records.Store) (buildenv.Made, error) {
 	inside := at.Dir == at.Cache
-	name := filepath.Join(at.Dir, spec.EnvFolder, d.Name, spec.EnvLock)
+	name := filepath.Join(at.Dir, spec.BuildenvFolder, d.Name, spec.BuildenvLock)
 	if inside { // then the lock so far may be one that was made on this machine, and not be whole
-		name = env.OwnLock(at.Cache, d.Name)
+		name = buildenv.OwnLock(at.Cache, d.Name)
 		own, _, err := d.WithOwnLock(at.Cache)
 		if d.Lock = own.Lock; err != nil {
 			d.Lock = nil
 		}
 	}
 	if err := canWrite(name); err != nil {
-		return env.Made{}, err
+		return buildenv.Made{}, err
 	}
-	return env.Renew(ctx, d, o, func(l *env.Lock) error {
+	return buildenv.Renew(ctx, d, o, func(l *buildenv.Lock) error {
 		// A Containerfile holds nothing of the lock: whatever happens here, the two fit.
-		if !inside && d.Kind() == env.Debian {
-			if err := atomicfile.WriteFile(filepath.Join(filepath.Dir(name), spec.EnvContainerfile), []byte(d.Containerfile()), 0o644); err != nil {
+		if !inside && d.Kind() == buildenv.Debian {
+			if err := atomicfile.WriteFile(filepath.Join(filepath.Dir(name), spec.BuildenvContainerfile), []byte(d.Containerfile()), 0o644); err != nil {
 				return err
 			}
 		}
@@ -144,15 +144,15 @@ func canWrite(name string) error {
 	return f.Cleanup()
 }
 
-// listedEnv is a row of env list.
-type listedEnv struct {
-	Name     string    `json:"name"`
-	Summary  string    `json:"summary,omitempty"`
-	Digest   string    `json:"digest,omitempty"` // empty: there is no lock yet
-	Packages int       `json:"packages"`
-	Current  bool      `json:"current"`         // is what the buildenv and its lock say now
-	Made     *env.Info `json:"made"`            // null: not made
-	Begun    int64     `json:"begun,omitempty"` // bytes of one that is being made, or whose making was stopped
+// listedBuildenv is a row of env list.
+type listedBuildenv struct {
+	Name     string         `json:"name"`
+	Summary  string         `json:"summary,omitempty"`
+	Digest   string         `json:"digest,omitempty"` // empty: there is no lock yet
+	Packages int            `json:"packages"`
+	Current  bool           `json:"current"`         // is what the buildenv and its lock say now
+	Made     *buildenv.Info `json:"made"`            // null: not made
+	Begun    int64          `json:"begun,omitempty"` // bytes of one that is being made, or whose making was stopped
 }
 
 func (a *app) envListCmd() *cobra.Command {
@@ -163,47 +163,47 @@ func (a *app) envListCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			made, err := env.List(records.Cache)
+			made, err := buildenv.List(records.Cache)
 			if err != nil {
 				return err
 			}
-			begun, err := env.Begun(records.Cache)
+			begun, err := buildenv.Begun(records.Cache)
 			if err != nil {
 				return err
 			}
-			rows := []listedEnv{}
-			for _, name := range slices.Sorted(maps.Keys(repo.Envs)) {
-				d, err := a.envDecl(repo, records.Cache, name)
+			rows := []listedBuildenv{}
+			for _, name := range slices.Sorted(maps.Keys(repo.Buildenvs)) {
+				d, err := a.buildenvDecl(repo, records.Cache, name)
 				if err != nil {
 					return err
 				}
-				row := listedEnv{Name: name, Summary: d.Summary, Current: true}
+				row := listedBuildenv{Name: name, Summary: d.Summary, Current: true}
 				if d.Lock != nil {
 					row.Digest, row.Packages = d.Digest(), len(d.Lock.Packages)
 				}
-				if i := slices.IndexFunc(made, func(m env.Info) bool { return m.Name == name && m.Digest == row.Digest }); i >= 0 {
+				if i := slices.IndexFunc(made, func(m buildenv.Info) bool { return m.Name == name && m.Digest == row.Digest }); i >= 0 {
 					row.Made = &made[i]
 				}
 				rows = append(rows, row)
 			}
 			for i, m := range made {
-				if !slices.ContainsFunc(rows, func(r listedEnv) bool { return r.Made == &made[i] }) {
-					rows = append(rows, listedEnv{Name: m.Name, Digest: m.Digest, Packages: m.Packages, Made: &made[i]})
+				if !slices.ContainsFunc(rows, func(r listedBuildenv) bool { return r.Made == &made[i] }) {
+					rows = append(rows, listedBuildenv{Name: m.Name, Digest: m.Digest, Packages: m.Packages, Made: &made[i]})
 				}
 			}
 			for _, b := range begun {
-				i := slices.IndexFunc(rows, func(r listedEnv) bool { return r.Name == b.Name && r.Digest == b.Digest })
+				i := slices.IndexFunc(rows, func(r listedBuildenv) bool { return r.Name == b.Name && r.Digest == b.Digest })
 				if i < 0 {
-					rows, i = append(rows, listedEnv{Name: b.Name, Digest: b.Digest}), len(rows)
+					rows, i = append(rows, listedBuildenv{Name: b.Name, Digest: b.Digest}), len(rows)
 				}
 				rows[i].Begun = b.Bytes
 			}
-			return a.print(rows, func() string { return envTable(rows) })
+			return a.print(rows, func() string { return buildenvTable(rows) })
 		},
 	}
 }
 
-func envTable(rows []listedEnv) string {
+func buildenvTable(rows []listedBuildenv) string {
 	lines := [][]string{{"NAME", "MADE", "SIZE", "DIGEST", "PACKAGES", "WHAT"}}
 	for _, r := range rows {
 		made, size, what := "no", "-", r.Summary
@@ -230,7 +230,7 @@ func (a *app) envRemoveCmd() *cobra.Command {
 		Use: "remove NAME", Short: "Remove the roots of a buildenv from the cache", Args: args("NAME"),
 		Example: "  llpatch env remove cuda-11.8\n  llpatch env remove cuda-11.8-0123456789ab",
 		RunE: func(_ *cobra.Command, got []string) error {
-			removed, err := a.removeEnv(got[0])
+			removed, err := a.removeBuildenv(got[0])
 			if len(removed) == 0 {
 				return err
 			}
@@ -239,23 +239,23 @@ func (a *app) envRemoveCmd() *cobra.Command {
 	}
 }
 
-// envNameRE is what a buildenv or one of its roots can be called.
-var envNameRE = regexp.MustCompile(`^[a-z0-9][a-z0-9._+-]*$`)
+// buildenvNameRE is what a buildenv or one of its roots can be called.
+var buildenvNameRE = regexp.MustCompile(`^[a-z0-9][a-z0-9._+-]*$`)
 
-// removeEnv removes the roots of a buildenv and then the lock that was made on
+// removeBuildenv removes the roots of a buildenv and then the lock that was made on
 // this machine: one that is still in use is of that lock.
-func (a *app) removeEnv(name string) ([]string, error) {
-	if !envNameRE.MatchString(name) || strings.Contains(name, "..") {
+func (a *app) removeBuildenv(name string) ([]string, error) {
+	if !buildenvNameRE.MatchString(name) || strings.Contains(name, "..") {
 		return nil, &usageError{fmt.Errorf("%q is not the name of a buildenv or of a root", name), "see llpatch env list"}
 	}
 	cache, err := cacheDir()
 	if err != nil {
 		return nil, err
 	}
-	own := env.OwnLock(cache, name)
+	own := buildenv.OwnLock(cache, name)
 	_, statErr := os.Lstat(own)
-	removed, err := env.Remove(cache, name)
-	notMade := holds[*env.NotMade](err)
+	removed, err := buildenv.Remove(cache, name)
+	_, notMade := errors.AsType[*buildenv.NotMade](err)
 	switch {
 	case statErr == nil && (err == nil || notMade):
 		if err := os.Remove(own); err != nil {
@@ -263,23 +263,23 @@ func (a *app) removeEnv(name string) ([]string, error) {
 		}
 		return append(removed, filepath.Base(own)), nil
 	case notMade:
-		if err := a.knownEnv(name); err != nil {
+		if err := a.knownBuildenv(name); err != nil {
 			return nil, err
 		}
 	}
 	return removed, err
 }
 
-// knownEnv is a usageError for a name that no declaration has, alone or with
+// knownBuildenv is a usageError for a name that no declaration has, alone or with
 // the digest of a lock behind it.
-func (a *app) knownEnv(name string) error {
+func (a *app) knownBuildenv(name string) error {
 	repo, _, err := a.declarations()
 	if err != nil {
 		return err
 	}
-	_, err = repo.Env(name)
-	if n, _, ok := env.SplitID(name); ok && err != nil {
-		if _, idErr := repo.Env(n); idErr == nil {
+	_, err = repo.Buildenv(name)
+	if n, _, ok := buildenv.SplitID(name); ok && err != nil {
+		if _, idErr := repo.Buildenv(n); idErr == nil {
 			return nil
 		}
 	}

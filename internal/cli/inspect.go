@@ -112,7 +112,7 @@ func inspectFile(ctx context.Context, name string, exports bool) (inspected, err
 	}
 	i := inspected{File: f, Verdict: binary.Judge(f), GPUs: binary.GPUs(f)}
 	if exports {
-		i.Exported = f.ExportNames()
+		i.Exported = binary.Names(f.Exports())
 	}
 	if i.Backends, err = binary.Backends(filepath.Dir(name)); err != nil {
 		return inspected{}, err
@@ -188,7 +188,7 @@ func (i inspected) text(b *strings.Builder) {
 	if i.Interp != "" {
 		line("loader", "%s", i.Interp)
 	}
-	line("exports", "%d symbols", i.Exports)
+	line("exports", "%d symbols", i.ExportCount)
 	for _, name := range i.Exported {
 		line("", "%s", name)
 	}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,11 +24,8 @@ type explained struct {
 
 // landed judges the fixes of a series on its tag: on the mirror in the cache, or
 // on --source. Where neither has the tag's history there is nothing to say.
-func (a *app) landed(ctx context.Context, e chain.Env, s *spec.Series) (map[string]compat.Run, error) {
-	path := a.source
-	if path == "" {
-		path = source.MirrorPath(e.Cache, s.Upstream)
-	}
+func (a *app) landed(ctx context.Context, e chain.Workspace, s *spec.Series) (map[string]compat.Run, error) {
+	path := cmp.Or(a.source, source.MirrorPath(e.Cache, s.Upstream))
 	if fi, err := os.Stat(path); err != nil || !fi.IsDir() {
 		return nil, nil
 	}
@@ -45,7 +43,7 @@ func (a *app) landed(ctx context.Context, e chain.Env, s *spec.Series) (map[stri
 		a.log.Debug("what landed is not said", "tag", s.Tag, "not in", path)
 		return nil, nil
 	}
-	stack, err := compat.Declared(e.Repo, s.Upstream)
+	stack, err := compat.Declared(e.Repo, s.Upstream, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -54,7 +54,7 @@ flat, bounded, or what the context needs; 6: it grows; 7: it could not be told.
 				if len(o.With) > 0 {
 					return usage("--with runs CMD under a tool, and --ram reads a program elsewhere: one of them")
 				}
-				if o.Host, o.HostName, err = memory.ParseHost(host, o.Env); err != nil {
+				if o.Remote, o.RemoteName, err = memory.ParseRemote(host, o.Env); err != nil {
 					return usage("--ram %w", err)
 				}
 			}
@@ -165,9 +165,5 @@ func canReplace(name string) error {
 	case !isDir(filepath.Dir(name)):
 		return usage("%s: there is no folder %s", name, filepath.Dir(name))
 	}
-	f, err := atomicfile.Create(name, 0o644)
-	if err != nil {
-		return err
-	}
-	return f.Cleanup()
+	return canWrite(name)
 }

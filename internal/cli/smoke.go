@@ -22,7 +22,7 @@ func (a *app) smokeCmd() *cobra.Command {
 	c := a.chainCmd("smoke", "Build a target and run its checks, or its fixes' proofs", toPrograms, nil, func(ctx context.Context, j job) error {
 		switch {
 		case proofs:
-			p, err := chain.ProveBuilt(ctx, j.Env, j.patched, j.site)
+			p, err := chain.ProveBuilt(ctx, j.Workspace, j.patched, j.site)
 			return a.proven(p, err)
 		case on.simulated():
 			s := chain.Simulation{Headers: headers, Clang: clang, More: more}
@@ -35,7 +35,7 @@ func (a *app) smokeCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		report, err := chain.Smoke(ctx, j.Env, j.patched, j.site, venue)
+		report, err := chain.Smoke(ctx, j.Workspace, j.patched, j.site, venue)
 		if report != nil {
 			err = errors.Join(a.print(report, report.Markdown), err)
 		}
@@ -131,7 +131,7 @@ func (d *device) look(ctx context.Context, j job) (chain.Venue, error) {
 	if d.name == spec.Card {
 		on.Name = d.name
 	}
-	return on.Look(ctx, j.Env, j.patched.Order, j.site.Toolchain)
+	return on.Look(ctx, j.Workspace, j.patched.Order, j.site.Toolchain)
 }
 
 // prove runs the proofs on the simulated device.
@@ -146,10 +146,10 @@ func (a *app) prove(ctx context.Context, j job, s chain.Simulation) error {
 			return err
 		}
 	}
-	if err := chain.CanProve(ctx, j.Env, j.patched, j.site, s); err != nil { // before what takes long
+	if err := chain.CanProve(ctx, j.Workspace, j.patched, j.site, s); err != nil { // before what takes long
 		return err
 	}
-	p, err := chain.Prove(ctx, j.Env, j.patched, j.site, s)
+	p, err := chain.Prove(ctx, j.Workspace, j.patched, j.site, s)
 	return a.proven(p, err)
 }
 

@@ -12,20 +12,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/buildenv"
 	"github.com/llpatch/llpatch/internal/chain"
-	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/merge"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
 )
 
 // begin reads the tag and loads what every command on one needs.
-func (a *app) begin(name string) (tag.Tag, chain.Env, error) {
-	t, err := tag.Parse(name)
+func (a *app) begin(name string) (tag.Tag, chain.Workspace, error) {
+	t, err := tagOf(name)
 	if err != nil {
-		return t, chain.Env{}, usage("%w", err)
+		return t, chain.Workspace{}, err
 	}
-	e, err := a.env()
+	e, err := a.workspace()
 	return t, e, err
 }
 
@@ -136,7 +136,7 @@ func (a *app) fetchCmd() *cobra.Command {
 
 // job is what a command on a tag and a target works with.
 type job struct {
-	chain.Env
+	chain.Workspace
 	patched chain.Patched
 	site    chain.Site // of a command that builds: it was looked at
 }
@@ -171,7 +171,7 @@ type request struct {
 func (a *app) chainCmd(use, short string, to reach, tune func(*request), do func(context.Context, job) error) *cobra.Command {
 	builds := to >= toPlan
 	var r request
-	var buildenv, on string
+	var rootName, on string
 	c := &cobra.Command{
 		Use: use + " TAG TARGET", Short: short, Args: args("TAG", "TARGET"),
 		RunE: func(c *cobra.Command, got []string) (err error) {
@@ -186,14 +186,14 @@ func (a *app) chainCmd(use, short string, to reach, tune func(*request), do func
 				}
 			}
 			if on != "" {
-				h, err := build.ParseHost(on, os.Environ())
+				h, err := build.ParseRemote(on, os.Environ())
 				if err != nil {
 					return usage("--on: %w", err)
 				}
-				r.machine.Host = &h
+				r.machine.Remote = &h
 			}
-			if buildenv != "" {
-				if r.machine.Root, r.machine.Libraries, err = a.buildEnvs(e, buildenv); err != nil {
+			if rootName != "" {
+				if r.machine.Root, r.machine.Libraries, err = a.buildenvs(e, rootName); err != nil {
 					return err
 				}
 			}
@@ -208,7 +208,7 @@ func (a *app) chainCmd(use, short string, to reach, tune func(*request), do func
 			if err := chain.CheckSigner(ctx, e, order, a.sign); err != nil {
 				return err
 			}
-			j := job{Env: e}
+			j := job{Workspace: e}
 			if builds { // the tools are looked at before anything is fetched
 				if j.site, err = r.machine.Look(ctx, e, order); err != nil {
 					return err
@@ -226,7 +226,7 @@ func (a *app) chainCmd(use, short string, to reach, tune func(*request), do func
 	if builds {
 		c.Flags().StringVar(&r.flags.Archs, "cuda-archs", "", "make device code for these instead of the recipe's: 86 or 120a for machine code and PTX, 86-real, 86-virtual; several joined by commas")
 		c.Flags().StringVar(&r.flags.GFX, "gfx", "", "make device code for these AMD cards instead of the recipe's: gfx1201, gfx12-generic; several joined by commas")
-		c.Flags().StringVar(&buildenv, "env", "", "build in the root of this `BUILDENV`, which llpatch env create makes, with its compilers")
+		c.Flags().StringVar(&rootName, "env", "", "build in the root of this `BUILDENV`, which llpatch env create makes, with its compilers")
 		if to == toPrograms {
 			c.Annotations = map[string]string{interrupted: goesOn}
 			c.Flags().StringVar(&on, "on", "", "build on another machine, ssh:HOST or ssh:HOST:DIR (a folder there that llpatch may fill; default: llpatch), and fetch the programs")
@@ -236,10 +236,10 @@ func (a *app) chainCmd(use, short string, to reach, tune func(*request), do func
 	return c
 }
 
-// buildEnvs are the buildenv that a build runs in and the one with the libraries that a full
+// buildenvs are the buildenv that a build runs in and the one with the libraries that a full
 // bundle carries, which is nil where the first names none.
-func (a *app) buildEnvs(e chain.Env, name string) (root, libraries *env.Decl, err error) {
-	d, err := a.envDecl(e.Repo, e.Cache, name)
+func (a *app) buildenvs(e chain.Workspace, name string) (root, libraries *buildenv.Decl, err error) {
+	d, err := a.buildenvDecl(e.Repo, e.Cache, name)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -249,14 +249,14 @@ func (a *app) buildEnvs(e chain.Env, name string) (root, libraries *env.Decl, er
 	if d.Runtime == "" {
 		return &d, nil, nil
 	}
-	r, err := a.envDecl(e.Repo, e.Cache, d.Runtime)
+	r, err := a.buildenvDecl(e.Repo, e.Cache, d.Runtime)
 	return &d, &r, err
 }
 
 func (a *app) planCmd() *cobra.Command {
 	var sh, ps1 bool
 	c := a.chainCmd("plan", "Show the commands that build the target", toPlan, func(r *request) { r.machine.Box = ps1 }, func(_ context.Context, j job) error {
-		plan, err := chain.NewPlan(j.Env, j.patched, j.site)
+		plan, err := chain.NewPlan(j.Workspace, j.patched, j.site)
 		if err != nil {
 			return err
 		}
@@ -271,7 +271,7 @@ func (a *app) planCmd() *cobra.Command {
 		if !sh {
 			return a.print(plan, func() string { return planText(plan) })
 		}
-		script, err := chain.Script(j.Env, j.patched, j.site, plan)
+		script, err := chain.Script(j.Workspace, j.patched, j.site, plan)
 		if err != nil {
 			return err
 		}
@@ -304,7 +304,7 @@ func planText(p build.Plan) string {
 
 func (a *app) buildCmd() *cobra.Command {
 	return a.chainCmd("build", "Fetch, patch and build a target", toPrograms, nil, func(ctx context.Context, j job) error {
-		b, err := chain.Build(ctx, j.Env, j.patched, j.site)
+		b, err := chain.Build(ctx, j.Workspace, j.patched, j.site)
 		if err != nil {
 			return err
 		}
@@ -322,7 +322,7 @@ func (a *app) releaseCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		done, err := chain.Release(ctx, j.Env, j.patched, j.site, venue, a.sign, a.partMiB)
+		done, err := chain.Release(ctx, j.Workspace, j.patched, j.site, venue, a.sign, a.partMiB)
 		if err != nil {
 			return err
 		}

@@ -2,10 +2,12 @@ package cli
 
 import (
 	"errors"
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/compat"
 	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/source"
@@ -55,7 +57,7 @@ func declaredOrFolder(repo *spec.Repo, f historyFlags) (compat.Stack, error) {
 		}
 		return s, err
 	}
-	s, err := compat.Declared(repo, f.upstream)
+	s, err := compat.Declared(repo, f.upstream, nil)
 	if err == nil && len(s.Fixes) == 0 {
 		err = usage("there is no fix for %s", f.upstream)
 	}
@@ -137,8 +139,12 @@ func (a *app) statusCmd() *cobra.Command {
 				return err
 			}
 			if page != "" {
-				if err := report.WriteHTML(page); err != nil {
-					return err
+				text, err := report.HTML()
+				if err == nil {
+					err = atomicfile.WriteFile(page, text, 0o644)
+				}
+				if err != nil {
+					return fmt.Errorf("--html: %w", err)
 				}
 			}
 			if err := a.print(report, report.Text); err != nil {

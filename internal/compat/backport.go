@@ -40,9 +40,6 @@ func (h *History) backport(ctx context.Context, fix string, v *Variant) ([]patch
 	if err != nil {
 		return nil, err
 	}
-	data, err := patch.FromCommit(c)
-	if err != nil {
-		return nil, err
-	}
-	return patch.Parse(fix, v.File, data)
+	_, ps, err := patch.FromCommit(c, fix, v.File)
+	return ps, err
 }

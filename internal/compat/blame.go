@@ -12,6 +12,7 @@ import (
 	"github.com/rogpeppe/go-internal/diff"
 
 	"github.com/llpatch/llpatch/internal/patch"
+	"github.com/llpatch/llpatch/internal/report"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -323,42 +324,38 @@ func pull(subject string) int {
 	return n
 }
 
-// Text renders the breaks for a terminal.
+// Text is the breaks for a terminal.
 func (b *Blame) Text() string {
-	var out strings.Builder
 	if len(b.Breaks) == 0 {
-		fmt.Fprintf(&out, "%s: no tag breaks it\n", patch.Printable(b.Fix))
+		return patch.Printable(b.Fix) + ": no tag breaks it\n"
 	}
-	for i, k := range b.Breaks {
-		if i > 0 {
-			out.WriteByte('\n')
-		}
-		fmt.Fprintf(&out, "%s (%s) fits %s, and not %s: %s\n", patch.Printable(b.Fix), patch.Printable(k.Patch), k.Good.Name, k.Bad.Name, k.Verdict)
-		fmt.Fprintf(&out, "  commit  %s (build %d, %s)\n  subject %s\n", k.Commit, k.Build, k.Time.Format(time.DateOnly), patch.Printable(k.Subject))
+	var d report.Doc
+	for _, k := range b.Breaks {
+		p := report.Part{Heading: fmt.Sprintf("%s (%s) fits %s, and not %s: %s", patch.Printable(b.Fix), patch.Printable(k.Patch), k.Good.Name, k.Bad.Name, k.Verdict)}
+		add := func(format string, args ...any) { p.Notes = append(p.Notes, fmt.Sprintf(format, args...)) }
+		add("commit  %s (build %d, %s)\nsubject %s", k.Commit, k.Build, k.Time.Format(time.DateOnly), patch.Printable(k.Subject))
 		if k.Pull > 0 {
-			fmt.Fprintf(&out, "  pull    #%d\n", k.Pull)
+			add("pull    #%d", k.Pull)
 		}
 		if k.Declared != "" {
-			fmt.Fprintf(&out, "  declared for %s\n", k.Declared)
+			add("declared for %s", k.Declared)
 		}
 		if k.Held > 0 {
-			fmt.Fprintf(&out, "  upstream has %d of its %d changes from there on\n", k.Held, k.Changes)
+			add("upstream has %d of its %d changes from there on", k.Held, k.Changes)
 			for _, l := range Landings(k.Landed, k.Verdict == Landed) {
-				fmt.Fprintf(&out, "    %s\n", l)
+				add("  %s", l)
 			}
 		}
 		for _, c := range k.Conflicts {
-			fmt.Fprintf(&out, "  %s\n", strings.ReplaceAll(c.Error(), "\n", "\n  "))
+			add("%s", c)
 		}
 		if k.Moved != "" {
-			fmt.Fprintf(&out, "  %s\n", patch.Printable(k.Moved))
+			add("%s", patch.Printable(k.Moved))
 		}
 		if len(k.Diff) > 0 {
-			out.WriteString("  what the commit did there:\n")
-			for _, l := range k.Diff {
-				fmt.Fprintf(&out, "    %s\n", l)
-			}
+			add("what the commit did there:\n  %s", strings.Join(k.Diff, "\n  "))
 		}
+		d.Parts = append(d.Parts, p)
 	}
-	return out.String()
+	return d.Text()
 }

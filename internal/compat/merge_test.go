@@ -78,15 +78,11 @@ func TestThreeWay(t *testing.T) {
 	if broken := r.Broken(); broken == nil || len(broken.Fixes[0].Runs) != 3 {
 		t.Errorf("a range with merges is as wrong as without them: %v", broken)
 	}
-	file := filepath.Join(t.TempDir(), "page.html")
-	if err := r.WriteHTML(file); err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile(file)
+	page, err := r.HTML()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`class="merged"><title>b3: merged</title>`, `<i class="merged"></i>merged</li>`, ".merged { fill: var(--merged)", "--merged: #", "llpatch apply b3 TARGET --three-way"} {
+	for _, want := range []string{`class="merged"><title>b3: merged</title>`, `<i class="merged"></i>merged</li>`, ".merged{--c:#", "llpatch apply b3 TARGET --three-way"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -96,10 +92,7 @@ func TestThreeWay(t *testing.T) {
 	if err != nil || asJSON(t, again) != before {
 		t.Errorf("merges change what is said without the flag: %v", err)
 	}
-	if err := again.WriteHTML(file); err != nil {
-		t.Fatal(err)
-	}
-	if page, err = os.ReadFile(file); err != nil || strings.Contains(string(page), `<i class="merged">`) {
+	if page, err = again.HTML(); err != nil || strings.Contains(string(page), `<i class="merged">`) {
 		t.Errorf("the legend has merges without the flag: %v", err)
 	}
 	var back struct {

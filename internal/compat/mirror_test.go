@@ -28,7 +28,7 @@ func TestMirror(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, err := Declared(repo, spec.LlamaCpp)
+	ours, err := Declared(repo, spec.LlamaCpp, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

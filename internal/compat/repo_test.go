@@ -136,7 +136,7 @@ func declared(tb testing.TB, fixedIn int, variants ...[2]string) Stack {
 		files["patches/fix/"+name] = v[1]
 		fix.Variants = append(fix.Variants, spec.Variant{Upstream: spec.LlamaCpp, Range: tag.MustParseRange(v[0]), Patch: name})
 	}
-	s, err := Declared(&spec.Repo{FS: os.DirFS(writeFiles(tb, files)), Fixes: []spec.Fix{fix}}, spec.LlamaCpp)
+	s, err := Declared(&spec.Repo{FS: os.DirFS(writeFiles(tb, files)), Fixes: []spec.Fix{fix}}, spec.LlamaCpp, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}

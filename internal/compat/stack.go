@@ -81,8 +81,8 @@ func (s Stack) For(repo *spec.Repo, target spec.Recipe) Stack {
 }
 
 // Declared returns the stack of every fix for an upstream, in the order of
-// patches/series.
-func Declared(repo *spec.Repo, upstream string) (Stack, error) {
+// patches/series. parsed are patch files that were read already, by path; the others are read.
+func Declared(repo *spec.Repo, upstream string, parsed map[string][]patch.Patch) (Stack, error) {
 	s := Stack{Name: upstream, Upstream: upstream}
 	var errs []error
 	for _, f := range repo.Fixes {
@@ -92,9 +92,10 @@ func Declared(repo *spec.Repo, upstream string) (Stack, error) {
 		fix := Fix{ID: f.ID, Summary: f.Summary, Defect: f.Defect(upstream)}
 		for _, v := range f.Variants {
 			out := Variant{Range: v.Range, File: cmp.Or(v.Patch, v.Commit), Commit: v.Commit}
-			if v.Commit == "" {
+			file := path.Join("patches", f.ID, v.Patch)
+			if out.Patches = parsed[file]; v.Commit == "" && out.Patches == nil {
 				var err error
-				out.Patches, err = patch.ParseFile(repo.FS, path.Join("patches", f.ID, v.Patch), f.ID, v.Patch)
+				out.Patches, err = patch.ParseFile(repo.FS, file, f.ID, v.Patch)
 				errs = append(errs, err)
 			}
 			fix.Variants = append(fix.Variants, out)

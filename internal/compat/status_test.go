@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -130,11 +128,7 @@ func TestDeclaredRanges(t *testing.T) {
 	if !strings.Contains(r.Text(), text) {
 		t.Errorf("the text lacks\n%s:\n%s", text, r.Text())
 	}
-	page := filepath.Join(t.TempDir(), "page.html")
-	if err := r.WriteHTML(page); err != nil {
-		t.Fatal(err)
-	}
-	html, err := os.ReadFile(page)
+	html, err := r.HTML()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,6 +142,20 @@ func TestDeclaredRanges(t *testing.T) {
 	}
 	if strings.Contains(string(html), "</i>not for this target") {
 		t.Error("the page's legend names a case that only a target has")
+	}
+}
+
+// Every verdict has its colour in the page.
+func TestColours(t *testing.T) {
+	r := Report{Tags: []Tag{{Name: "b1"}}, Fixes: []Status{{Runs: []Run{{From: "b1", To: "b1", Tags: 1, Verdict: Exact}}}}}
+	page, err := r.HTML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range verdicts {
+		if !strings.Contains(string(page), "."+class(v)+"{--c:#") {
+			t.Errorf("%s has no colour", v)
+		}
 	}
 }
 
@@ -240,11 +248,7 @@ func TestReportJSONAndHTML(t *testing.T) {
 	if back.Newest != "b8" || run.From != "b7" || run.Verdict != "conflict" || run.Findings[0].File != "src/f.c" || run.Findings[0].Line != 39 || run.Findings[0].Hunk != 2 {
 		t.Errorf("JSON: %s", data)
 	}
-	file := filepath.Join(t.TempDir(), "page.html")
-	if err := r.WriteHTML(file); err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile(file)
+	page, err := r.HTML()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -257,13 +261,6 @@ func TestReportJSONAndHTML(t *testing.T) {
 		if bytes.Contains(page, []byte(bad)) {
 			t.Errorf("the page has %q", bad)
 		}
-	}
-	left, err := filepath.Glob(filepath.Join(filepath.Dir(file), "*"))
-	if err != nil || len(left) != 1 {
-		t.Errorf("beside the page: %v, %v", left, err)
-	}
-	if err := r.WriteHTML(filepath.Join(file, "no", "folder.html")); err == nil {
-		t.Error("a page was written where there is no folder")
 	}
 }
 

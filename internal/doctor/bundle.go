@@ -2,12 +2,13 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -17,12 +18,6 @@ import (
 	"github.com/llpatch/llpatch/internal/memory"
 	"github.com/llpatch/llpatch/internal/stage"
 )
-
-// machines are the ELF machines of the processors that llpatch runs on.
-var machines = map[string]string{"amd64": "EM_X86_64", "arm64": "EM_AARCH64"}
-
-// rocm are libraries of ROCm.
-var rocm = regexp.MustCompile(`^lib(amdhip64|hip|roc)`)
 
 // Bundle says whether a bundle runs on this machine: a folder, a tar.gz or one of its
 // parts, or a single program. env is the user's. The error is a *NotBundle, one of
@@ -64,7 +59,7 @@ const windowsBundle = "llpatch inspect --os win7 FOLDER, or win7-vxkex, says wha
 
 // machine compares the kind of machine; nothing else can be said of another's files.
 func (r *Report) machine(h *held) bool {
-	mine := machines[runtime.GOARCH]
+	mine := bundle.Machine()
 	var others []string
 	for _, f := range h.files {
 		if f.Machine != mine && !slices.Contains(others, f.Machine) {
@@ -75,7 +70,7 @@ func (r *Report) machine(h *held) bool {
 	case runtime.GOOS != "linux":
 		r.lacks("machine", "", "It is for Linux, and this machine runs %s.", runtime.GOOS)
 	case len(others) > 0:
-		fix := ""
+		fix := bundle.HintOtherBuild
 		if slices.ContainsFunc(others, func(m string) bool { return strings.HasPrefix(m, "IMAGE_FILE_") }) {
 			fix = windowsBundle
 		}
@@ -150,10 +145,10 @@ func where(p string) string {
 
 // libraries looks for what the bundle needs of this machine.
 func (r *Report) libraries(h *held, libs *binary.Libraries, env []string) error {
-	mine := machines[runtime.GOARCH]
+	mine := bundle.Machine()
 	for _, f := range h.files {
 		if _, err := os.Stat(f.Interp); f.Interp != "" && err != nil {
-			r.lacks("loader", "", "%s asks for the loader %s, which is not here: this Linux has another C library, or keeps it elsewhere.", f.Name, f.Interp)
+			r.lacks("loader", bundle.HintGlibc, "%s asks for the loader %s, which is not here: this Linux has another C library, or keeps it elsewhere.", f.Name, f.Interp)
 			break
 		}
 	}
@@ -163,7 +158,7 @@ func (r *Report) libraries(h *held, libs *binary.Libraries, env []string) error 
 		case h.find(libs, lib) != "":
 			here = append(here, lib)
 		case binary.FromDriver(lib):
-			r.lacks("library", "install NVIDIA's driver", "%s needs %s, which comes with NVIDIA's driver and is not here.", strings.Join(h.needing(lib), ", "), lib)
+			r.lacks("library", bundle.HintLibcuda, "%s needs %s, which comes with NVIDIA's driver and is not here.", strings.Join(h.needing(lib), ", "), lib)
 		default:
 			r.lacks("library", remedy(lib, mine, env), "%s needs %s, which is not here.", strings.Join(h.needing(lib), ", "), lib)
 		}
@@ -204,20 +199,14 @@ func remedy(lib, machine string, env []string) string {
 			}
 		}
 	}
-	how := ""
+	var ways []string
 	if p := bundle.DebianPackage(lib); p != "" {
-		how = "on Debian and Ubuntu: apt-get install " + p
+		ways = append(ways, "on Debian and Ubuntu: apt-get install "+p)
 	}
-	if rocm.MatchString(lib) {
-		how = strings.TrimPrefix(how+"; ", "; ") + "AMD's packages of ROCm with the same version of it serve as well"
+	if instead := bundle.Instead(lib); instead != "" {
+		ways = append(ways, instead)
 	}
-	if stage.CanCarry(lib) {
-		if how != "" {
-			how += "; "
-		}
-		how += "the full bundle of the same release has it inside"
-	}
-	return how
+	return strings.Join(ways, ", or ")
 }
 
 // cards compares device code with the cards of this machine.
@@ -233,6 +222,9 @@ func (r *Report) cards(ctx context.Context, h *held, env []string) error {
 			device = append(device, judged{f.Name, v})
 		}
 		if gpus := binary.GPUs(f); len(gpus) > 0 {
+			if !amd {
+				r.device("/dev/kfd", bundle.HintAMDGroup)
+			}
 			amd = true
 			if err := r.onAMD(ctx, f.Name, gpus, env); err != nil {
 				return err
@@ -245,12 +237,13 @@ func (r *Report) cards(ctx context.Context, h *held, env []string) error {
 		}
 		return nil
 	}
+	r.device("/dev/nvidiactl", bundle.HintNVIDIAGroup)
 	cards, err := memory.NvidiaCards(ctx, env)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		r.lacks("card", "install NVIDIA's driver where there is a card", "It is for NVIDIA cards and would use the processor alone: %s.", oneLine(err))
+		r.lacks("card", bundle.HintNVIDIA+" where there is a card", "It is for NVIDIA cards and would use the processor alone: %s.", oneLine(err))
 		return nil
 	}
 	for _, c := range cards {
@@ -261,6 +254,16 @@ func (r *Report) cards(ctx context.Context, h *held, env []string) error {
 	return nil
 }
 
+// device looks whether the user may use the device of a driver, where it is there.
+func (r *Report) device(file, fix string) {
+	f, err := os.OpenFile(file, os.O_RDWR, 0)
+	if err == nil {
+		_ = f.Close() // nothing was written
+	} else if errors.Is(err, fs.ErrPermission) {
+		r.lacks("device", fix, "You may not use %s.", file)
+	}
+}
+
 // onAMD says on which of this machine's AMD cards a file's code objects run.
 func (r *Report) onAMD(ctx context.Context, file string, gpus []binary.GPU, env []string) error {
 	cards, err := memory.ChooseCards(ctx, env, "")
@@ -268,7 +271,7 @@ func (r *Report) onAMD(ctx context.Context, file string, gpus []binary.GPU, env 
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		r.lacks("card", "load the kernel's amdgpu driver where there is a card", "It is for AMD cards and would use the processor alone: %s.", oneLine(err))
+		r.lacks("card", bundle.HintAMD+" where there is a card", "It is for AMD cards and would use the processor alone: %s.", oneLine(err))
 		return nil
 	}
 	for _, c := range cards.List {
@@ -278,7 +281,7 @@ func (r *Report) onAMD(ctx context.Context, file string, gpus []binary.GPU, env 
 		case c.GFX == "":
 			r.unknown("card", "", "%s: whether %s runs on it is not known, because its driver does not tell the processor.", name, file)
 		case i < 0:
-			r.lacks("card", "take a build for it", "%s holds nothing for %s, which is %s.", file, name, c.GFX)
+			r.lacks("card", bundle.HintOtherBuild, "%s holds nothing for %s, which is %s.", file, name, c.GFX)
 		case gpus[i].Missing > 0:
 			r.lacks("card", "", "%s runs on %s, which is %s, only in part: %d of its %d bundles hold nothing for it.", file, name, c.GFX, gpus[i].Missing, gpus[i].Bundles)
 		default:
@@ -307,7 +310,7 @@ func (r *Report) onCard(c memory.NvidiaCard, file string, v *binary.Verdict) {
 	case v.Newer && !binary.KnownCapability(c.Capability):
 		by, jit = "PTX", true
 	default:
-		r.lacks("card", "take a build for it", "%s holds nothing for %s, of compute capability %s.", file, name, c.Capability)
+		r.lacks("card", bundle.HintOtherBuild, "%s holds nothing for %s, of compute capability %s.", file, name, c.Capability)
 		return
 	}
 	r.ok("card", "%s runs on %s, of compute capability %s, by %s.", file, name, c.Capability, by)
@@ -321,7 +324,7 @@ func (r *Report) onCard(c memory.NvidiaCard, file string, v *binary.Verdict) {
 		case d.Version == "":
 			r.unknown("driver", "", "%s needs a driver %s (%s), and card %d has %s.", file, d, d.Why, c.Index, c.Driver)
 		case binary.Less(c.Driver, d.Version):
-			r.lacks("driver", "install a newer driver", "%s needs driver %s (%s), and card %d has %s.", file, d, d.Why, c.Index, c.Driver)
+			r.lacks("driver", bundle.HintNewerDriver, "%s needs driver %s (%s), and card %d has %s.", file, d, d.Why, c.Index, c.Driver)
 		default:
 			r.ok("driver", "%s needs driver %s, and card %d has %s.", file, d, c.Index, c.Driver)
 		}

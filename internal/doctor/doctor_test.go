@@ -149,7 +149,7 @@ func TestBundle(t *testing.T) {
 			c := put(t, filepath.Join(src, "a.c"), "int f(void) { return 1; }\n", 0o644)
 			gcc(t, "-shared", "-fPIC", "-Wl,-soname,libcublas.so.12", "-o", filepath.Join(src, "libcublas.so.12"), c)
 			gcc(t, "-shared", "-fPIC", "-Wl,--no-as-needed", "-o", filepath.Join(dir, "libggml-x.so"), c, filepath.Join(src, "libcublas.so.12"))
-		}, none, false, []Finding{{About: "library", Status: Missing, Says: "libggml-x.so needs libcublas.so.12, which is not here. [on Debian and Ubuntu: apt-get install libcublas12; the full bundle of the same release has it inside]"}}},
+		}, none, false, []Finding{{About: "library", Status: Missing, Says: "libggml-x.so needs libcublas.so.12, which is not here. [on Debian and Ubuntu: apt-get install libcublas12, or take the full bundle of this release, which has them inside]"}}},
 		"a loader that is not here": {false, func(t *testing.T, dir string) {
 			main := put(t, filepath.Join(t.TempDir(), "main.c"), "int main(void) { return 0; }\n", 0o644)
 			gcc(t, "-o", filepath.Join(dir, "llama-cli"), "-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1", main)

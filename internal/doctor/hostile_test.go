@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/llpatch/llpatch/internal/bundle"
 )
 
 // soon runs Bundle, which must end of itself.
@@ -142,5 +145,37 @@ func TestManyLinks(t *testing.T) {
 	sh(t, dir, "tar -czf a.tgz bun")
 	if r, err := soon(t, filepath.Join(dir, "a.tgz")); err != nil || !r.Able {
 		t.Errorf("%v", err)
+	}
+}
+
+// Nothing that came out of a bundle is run: not its check.sh, no program or library of it, and none
+// that is called as a tool of the system, also where the PATH leads into it.
+func TestNothingRun(t *testing.T) {
+	dir := makeBundle(t, true)
+	ran := filepath.Join(t.TempDir(), "ran")
+	leaves := put(t, filepath.Join(t.TempDir(), "a.c"), fmt.Sprintf("#include <stdio.h>\n__attribute__((constructor)) static void f(void) { fclose(fopen(%q, \"w\")); }\nint main(void) { return 0; }\n", ran), 0o644)
+	gcc(t, "-shared", "-fPIC", "-Wl,-soname,libggml-base.so.0", "-o", filepath.Join(dir, "libggml-base.so.0"), leaves)
+	gcc(t, "-o", filepath.Join(dir, "llama-cli"), leaves)
+	for _, name := range []string{"check.sh", "ldconfig", "getconf", "ldd", "nvidia-smi", "llama-server.sh"} {
+		put(t, filepath.Join(dir, name), "#!/bin/sh\n: > "+ran+"\n", 0o755)
+	}
+	packed := filepath.Join(t.TempDir(), "llama-b1-llp1-bin-linux-cuda-x64.tar.gz")
+	sh(t, filepath.Dir(dir), "tar -czf "+packed+" "+filepath.Base(dir))
+	t.Chdir(dir)
+	env := none(t)
+	env[0] = strings.Replace(env[0], "=", "=.::", 1)
+	for _, file := range []string{dir, ".", packed, "llama-cli"} {
+		r, err := Bundle(t.Context(), env, file)
+		must(t, err)
+		if r.Kind == KindBundle && !has(r, Missing, "card", bundle.HintNVIDIA) {
+			t.Errorf("%s:\n%s", file, r.Text())
+		}
+		if _, err := os.Stat(ran); !errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("%s: something was run: %v", file, err)
+		}
+	}
+	sh(t, dir, "./llama-cli") // it does leave a file
+	if _, err := os.Stat(ran); err != nil {
+		t.Fatal(err)
 	}
 }

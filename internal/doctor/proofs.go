@@ -9,6 +9,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/bundle"
 	"github.com/llpatch/llpatch/internal/memory"
 	"github.com/llpatch/llpatch/internal/sim"
 	"github.com/llpatch/llpatch/internal/smoke"
@@ -85,7 +86,7 @@ func (o Options) simulated(rec spec.Recipe) []string {
 	var ids []string
 	for _, f := range o.Repo.Fixes {
 		mine := rec.Fixes.All || slices.Contains(rec.Fixes.IDs, f.ID)
-		if mine && rec.Upstream == spec.LlamaCpp && smoke.OnDevice(f.Proof) {
+		if mine && slices.Contains(f.Upstreams(), rec.Upstream) && smoke.OnDevice(f.Proof) {
 			ids = append(ids, f.ID)
 		}
 	}
@@ -159,7 +160,7 @@ func (r *Report) card(rec spec.Recipe, c memory.NvidiaCard, driver *binary.Drive
 	case binary.Serves(slices.Concat(want.Archs, want.AtLeast, want.PTX), c.Capability) == "":
 		r.without("card", "", "%s, of compute capability %s: the recipe builds for %s alone, and checks on it would fail.", name, c.Capability, strings.Join(slices.Concat(want.Archs, want.AtLeast, want.PTX), " "))
 	case driver != nil && driver.Version != "" && binary.Less(c.Driver, driver.Version):
-		r.without("card", "install a newer driver, or build with an older CUDA", "%s: the result will need %s.", name, driver)
+		r.without("card", bundle.HintNewerDriver+", or build with an older CUDA", "%s: the result will need %s.", name, driver)
 	default:
 		r.ok("card", "%s, of compute capability %s, runs the result, by %s.", name, c.Capability, binary.Serves(slices.Concat(want.Archs, want.AtLeast, want.PTX), c.Capability))
 	}

@@ -32,14 +32,14 @@ type Finding struct {
 
 // Report is what was found.
 type Report struct {
-	Kind     string    `json:"kind"`    // target, bundle or file
-	Subject  string    `json:"subject"` // its name
-	Tag      string    `json:"tag,omitempty"`
-	Asked    string    `json:"asked,omitempty"`    // the tag that was asked for, where Tag is the nearest
-	Able     bool      `json:"able"`               // it can be built here, or runs here, as far as can be told
-	Env      string    `json:"env,omitempty"`      // the buildenv to build in, where this machine has not every tool
-	EnvMade  bool      `json:"env_made,omitempty"` // its root is there
-	Findings []Finding `json:"findings"`
+	Kind         string    `json:"kind"`    // target, bundle or file
+	Subject      string    `json:"subject"` // its name
+	Tag          string    `json:"tag,omitempty"`
+	Asked        string    `json:"asked,omitempty"`    // the tag that was asked for, where Tag is the nearest
+	Able         bool      `json:"able"`               // it can be built here, or runs here, as far as can be told
+	Buildenv     string    `json:"env,omitempty"`      // the buildenv to build in, where this machine has not every tool
+	BuildenvMade bool      `json:"env_made,omitempty"` // its root is there
+	Findings     []Finding `json:"findings"`
 }
 
 // The kinds of reports.
@@ -107,12 +107,12 @@ func (r *Report) verdict() string {
 		sure = ", as far as can be told"
 	}
 	switch {
-	case r.Kind == KindTarget && r.Able && r.EnvMade:
-		return what + " can be built here with --env " + r.Env + sure
+	case r.Kind == KindTarget && r.Able && r.BuildenvMade:
+		return what + " can be built here with --env " + r.Buildenv + sure
 	case r.Kind == KindTarget && r.Able:
 		return what + " can be built here" + sure
-	case r.Kind == KindTarget && r.Env != "" && !r.EnvMade && !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.stops() && !f.isTool() }):
-		return what + " cannot be built here as it is; once llpatch env create " + r.Env + " has made that, it can with --env " + r.Env + sure
+	case r.Kind == KindTarget && r.Buildenv != "" && !r.BuildenvMade && !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.stops() && !f.isTool() }):
+		return what + " cannot be built here as it is; once llpatch env create " + r.Buildenv + " has made that, it can with --env " + r.Buildenv + sure
 	case r.Kind == KindTarget:
 		return what + " cannot be built here"
 	case r.Able:

@@ -12,9 +12,10 @@ import (
 
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/buildenv"
+	"github.com/llpatch/llpatch/internal/bundle"
 	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/disk"
-	"github.com/llpatch/llpatch/internal/env"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
@@ -22,11 +23,11 @@ import (
 
 // Options is what a look at a target needs.
 type Options struct {
-	chain.Env
-	Root        *env.Decl // the buildenv whose tools are looked at; nil: this machine's
-	Environ     []string  // the user's, for the tools that know the cards
-	CUDAHeaders string    // folder of the CUDA headers for the simulated device; may be empty
-	Clang       string    // its compiler; empty: the first that serves
+	chain.Workspace
+	Root        *buildenv.Decl // the buildenv whose tools are looked at; nil: this machine's
+	Environ     []string       // the user's, for the tools that know the cards
+	CUDAHeaders string         // folder of the CUDA headers for the simulated device; may be empty
+	Clang       string         // its compiler; empty: the first that serves
 }
 
 // Target says what this machine has and lacks to build a target, for any tag or for t.
@@ -91,12 +92,12 @@ func (r *Report) tools(ctx context.Context, o Options, tc spec.Toolchain, rec sp
 }
 
 // programs says what a look for the tools has found, which ended with err.
-func (r *Report) programs(facts build.Facts, err error, in *env.Decl, tc spec.Toolchain, rec spec.Recipe) {
+func (r *Report) programs(facts build.Facts, err error, in *buildenv.Decl, tc spec.Toolchain, rec spec.Recipe) {
 	var missing *build.MissingTools
 	var fault *build.Fault
 	var bad *build.BadToolkit
 	switch {
-	case r.noEnv(err, in):
+	case r.noBuildenv(err, in):
 		return
 	case errors.As(err, &fault):
 		r.lacks("machine", "", "Toolchain %s does not run here: %s.", tc.Name, fault.Msg)
@@ -110,7 +111,7 @@ func (r *Report) programs(facts build.Facts, err error, in *env.Decl, tc spec.To
 		return
 	}
 	if in != nil {
-		r.Env, r.EnvMade = in.Name, true
+		r.Buildenv, r.BuildenvMade = in.Name, true
 		r.ok("environment", "%s (%s) is made: what follows is told of it.", in.Name, in.Summary)
 	}
 	r.ok("machine", "Toolchain %s is for %s/%s, as this machine is.", tc.Name, tc.OS, tc.Arch)
@@ -273,9 +274,7 @@ func (r *Report) driver(facts build.Facts, rec spec.Recipe) *binary.Driver {
 			return nil
 		}
 		if rec.OS == spec.Win7 {
-			// NVIDIA's CUDA Toolkit Release Notes, "CUDA Toolkit and Minimum Required Driver
-			// Version for CUDA Minor Version Compatibility", the column for Windows.
-			r.ok("driver", "Built with CUDA %s, the result will need NVIDIA driver 452.39 or later for Windows; those for Windows 7 end with branch R470 (474.11 and others), which knows cards up to the GeForce RTX 30 series.", v)
+			r.ok("driver", "Built with CUDA %s, the result will need NVIDIA driver %s or later for Windows; those for Windows 7 end with branch R470 (474.11 and others), which knows cards up to the GeForce RTX 30 series.", v, bundle.Win7Driver)
 			return nil
 		}
 		d := binary.ToolkitDriver(v, false)
@@ -307,7 +306,7 @@ func (r *Report) system(ctx context.Context, o Options, rec spec.Recipe, root st
 	has, whose := mine, "this machine's"
 	if o.Root != nil {
 		whose = o.Root.Name + "'s"
-		if has, err = o.envGlibc(root, rec.Verify.Machine); err != nil {
+		if has, err = o.buildenvGlibc(root, rec.Verify.Machine); err != nil {
 			return err
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/bundle"
 )
 
 // families says which library has a family of symbol versions with an order, and what
@@ -40,19 +41,19 @@ func (r *Report) versions(h *held, libs *binary.Libraries, here []string) error 
 			continue
 		}
 		if has := lib.Highest()[v.family]; binary.Less(has, need) {
-			r.lacks(v.lib, "take a newer distribution, or a build made on one as old as this", "%s needs %s %s%s, and this machine has %s.", h.highest(v.family, need), v.name, need, h.because(v.family, need), cmp.Or(has, "none"))
+			r.lacks(v.lib, bundle.HintNewerSystem, "%s needs %s %s%s, and this machine has %s.", h.highest(v.family, need), v.name, need, h.because(v.family, need), cmp.Or(has, "none"))
 			gone[v.family] = true
 		} else {
 			r.ok(v.lib, "It needs %s %s, and this machine has %s.", v.name, need, has)
 		}
 	}
 	for _, f := range h.own() {
-		for _, need := range f.VersionNeeds() {
+		for _, need := range f.ImportedVersions() {
 			whose, lib := "of the bundle", h.called(need.Lib)
 			if lib == nil {
 				whose, lib = "of this machine", read[need.Lib]
 			}
-			if lib == nil || slices.Contains(lib.VersionDefs(), need.Version) || gone[need.Version] {
+			if lib == nil || slices.Contains(lib.ExportedVersions(), need.Version) || gone[need.Version] {
 				continue
 			}
 			gone[need.Version] = true
@@ -119,11 +120,10 @@ func (h *held) because(family, version string) string {
 // of this machine gives it; those of a version in gone are left out, as that is said
 // already. Where a library is missing altogether, that is said instead.
 func (r *Report) symbols(h *held, libs *binary.Libraries, gone map[string]bool) error {
-	given := map[string]bool{} // name, name@version; name@ serves whatever version is asked for
+	given, named := map[binary.Symbol]bool{}, map[string]bool{}
 	give := func(f *binary.File) {
-		for _, s := range f.Gives() {
-			name, _, _ := strings.Cut(s, "@")
-			given[name], given[s] = true, true
+		for _, s := range f.Exports() {
+			given[s], named[s.Name] = true, true
 		}
 	}
 	for _, f := range h.files {
@@ -149,10 +149,10 @@ func (r *Report) symbols(h *held, libs *binary.Libraries, gone map[string]bool) 
 	}
 	for _, f := range h.own() {
 		var lost []string
-		for _, s := range f.Takes() {
-			name, version, _ := strings.Cut(s, "@")
-			if !given[s] && !given[name+"@"] && !gone[version] {
-				lost = append(lost, s)
+		for _, s := range f.Imports() {
+			there := given[s] || given[binary.Symbol{Name: s.Name}] || s.Version == "" && named[s.Name]
+			if !there && !gone[s.Version] {
+				lost = append(lost, s.String())
 			}
 		}
 		if len(lost) > 0 {

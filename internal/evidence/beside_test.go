@@ -83,8 +83,8 @@ esac
 			t.Errorf("the record has %q", s)
 		}
 	}
-	if len(res.Host.Boot) != 12 || len(res.Program) != 64 || res.LLPatch != "test" {
-		t.Errorf("boot %q, llpatch %q", res.Host.Boot, res.Program)
+	if len(res.Machine.Boot) != 12 || len(res.Program) != 64 || res.LLPatch != "test" {
+		t.Errorf("boot %q, llpatch %q", res.Machine.Boot, res.Program)
 	}
 }
 

@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,15 +62,11 @@ func (r *recorder) note(s string) {
 // where it was cut short. The error is a *Missing where an aim was missed, and a
 // *NotRun where something could not be run or told.
 func Record(ctx context.Context, o Options) (*Result, error) {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Progress == nil {
 		o.Progress = func(string, int64, int64) {}
 	}
-	if o.Every == 0 {
-		o.Every = memory.MinEvery
-	}
+	o.Every = cmp.Or(o.Every, memory.MinEvery)
 	if o.State != "" {
 		o.Source = "simulated device"
 	}
@@ -81,7 +78,7 @@ func Record(ctx context.Context, o Options) (*Result, error) {
 		VRAM: o.Source, EverySec: o.Every.Seconds(), Baseline: p.Baseline, Plan: r.hide.plan(p.Text),
 		Builds: map[string]Built{}, Inputs: map[string]string{}, Runs: []Run{},
 	}
-	r.res.Host = host(o.Env, r.hide)
+	r.res.Machine = machine(o.Env, r.hide)
 	for _, b := range p.Builds {
 		if _, err := os.ReadDir(b.Dir); err != nil {
 			return nil, &NotRun{Why: []string{fmt.Sprintf("build %s: %v", b.Name, err)}}

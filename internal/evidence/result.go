@@ -28,7 +28,7 @@ type Result struct {
 	Program  string            `json:"llpatch_sha256,omitempty"` // of llpatch's own file
 	Began    time.Time         `json:"began"`
 	Ended    *time.Time        `json:"ended,omitempty"` // absent: the record stopped before its end
-	Host     Host              `json:"host"`
+	Machine  Machine           `json:"host"`
 	VRAM     string            `json:"vram,omitempty"` // where device memory is read
 	EverySec float64           `json:"every"`          // seconds between two looks
 	Baseline string            `json:"baseline"`
@@ -40,8 +40,8 @@ type Result struct {
 	Plan     string            `json:"plan"` // the file's text
 }
 
-// Host is the machine.
-type Host struct {
+// Machine is what programs were run on.
+type Machine struct {
 	OS     string            `json:"os"`
 	Kernel string            `json:"kernel,omitempty"`
 	CPU    string            `json:"cpu,omitempty"`
@@ -49,30 +49,6 @@ type Host struct {
 	Memory int64             `json:"memory_mib,omitempty"`
 	Boot   string            `json:"boot,omitempty"` // tells this start of the machine from any other
 	Env    map[string]string `json:"env,omitempty"`  // the caller's variables that change what the programs do
-}
-
-// Same says whether two records may be of one machine: of one start of it where both know
-// theirs, else where processor, kernel and memory are the same. The cores that a program may
-// use tell nothing: a trial can be kept on some of them.
-func (h Host) Same(o Host) bool {
-	if h.Boot != "" && o.Boot != "" {
-		return h.Boot == o.Boot
-	}
-	return h.CPU == o.CPU && h.Kernel == o.Kernel && h.Memory == o.Memory
-}
-
-// Over is when the record ended, or the last run of one that was cut short.
-func (r *Result) Over() time.Time {
-	if r.Ended != nil {
-		return *r.Ended
-	}
-	over := r.Began
-	for i := range r.Runs {
-		if end := r.Runs[i].Began.Add(time.Duration(r.Runs[i].Seconds * float64(time.Second))); end.After(over) {
-			over = end
-		}
-	}
-	return over
 }
 
 // Built is what a build's folder holds.

@@ -45,8 +45,8 @@ rc = "any"
 			t.Errorf("the record has %s: %s", s, data[max(0, i-80):min(len(data), i+80)])
 		}
 	}
-	if res.Host.Env["LLAMA_ARG_API_KEY"] != hidden || res.Host.Env["GGML_X"] != "1" || res.Builds["third"].Env["LLAMA_API_KEY"] != hidden {
-		t.Errorf("%v %v", res.Host.Env, res.Builds["third"].Env)
+	if res.Machine.Env["LLAMA_ARG_API_KEY"] != hidden || res.Machine.Env["GGML_X"] != "1" || res.Builds["third"].Env["LLAMA_API_KEY"] != hidden {
+		t.Errorf("%v %v", res.Machine.Env, res.Builds["third"].Env)
 	}
 	if res.Builds["third"].Note != "made in {path}/tree" || !strings.HasSuffix(res.What, " of {path}/what") {
 		t.Errorf("%q %q", res.Builds["third"].Note, res.What)

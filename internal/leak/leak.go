@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/llpatch/llpatch/internal/exit"
+	"github.com/llpatch/llpatch/internal/llamaserver"
 	"github.com/llpatch/llpatch/internal/memory"
 	"github.com/llpatch/llpatch/internal/run"
 )
@@ -44,8 +45,8 @@ type Options struct {
 	Named  bool          // the probe was asked for by name: without its figures nothing is judged
 	Floor  float64       // bytes that are no growth; 0: memory.DefaultFloor
 
-	Host     memory.HostProbe // host memory of a program elsewhere, which Argv starts; nil: that of Argv
-	HostName string           // the machine
+	Remote     memory.RemoteProbe // host memory of a program elsewhere, which Argv starts; nil: that of Argv
+	RemoteName string             // the machine
 
 	Stdout io.Writer // gets the program's output as well as the log; nil: only the log
 	Log    *slog.Logger
@@ -109,9 +110,9 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	if res.Place == "wine" {
 		res.Notes = append(res.Notes, "a Windows program under wine: memory is what Linux counts for its processes, wine's own parts included, and not what Windows would count")
 	}
-	if o.Host != nil {
-		res.Place = "ssh:" + o.HostName
-		res.Notes = append(res.Notes, "host memory is what Windows counts for the program on "+o.HostName+", about once a second: private bytes (shown as anonymous memory) and the working set (as RSS)")
+	if o.Remote != nil {
+		res.Place = "ssh:" + o.RemoteName
+		res.Notes = append(res.Notes, "host memory is what Windows counts for the program on "+o.RemoteName+", about once a second: private bytes (shown as anonymous memory) and the working set (as RSS)")
 	}
 	if o.NoCard != "" {
 		res.Notes = append(res.Notes, "VRAM was not sampled: "+o.NoCard)
@@ -139,7 +140,7 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 		}
 	case len(res.decisive()) == 0:
 		return res, &NotRun{Why: "nothing is known of its memory: " + strings.Join(res.Series.Notes, "; "), Log: res.Log}
-	case res.noHost(o):
+	case res.noRemote(o):
 		return res, &NotRun{Why: "host memory is not known, and VRAM alone does not decide: " + strings.Join(res.Series.Notes, "; "), Log: res.Log}
 	case o.Named && res.NoVRAM() != "":
 		return res, &NotRun{Why: "VRAM is not known: " + res.NoVRAM(), Log: res.Log}
@@ -154,9 +155,7 @@ func (o Options) defaults() Options {
 	o.Ready = cmp.Or(o.Ready, 5*time.Minute)
 	o.Workload = cmp.Or(o.Workload, "auto")
 	o.toolPatience = cmp.Or(o.toolPatience, toolPatience)
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Status == nil {
 		o.Status = func(string) {}
 	}
@@ -168,7 +167,7 @@ func (o Options) defaults() Options {
 func watched(ctx context.Context, o Options, res *Result) (*work, error) {
 	w := &work{o: o}
 	s, err := memory.Start(ctx, memory.Options{
-		Name: filepath.Base(o.Argv[0]), Every: o.Every, Probe: o.Probe, Source: o.Source, Host: o.Host, Progress: w.Progress,
+		Name: filepath.Base(o.Argv[0]), Every: o.Every, Probe: o.Probe, Source: o.Source, Remote: o.Remote, Progress: w.Progress,
 		Look: w.looked, Log: o.Log,
 	})
 	if err != nil {
@@ -230,9 +229,9 @@ type program struct {
 	o       Options
 	log     string
 	began   time.Time
-	srv     *server       // nil where it is none
-	below   atomic.Int64  // the program's own process below the tool that runs it; 0: there is none
-	started chan struct{} // closed when below is known, or is not to be found; nil: there is no tool above
+	srv     *llamaserver.Client // nil where it is none
+	below   atomic.Int64        // the program's own process below the tool that runs it; 0: there is none
+	started chan struct{}       // closed when below is known, or is not to be found; nil: there is no tool above
 }
 
 // patience is the time that a server gets for each SIGTERM: an idle one needs 3 to 8 ms,
@@ -319,51 +318,28 @@ func (p *program) drive(ctx context.Context, w *work) (from, to time.Duration, e
 	return from, to, nil
 }
 
-func gone(p *run.Process) bool {
-	select {
-	case <-p.Done():
-		return true
-	default:
-		return false
-	}
-}
-
 // shutDown asks the program to end, twice, and then makes it.
 func (p *program) shutDown(ctx context.Context, notes *[]string) {
-	for range 2 {
-		if gone(p.Process) {
-			return
-		}
-		p.signalProgram(syscall.SIGTERM)
-		select {
-		case <-p.Done():
-		case <-ctx.Done():
-		case <-time.After(patience):
-		}
-	}
-	if gone(p.Process) {
-		return
-	}
-	if ctx.Err() == nil {
+	killed, err := p.Terminate(ctx, p.askToEnd, patience)
+	if killed {
 		*notes = append(*notes, fmt.Sprintf("it did not end within %v of SIGTERM, twice, and was killed: its shutdown hangs", patience))
 	}
-	now, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	cancel() // no grace
-	if err := p.Stop(now); err != nil {
+	if err != nil {
 		*notes = append(*notes, err.Error())
 	}
 }
 
-// signalProgram signals the program itself, which is below the tool that runs it.
-func (p *program) signalProgram(sig syscall.Signal) {
-	if pid, ok := p.inner(); ok {
-		// FindProcess never fails on Unix, and Windows knows no signals but kill.
-		if inner, err := os.FindProcess(pid); err == nil {
-			_ = inner.Signal(sig)
-		}
+// askToEnd signals the program itself, which is below the tool that runs it.
+func (p *program) askToEnd() {
+	pid, ok := p.inner()
+	if !ok {
+		_ = p.Signal(syscall.SIGTERM)
 		return
 	}
-	_ = p.Signal(sig)
+	// FindProcess never fails on Unix, and Windows knows no signals but kill.
+	if inner, err := os.FindProcess(pid); err == nil {
+		_ = inner.Signal(syscall.SIGTERM)
+	}
 }
 
 // exitCode is that of a program that is gone; nil where a signal ended it.
@@ -383,18 +359,15 @@ func (p *program) exitCode() *int {
 
 // how says how a program that is gone has ended.
 func (p *program) how() string {
-	if !gone(p.Process) {
+	if !p.Ended() {
 		return "was still running"
 	}
-	err := p.Wait()
-	var e *run.Error
+	end := p.End()
 	switch {
-	case err == nil:
-		return "ended with exit code 0"
-	case errors.As(err, &e) && e.Signal != "":
-		return "was ended by signal: " + e.Signal
-	case errors.As(err, &e) && e.Exit >= 0:
-		return fmt.Sprintf("ended with exit code %d", e.Exit)
+	case strings.HasPrefix(end, "signal: "):
+		return "was ended by " + end
+	case strings.HasPrefix(end, "exit code "):
+		return "ended with " + end
 	}
-	return err.Error()
+	return end
 }

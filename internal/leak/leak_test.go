@@ -159,10 +159,10 @@ func TestHostEnds(t *testing.T) {
 			t.Parallel()
 			o := Options{
 				Argv: []string{"/bin/sh", "-c", "sleep 30"}, Env: []string{"PATH=" + os.Getenv("PATH")}, Work: t.TempDir(),
-				For: 6 * time.Second, HostName: "box", Probe: c.probe, Source: "card",
-				Host: func(ctx context.Context, _ time.Duration, out func(memory.HostReading)) error {
+				For: 6 * time.Second, RemoteName: "box", Probe: c.probe, Source: "card",
+				Remote: func(ctx context.Context, _ time.Duration, out func(memory.RemoteReading)) error {
 					for range c.figures {
-						out(memory.HostReading{Private: 5 << 20, WorkingSet: 6 << 20})
+						out(memory.RemoteReading{Private: 5 << 20, WorkingSet: 6 << 20})
 						time.Sleep(50 * time.Millisecond)
 					}
 					<-ctx.Done()

@@ -1,6 +1,7 @@
 package leak
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -54,7 +55,7 @@ type Result struct {
 
 // ended notes a program that did not wait to be stopped.
 func (r *Result) ended(p *program, w *work) {
-	if !gone(p.Process) {
+	if !p.Ended() {
 		return
 	}
 	r.End = p.how()
@@ -79,12 +80,12 @@ func (r *Result) unit() memory.Unit {
 // before, and what is given back after it, belong to no line.
 func (r *Result) judge(o Options) {
 	s := r.worked()
-	if until, ends := s.HostEnds(); ends {
-		r.Series.Notes = append(r.Series.Notes, fmt.Sprintf("host memory is known only up to %.1f s: %s", until, s.HostWhy))
-	} else if o.Host != nil && !s.Has(memory.Anon) && r.Series.Has(memory.Anon) {
+	if until, ends := s.RemoteEnds(); ends {
+		r.Series.Notes = append(r.Series.Notes, fmt.Sprintf("host memory is known only up to %.1f s: %s", until, s.RemoteWhy))
+	} else if o.Remote != nil && !s.Has(memory.Anon) && r.Series.Has(memory.Anon) {
 		note := "fewer than two figures of host memory came during the work"
-		if _, ends := r.Series.HostEnds(); ends {
-			note += ": " + s.HostWhy
+		if _, ends := r.Series.RemoteEnds(); ends {
+			note += ": " + s.RemoteWhy
 		}
 		r.Series.Notes = append(r.Series.Notes, note)
 	}
@@ -118,10 +119,10 @@ func (r *Result) NoVRAM() string {
 	return r.Series.Device.Unknown
 }
 
-// noHost reports whether host memory, which was to be read elsewhere, was not judged.
-func (r *Result) noHost(o Options) bool {
+// noRemote reports whether host memory, which was to be read elsewhere, was not judged.
+func (r *Result) noRemote(o Options) bool {
 	_, judged := r.verdict(memory.Anon)
-	return o.Host != nil && !judged
+	return o.Remote != nil && !judged
 }
 
 // decisive are the verdicts that decide: VRAM, and what the program took on the
@@ -148,7 +149,7 @@ func (r *Result) conclude(o Options) {
 	switch {
 	case memory.Says(d, memory.Grows):
 		r.Class = Unknown
-	case memory.Says(d, memory.Unclear) || len(d) == 0 || r.noHost(o):
+	case memory.Says(d, memory.Unclear) || len(d) == 0 || r.noRemote(o):
 		r.Class = Unjudged
 	case r.Workload == "prefill" && slices.ContainsFunc(d, func(v memory.Verdict) bool { return v.State == memory.Bounded && v.Growth.Low > 0 }):
 		r.Class = Need
@@ -168,7 +169,7 @@ func (r *Result) conclude(o Options) {
 	growsHost := host.State == memory.Grows
 	growsVRAM := hasVRAM && vram.State == memory.Grows
 	r.fromTools(growsHost, growsVRAM)
-	if growsHost && isServer(o.Argv) {
+	if growsHost && looksLikeServer(o.Argv) {
 		r.promptCache(o)
 	}
 	r.advise(o, growsHost, growsVRAM, vram, hasVRAM)
@@ -232,8 +233,6 @@ func (r *Result) fromTools(growsHost, growsVRAM bool) {
 	}
 }
 
-func isServer(argv []string) bool { return looksLikeServer(argv) }
-
 // promptCache knows the cache that explains most growth of llama-server's host
 // memory: prompts of up to --cache-ram MiB (8192 where nothing is said; upstream
 // since b6685) and checkpoints.
@@ -248,10 +247,7 @@ func (r *Result) promptCache(o Options) {
 	if r.Class == Unknown {
 		r.Class = Cache
 	}
-	limit := option(o.Argv, "--cache-ram", "-cram")
-	if limit == "" {
-		limit = "8192"
-	}
+	limit := cmp.Or(option(o.Argv, "--cache-ram", "-cram"), "8192")
 	r.Cap = limit + " MiB"
 	r.Evidence = append(r.Evidence, "the server says that its prompt cache is enabled: it keeps prompts in host memory up to "+limit+" MiB")
 	r.Next = append(r.Next, "run it again with --cache-ram 0 --ctx-checkpoints 0: what still grows then is not that cache")

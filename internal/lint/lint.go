@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -108,7 +109,7 @@ func Check(ctx context.Context, repo *spec.Repo, o Options) (*Report, error) {
 		r.fix(repo, f)
 	}
 	r.recipes(repo)
-	readable, err := r.patches(repo)
+	parsed, err := r.patches(repo)
 	if err != nil {
 		return nil, err
 	}
@@ -117,10 +118,10 @@ func Check(ctx context.Context, repo *spec.Repo, o Options) (*Report, error) {
 	r.levelsLock(repo)
 	switch {
 	case o.Source == "":
-	case !readable:
+	case parsed == nil:
 		r.Notes = append(r.Notes, "ranges and pins are not proven: a patch file cannot be read")
 	default:
-		if err := r.prove(ctx, repo, lock, o); err != nil {
+		if err := r.prove(ctx, repo, lock, parsed, o); err != nil {
 			return nil, err
 		}
 	}
@@ -200,8 +201,8 @@ func (r *Report) recipes(repo *spec.Repo) {
 }
 
 // patches checks the patch files below patches/, the declared and the others. It
-// reports whether every declared one can be read.
-func (r *Report) patches(repo *spec.Repo) (bool, error) {
+// returns the declared ones by path, nil where one of them cannot be read.
+func (r *Report) patches(repo *spec.Repo) (map[string][]patch.Patch, error) {
 	status := map[string]string{} // declared file -> its fix's status
 	fixOf := map[string]string{}
 	for _, f := range repo.Fixes {
@@ -212,7 +213,7 @@ func (r *Report) patches(repo *spec.Repo) (bool, error) {
 			}
 		}
 	}
-	readable := true
+	parsed, readable := map[string][]patch.Patch{}, true
 	same := map[[sha256.Size]byte]string{}
 	err := fs.WalkDir(repo.FS, "patches", func(file string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
@@ -236,15 +237,19 @@ func (r *Report) patches(repo *spec.Repo) (bool, error) {
 		} else {
 			same[sum] = file
 		}
-		if declared && !r.patchFile(file, fix, status[file], data) {
-			readable = false
+		if declared {
+			parsed[file] = r.patchFile(file, fix, status[file], data)
+			readable = readable && parsed[file] != nil
 		}
 		return nil
 	})
 	if err != nil {
-		return false, fmt.Errorf("read patch files: %w", err)
+		return nil, fmt.Errorf("read patch files: %w", err)
 	}
-	return readable, nil
+	if !readable {
+		return nil, nil
+	}
+	return parsed, nil
 }
 
 // series checks the one form of patches/series: an id or a # comment a line.

@@ -3,7 +3,10 @@ package lint_test
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -59,6 +62,48 @@ func check(t *testing.T, m fstest.MapFS) *lint.Report {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// counted counts how often a file is opened.
+type counted struct {
+	fs.FS
+	opened map[string]int
+}
+
+func (c counted) Open(name string) (fs.File, error) {
+	c.opened[name]++
+	return c.FS.Open(name)
+}
+
+// A proof takes the patches that were read to check their form.
+func TestPatchesReadOnce(t *testing.T) {
+	dir := t.TempDir()
+	for _, args := range [][]string{{"init", "-q"}, {"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-q", "--allow-empty", "-m", "first"}, {"tag", "b100"}} {
+		if out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", dir}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v %s", args, err, out)
+		}
+	}
+	c := counted{llpatch.Declarations, map[string]int{}}
+	repo, err := spec.Load(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clear(c.opened)
+	r, err := lint.Check(t.Context(), repo, lint.Options{Source: dir})
+	if err != nil || r.Proof == nil || len(r.Proof.Ranges) == 0 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	patches := 0
+	for name, n := range c.opened {
+		if path.Ext(name) == ".patch" {
+			if patches++; n != 1 {
+				t.Errorf("%s was opened %d times", name, n)
+			}
+		}
+	}
+	if patches == 0 || patches != r.Patches {
+		t.Errorf("%d of %d patch files were opened", patches, r.Patches)
+	}
 }
 
 // The repository's own declarations are all true.

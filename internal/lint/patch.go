@@ -34,21 +34,21 @@ var (
 	statLine  = regexp.MustCompile(`^ .*\| +(Bin|[0-9]+)|^ [0-9]+ files? changed`)
 )
 
-// patchFile checks one declared patch file and reports whether it can be read at all.
-func (r *Report) patchFile(file, fix, status string, data []byte) bool {
+// patchFile checks one declared patch file and returns its patches, nil where it cannot be read at all.
+func (r *Report) patchFile(file, fix, status string, data []byte) []patch.Patch {
 	at := func(line int, format string, args ...any) { r.add(spec.ErrorOn(file, data, line, format, args...)) }
 	patches, err := patch.Parse(fix, path.Base(file), data)
 	if p := new(patch.ParseError); errors.As(err, &p) {
 		at(p.Line, "%s", p.Msg)
-		return false
+		return nil
 	}
 	if err != nil {
 		at(0, "%v", err)
-		return false
+		return nil
 	}
 	if len(patches) != 1 {
 		at(0, "holds %d patches; one file is one patch (%s)", len(patches), formatPatch)
-		return true
+		return patches
 	}
 	f := patchForm{lines: strings.SplitAfter(string(data), "\n"), at: at}
 	if last := len(f.lines) - 1; f.lines[last] == "" {
@@ -58,13 +58,13 @@ func (r *Report) patchFile(file, fix, status string, data []byte) bool {
 	}
 	if n := bytes.Count(data, []byte("\n")); n > 0 && n == bytes.Count(data, []byte("\r\n")) {
 		at(1, "every line ends in CR LF; it must end in LF (git config core.autocrlf changes files on checkout)")
-		return true
+		return patches
 	}
 	f.diff(f.header())
 	if status == "ours" {
 		f.trailers(patches[0].Header)
 	}
-	return true
+	return patches
 }
 
 // patchForm walks over a patch file that patch.Parse could read.

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/llpatch/llpatch/internal/compat"
+	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -23,8 +24,8 @@ type Proof struct {
 }
 
 // prove judges every declared range and every pin on the history.
-func (r *Report) prove(ctx context.Context, repo *spec.Repo, lock spec.Lock, o Options) (err error) {
-	stack, err := compat.Declared(repo, o.Upstream)
+func (r *Report) prove(ctx context.Context, repo *spec.Repo, lock spec.Lock, parsed map[string][]patch.Patch, o Options) (err error) {
+	stack, err := compat.Declared(repo, o.Upstream, parsed)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ type Options struct {
 	Every    time.Duration   // MinEvery to MaxEvery; 0: DefaultEvery
 	Probe    Probe           // device memory; nil: none
 	Source   string          // the probe's name
-	Host     HostProbe       // host memory of a program elsewhere, in place of the watched processes'; nil: theirs
+	Remote   RemoteProbe     // host memory of a program elsewhere, in place of the watched processes'; nil: theirs
 	Progress func() Progress // how far the work has come, asked at every look; nil: never
 	// Look gets each look as it is made; nil: nobody does. VRAM in it is the cards'
 	// latest figure less the idle one, which is not yet what the series will say.
@@ -47,18 +47,18 @@ type Sampler struct {
 	quit   chan struct{}
 	out    chan Series
 
-	mu       sync.Mutex
-	readings []reading
-	idle     []Reading // before the program
-	latest   *Reading
-	host     *HostReading // that no look has taken yet
-	notes    []string
-	lost     string        // why the probe ended
-	hostWhy  string        // what the host's probe said at its end
-	hostLost bool          // it ended before its time
-	shown    *int64        // VRAM, for Options.Look
-	first    chan struct{} // closed at the first reading, or when the probe ends
-	once     sync.Once
+	mu         sync.Mutex
+	readings   []reading
+	idle       []Reading // before the program
+	latest     *Reading
+	remote     *RemoteReading // that no look has taken yet
+	notes      []string
+	lost       string        // why the probe ended
+	remoteWhy  string        // what the host's probe said at its end
+	remoteLost bool          // it ended before its time
+	shown      *int64        // VRAM, for Options.Look
+	first      chan struct{} // closed at the first reading, or when the probe ends
+	once       sync.Once
 }
 
 // reading is a Reading at the point that it belongs to.
@@ -70,15 +70,11 @@ type reading struct {
 // Start begins to look at the device, and returns when its idle figure is known
 // or cannot be had. Attach then names the program. The looks end with Stop or ctx.
 func Start(ctx context.Context, o Options) (*Sampler, error) {
-	if o.Every == 0 {
-		o.Every = DefaultEvery
-	}
+	o.Every = cmp.Or(o.Every, DefaultEvery)
 	if o.Every < MinEvery || o.Every > MaxEvery {
 		return nil, fmt.Errorf("a look every %v: it must be %v to %v", o.Every, MinEvery, MaxEvery)
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(ctx)
 	s := &Sampler{
 		o: o, cancel: cancel, begin: make(chan int, 1), quit: make(chan struct{}),
@@ -94,8 +90,8 @@ func Start(ctx context.Context, o Options) (*Sampler, error) {
 		case <-ctx.Done():
 		}
 	}
-	if o.Host != nil {
-		s.loops.Go(func() { s.probeHost(ctx) })
+	if o.Remote != nil {
+		s.loops.Go(func() { s.probeRemote(ctx) })
 	}
 	s.loops.Go(func() { s.loop(ctx) })
 	return s, nil
@@ -113,10 +109,10 @@ func (s *Sampler) Stop() Series {
 	series := <-s.out
 	s.cancel()
 	s.loops.Wait()
-	if s.o.Host != nil {
-		series.Elsewhere, series.HostWhy = true, cmp.Or(s.hostWhy, "no figure came any more")
-		if !s.hostLost && !series.Has(Anon) { // else that is a note already
-			series.Notes = append(series.Notes, "host memory is not known: "+series.HostWhy)
+	if s.o.Remote != nil {
+		series.Elsewhere, series.RemoteWhy = true, cmp.Or(s.remoteWhy, "no figure came any more")
+		if !s.remoteLost && !series.Has(Anon) { // else that is a note already
+			series.Notes = append(series.Notes, "host memory is not known: "+series.RemoteWhy)
 		}
 	}
 	return series
@@ -158,19 +154,19 @@ func (s *Sampler) probe(ctx context.Context) {
 	s.once.Do(func() { close(s.first) })
 }
 
-// probeHost reads host memory elsewhere and turns its end into a note.
-func (s *Sampler) probeHost(ctx context.Context) {
-	err := s.o.Host(ctx, s.o.Every, func(r HostReading) {
+// probeRemote reads host memory elsewhere and turns its end into a note.
+func (s *Sampler) probeRemote(ctx context.Context) {
+	err := s.o.Remote(ctx, s.o.Every, func(r RemoteReading) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.host = &r
+		s.remote = &r
 	})
 	if err == nil {
 		return
 	}
 	s.mu.Lock()
-	s.hostWhy, s.hostLost = err.Error(), ctx.Err() == nil
-	lost := s.hostLost
+	s.remoteWhy, s.remoteLost = err.Error(), ctx.Err() == nil
+	lost := s.remoteLost
 	s.mu.Unlock()
 	if lost {
 		s.note("host memory is not known from here on: " + err.Error())
@@ -228,11 +224,11 @@ func (s *Sampler) look(p *procs, series *Series, at time.Duration) {
 		pt.Tokens, pt.Requests = done.Tokens, done.Requests
 	}
 	s.mu.Lock()
-	if s.o.Host != nil {
+	if s.o.Remote != nil {
 		pt.RSS, pt.Anon, pt.PSS = nil, nil, nil
-		if s.host != nil {
-			pt.RSS, pt.Anon = &s.host.WorkingSet, &s.host.Private
-			s.host = nil
+		if s.remote != nil {
+			pt.RSS, pt.Anon = &s.remote.WorkingSet, &s.remote.Private
+			s.remote = nil
 		}
 	}
 	r := s.latest

@@ -103,7 +103,7 @@ type Series struct {
 	CPUSecs   float64  `json:"cpu_seconds"`     // what the looks at /proc cost, without the device's tool
 	Ended     int      `json:"-"`               // looks at a program that was gone
 	Elsewhere bool     `json:"-"`               // host memory is that of a program elsewhere
-	HostWhy   string   `json:"-"`               // why it did not come of late, if it did not
+	RemoteWhy string   `json:"-"`               // why it did not come of late, if it did not
 	Notes     []string `json:"notes,omitempty"` // what a reader must know of the figures
 }
 
@@ -129,22 +129,22 @@ func (s Series) Has(k Kind) bool {
 	return n > 1
 }
 
-// HostEnds tells until when, in seconds, host memory of a program elsewhere is known;
+// RemoteEnds tells until when, in seconds, host memory of a program elsewhere is known;
 // false where that is about until the end, or there is none.
-func (s Series) HostEnds() (until float64, ends bool) {
-	until, age := s.hostAge()
+func (s Series) RemoteEnds() (until float64, ends bool) {
+	until, age := s.remoteAge()
 	return until, age > max(3, 10*s.EverySecs)
 }
 
-// hostLost reports whether figures that end say too little: they miss a fifth of the run.
-func (s Series) hostLost() bool {
-	_, ends := s.HostEnds()
-	_, age := s.hostAge()
+// remoteLost reports whether figures that end say too little: they miss a fifth of the run.
+func (s Series) remoteLost() bool {
+	_, ends := s.RemoteEnds()
+	_, age := s.remoteAge()
 	return ends && age*5 > s.Points[len(s.Points)-1].Seconds-s.Points[0].Seconds
 }
 
-// hostAge is when the last figure of a program elsewhere came, and how old it is at the end.
-func (s Series) hostAge() (at, age float64) {
+// remoteAge is when the last figure of a program elsewhere came, and how old it is at the end.
+func (s Series) remoteAge() (at, age float64) {
 	if !s.Elsewhere {
 		return 0, 0
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"regexp"
 	"slices"
@@ -18,27 +19,27 @@ import (
 	"github.com/llpatch/llpatch/internal/run"
 )
 
-// HostReading is host memory of a Windows process, in bytes.
-type HostReading struct {
+// RemoteReading is host memory of a Windows process, in bytes.
+type RemoteReading struct {
 	Private    int64 // private bytes: what it committed for itself
 	WorkingSet int64 // what of it, and of files, lies in memory
 }
 
-// HostProbe reads host memory about every so often and passes each reading on, until ctx
+// RemoteProbe reads host memory about every so often and passes each reading on, until ctx
 // ends. It returns why it ended before that, or why no reading came of late; nil where
 // there is nothing to say of it.
-type HostProbe func(ctx context.Context, every time.Duration, out func(HostReading)) error
+type RemoteProbe func(ctx context.Context, every time.Duration, out func(RemoteReading)) error
 
-// ParseHost reads where host memory is to be read: ssh:HOST:PROCESS, a process of a
+// ParseRemote reads where host memory is to be read: ssh:HOST:PROCESS, a process of a
 // Windows machine that ssh reaches.
-func ParseHost(text string, env []string) (HostProbe, string, error) {
+func ParseRemote(text string, env []string) (RemoteProbe, string, error) {
 	rest, ok := strings.CutPrefix(text, "ssh:")
 	i := strings.LastIndexByte(rest, ':') // an address of IPv6 has more of them
 	if !ok || i < 1 {
 		return nil, "", fmt.Errorf("%q: write ssh:HOST:PROCESS, as ssh:me@box:llama-server", text)
 	}
 	host, process := rest[:i], strings.TrimSuffix(rest[i+1:], ".exe")
-	if err := run.CheckHost(host); err != nil {
+	if err := run.CheckDestination(host); err != nil {
 		return nil, "", err
 	}
 	if !instance.MatchString(process) {
@@ -57,35 +58,37 @@ const againAfter = time.Second
 // typeperf returns a probe that lets ssh run typeperf, which every Windows since XP has,
 // for one process. It may come later than the probe, and typeperf then knows no such
 // counter and ends; it is asked again.
-func typeperf(env []string, host, process string) HostProbe {
-	return func(ctx context.Context, every time.Duration, out func(HostReading)) error {
+func typeperf(env []string, host, process string) RemoteProbe {
+	return func(ctx context.Context, every time.Duration, out func(RemoteReading)) error {
 		// typeperf takes whole seconds.
 		secs := max(1, int(math.Ceil(every.Seconds())))
 		command := fmt.Sprintf(`typeperf -si %d "\Process(%s)\Private Bytes" "\Process(%s)\Working Set"`, secs, process, process)
 		before := "" // the last line of the typeperf before
 		for {
 			t := &counters{out: out}
-			text := &lines{each: t.line}
+			text := eachLine(t.line)
 			err := run.Run(ctx, run.Cmd{
 				Argv: run.SSH(host, command),
 				Env:  env, Stdout: &until{ctx, text}, Grace: time.Second,
 			})
-			text.flush() // a line without an end
+			text.Flush() // a line without an end
 			t.printed = cmp.Or(t.printed, before)
 			before = t.printed
 			if ctx.Err() != nil {
 				return t.late(host, process)
 			}
 			var e *run.Error
+			last, seen := t.said("it said nothing")
 			switch {
 			case errors.Is(err, run.ErrNotFound):
 				return errors.New("ssh is not on the PATH; install openssh-client")
 			case errors.As(err, &e) && e.Exit == run.SSHFailed:
-				return fmt.Errorf("ssh %s: %s", host, t.lastLine("it could not be reached"))
-			case t.seen():
-				return fmt.Errorf("typeperf on %s ended: %s", host, t.lastLine("it said nothing"))
-			case t.missing():
-				return fmt.Errorf("%s is no Windows machine, or has no typeperf: %s", host, t.lastLine("it said nothing"))
+				last, _ = t.said("it could not be reached")
+				return fmt.Errorf("ssh %s: %s", host, last)
+			case seen:
+				return fmt.Errorf("typeperf on %s ended: %s", host, last)
+			case noTypeperf.MatchString(last):
+				return fmt.Errorf("%s is no Windows machine, or has no typeperf: %s", host, last)
 			}
 			select {
 			case <-ctx.Done():
@@ -99,7 +102,7 @@ func typeperf(env []string, host, process string) HostProbe {
 // until drops what ssh prints once ctx has ended: that it was stopped.
 type until struct {
 	ctx context.Context
-	to  *lines
+	to  io.Writer
 }
 
 func (u *until) Write(b []byte) (int, error) {
@@ -111,7 +114,7 @@ func (u *until) Write(b []byte) (int, error) {
 
 // counters takes typeperf's lines.
 type counters struct {
-	out func(HostReading)
+	out func(RemoteReading)
 
 	mu      sync.Mutex
 	good    int
@@ -167,28 +170,16 @@ func plain(s string) string {
 	return s
 }
 
-func (t *counters) seen() bool {
+// said returns the last line that is no row, or none, and whether a row with figures came.
+func (t *counters) said(none string) (last string, figures bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.good > 0
+	return cmp.Or(t.last, none), t.good > 0
 }
 
-// missing reports whether a shell says that there is no typeperf: cmd.exe's words, and
-// those of a shell of Unix.
-func (t *counters) missing() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.Contains(t.last, "'typeperf'") || strings.Contains(t.last, "typeperf: ")
-}
-
-func (t *counters) lastLine(none string) string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.last == "" {
-		return none
-	}
-	return t.last
-}
+// noTypeperf finds that a shell says that there is no typeperf: cmd.exe's words, and those of
+// a shell of Unix.
+var noTypeperf = regexp.MustCompile(`'typeperf'|typeperf: `)
 
 // rowKind is what a line of typeperf is.
 type rowKind int
@@ -203,26 +194,26 @@ const (
 // parseTypeperf reads a line of typeperf as CSV: a time, private bytes and the working
 // set. The decimals are behind a comma where Windows speaks such a language. Anything
 // else that it prints is an error.
-func parseTypeperf(s string) (HostReading, rowKind, error) {
+func parseTypeperf(s string) (RemoteReading, rowKind, error) {
 	c := csv.NewReader(strings.NewReader(s))
 	f, err := c.Read()
 	if err != nil || len(f) != 3 || !strings.HasPrefix(s, `"`) {
-		return HostReading{}, other, fmt.Errorf("no row of typeperf: %q", s)
+		return RemoteReading{}, other, fmt.Errorf("no row of typeperf: %q", s)
 	}
 	if strings.HasPrefix(f[0], "(PDH-CSV") {
-		return HostReading{}, header, nil
+		return RemoteReading{}, header, nil
 	}
 	var n [2]int64
 	for i, text := range f[1:] {
 		text = strings.TrimSpace(text)
 		if slices.Contains([]string{"", "-1"}, text) {
-			return HostReading{}, gone, nil
+			return RemoteReading{}, gone, nil
 		}
 		v, err := strconv.ParseFloat(strings.Replace(text, ",", ".", 1), 64)
 		if err != nil || !(v >= 0 && v < 1<<60) {
-			return HostReading{}, other, fmt.Errorf("no figure of typeperf: %q", text)
+			return RemoteReading{}, other, fmt.Errorf("no figure of typeperf: %q", text)
 		}
 		n[i] = int64(v)
 	}
-	return HostReading{Private: n[0], WorkingSet: n[1]}, figures, nil
+	return RemoteReading{Private: n[0], WorkingSet: n[1]}, figures, nil
 }

@@ -13,12 +13,12 @@ import (
 // Lines of typeperf as Microsoft's manual and users show them.
 func TestParseTypeperf(t *testing.T) {
 	for line, want := range map[string]struct {
-		r    HostReading
+		r    RemoteReading
 		kind rowKind
 	}{
 		`"(PDH-CSV 4.0)","\\BOX\Process(llama-server)\Private Bytes","\\BOX\Process(llama-server)\Working Set"`: {kind: header},
-		`"11/28/2026 15:30:01.123","1073741824.000000","2147483648.000000"`:                                     {HostReading{1 << 30, 2 << 30}, figures},
-		`"28.11.2026 15:30:01,123","1073741824,000000","2147483648,000000"`:                                     {HostReading{1 << 30, 2 << 30}, figures},
+		`"11/28/2026 15:30:01.123","1073741824.000000","2147483648.000000"`:                                     {RemoteReading{1 << 30, 2 << 30}, figures},
+		`"28.11.2026 15:30:01,123","1073741824,000000","2147483648,000000"`:                                     {RemoteReading{1 << 30, 2 << 30}, figures},
 		`"11/28/2026 15:30:01.123","-1","-1"`:                                                                   {kind: gone},
 		`"11/28/2026 15:30:01.123"," "," "`:                                                                     {kind: gone},
 	} {
@@ -41,20 +41,20 @@ func FuzzTypeperf(f *testing.F) {
 	f.Add(`"(PDH-CSV 4.0)","\\BOX\Process(a)\Private Bytes","\\BOX\Process(a)\Working Set"`)
 	f.Add(`"x","-1"," "`)
 	f.Fuzz(func(t *testing.T, s string) {
-		if r, kind, err := parseTypeperf(s); r.Private < 0 || r.WorkingSet < 0 || (err != nil || kind != figures) && r != (HostReading{}) {
+		if r, kind, err := parseTypeperf(s); r.Private < 0 || r.WorkingSet < 0 || (err != nil || kind != figures) && r != (RemoteReading{}) {
 			t.Errorf("%q: %+v, %v, %v", s, r, kind, err)
 		}
 	})
 }
 
-func TestParseHost(t *testing.T) {
+func TestParseRemote(t *testing.T) {
 	for text, host := range map[string]string{"ssh:box:llama-server": "box", "ssh:me@box:llama-server.exe": "me@box", "ssh:me@fe80::1:a#1": "me@fe80::1"} {
-		if _, got, err := ParseHost(text, nil); err != nil || got != host {
+		if _, got, err := ParseRemote(text, nil); err != nil || got != host {
 			t.Errorf("%s: %s, %v", text, got, err)
 		}
 	}
 	for _, bad := range []string{"", "box", "ssh:box", "ssh::a", "ssh:box:", "ssh:box:a b", `ssh:box:a"&del`, "ssh:-oProxyCommand=x:a", "ssh:a b:c", "wine:a"} {
-		if _, _, err := ParseHost(bad, nil); err == nil {
+		if _, _, err := ParseRemote(bad, nil); err == nil {
 			t.Errorf("%q is taken", bad)
 		}
 	}
@@ -71,11 +71,11 @@ func far(t *testing.T, ssh string, long time.Duration) (Series, string) {
 			t.Fatal(err)
 		}
 	}
-	probe, _, err := ParseHost("ssh:me@box:llama-server", []string{"PATH=" + dir + ":/usr/bin/nowhere"})
+	probe, _, err := ParseRemote("ssh:me@box:llama-server", []string{"PATH=" + dir + ":/usr/bin/nowhere"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := Start(t.Context(), Options{Every: MinEvery, Host: probe})
+	s, err := Start(t.Context(), Options{Every: MinEvery, Remote: probe})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestHostEnds(t *testing.T) {
 	t.Parallel()
 	s, _ := far(t, head+`i=0; while [ $i -lt 30 ]; do i=$((i + 1)); printf '"x","5.0","6.0"\r\n'; sleep 0.05; done
 while :; do printf '"x","-1","-1"\r\n'; sleep 0.1; done`, 6*time.Second)
-	until, ends := s.HostEnds()
+	until, ends := s.RemoteEnds()
 	if v := JudgeKind(s, Anon, JudgeOptions{Unit: Second}); !ends || until < 1 || until > 3 || v.State != Unclear || !strings.Contains(v.Reason, "it is known only up to") || !strings.HasSuffix(v.Reason, "llama-server is not there") {
 		t.Errorf("%.1f, %v, %s, notes %q", until, ends, v, s.Notes)
 	}
@@ -180,7 +180,7 @@ while :; do printf '"x","-1","-1"\r\n'; sleep 0.1; done`, 6*time.Second)
 		"seldom looks, ended": {1, 150, 300, 0, true, Unclear, true},
 		"from here":           {0.1, 150, 300, 0, false, Flat, false},
 	} {
-		s := Series{EverySecs: c.every, Elsewhere: c.notFromHere, HostWhy: "it is silent"}
+		s := Series{EverySecs: c.every, Elsewhere: c.notFromHere, RemoteWhy: "it is silent"}
 		for i := range c.end + 1 {
 			p := Point{Seconds: float64(i) / 10}
 			if v := 100<<20 + int64(i)*c.rate; i <= c.until {
@@ -189,7 +189,7 @@ while :; do printf '"x","-1","-1"\r\n'; sleep 0.1; done`, 6*time.Second)
 			s.Points = append(s.Points, p)
 		}
 		for _, k := range []Kind{Anon, RSS} {
-			_, ends := s.HostEnds()
+			_, ends := s.RemoteEnds()
 			if v := JudgeKind(s, k, JudgeOptions{}); v.State != c.want || ends != c.noted {
 				t.Errorf("%s: %s, ends %v", name, v, ends)
 			}

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -65,9 +66,7 @@ func Judge(s Series, o JudgeOptions) []Verdict {
 
 // JudgeKind judges one kind of memory.
 func JudgeKind(s Series, k Kind, o JudgeOptions) Verdict {
-	if o.Unit == "" {
-		o.Unit = s.BestUnit()
-	}
+	o.Unit = cmp.Or(o.Unit, s.BestUnit())
 	var data []xy
 	for _, p := range s.Points {
 		if b, ok := p.Bytes(k); ok {
@@ -83,17 +82,14 @@ func JudgeKind(s Series, k Kind, o JudgeOptions) Verdict {
 	if k == VRAM && s.Device.Unknown != "" && v.State != Grows && len(data) > 0 {
 		v.State, v.Reason = Unclear, "it was not followed to the end: "+s.Device.Unknown
 	}
-	if until, _ := s.HostEnds(); (k == Anon || k == RSS) && s.hostLost() && v.State != Grows && len(data) > 0 {
-		v.State, v.Reason = Unclear, fmt.Sprintf("it is known only up to %.1f s of %.1f s: %s", until, s.Points[len(s.Points)-1].Seconds, s.HostWhy)
+	if until, _ := s.RemoteEnds(); (k == Anon || k == RSS) && s.remoteLost() && v.State != Grows && len(data) > 0 {
+		v.State, v.Reason = Unclear, fmt.Sprintf("it is known only up to %.1f s of %.1f s: %s", until, s.Points[len(s.Points)-1].Seconds, s.RemoteWhy)
 	}
 	return v
 }
 
 func judge(data []xy, o JudgeOptions) Verdict {
-	floor := o.Floor
-	if floor == 0 {
-		floor = DefaultFloor
-	}
+	floor := cmp.Or(o.Floor, DefaultFloor)
 	v := Verdict{Unit: o.Unit, State: Unclear, Samples: len(data)}
 	for _, p := range data {
 		v.Peak = max(v.Peak, int64(p.y))

@@ -58,7 +58,15 @@ type Result struct {
 	Tree       *source.Tree
 	Placements []Placement // in the order of the series
 	Touched    []Touched
+	Steps      []Step
 	Notes      []string // what is odd but did no harm
+}
+
+// Step is what one patch of a series made of the tree before it.
+type Step struct {
+	Fix    string
+	Header Header
+	Files  map[string]*source.File // by path; nil: deleted. Empty: all of it had landed
 }
 
 // Held counts the changes of a fix, and those of them that the tree held already.
@@ -147,6 +155,7 @@ func (s *state) result(series []Patch) (*Result, error) {
 		}
 		res.Placements = append(res.Placements, t.placements...)
 		res.Touched = append(res.Touched, t.touched...)
+		res.Steps = append(res.Steps, t.step())
 		res.Notes = append(res.Notes, t.notes...)
 	}
 	if len(conflicts) > 0 {
@@ -158,6 +167,17 @@ func (s *state) result(series []Patch) (*Result, error) {
 	}
 	res.Tree = tree
 	return &res, nil
+}
+
+// step says what the patch made, once it is in the state.
+func (t *txn) step() Step {
+	s := Step{Fix: t.p.Fix, Header: t.p.Header, Files: map[string]*source.File{}}
+	for _, f := range t.touched {
+		if f.Before != f.After || t.written[f.Path] != nil {
+			s.Files[f.Path] = t.written[f.Path]
+		}
+	}
+	return s
 }
 
 // apply works the first n patches out one after the other; settle puts the files of one

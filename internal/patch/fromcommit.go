@@ -15,23 +15,25 @@ import (
 // as git format-patch would write it: author, date and message, then a diff with
 // 3 lines of context and whole blob ids. Renames are a deletion and a creation.
 // The same commit always gives the same bytes; applying them to the parent's
-// files gives the commit's, which is tried before they are returned.
+// files gives the commit's, which is tried before they are returned. fix and name
+// go into the patches, as Parse's do, which are those of the bytes.
 //
 // A merge is refused, and so is a change of a binary file or of a submodule.
-func FromCommit(c *source.Change) ([]byte, error) {
+func FromCommit(c *source.Change, fix, name string) ([]byte, []Patch, error) {
 	if n := len(c.Parents); n > 1 {
-		return nil, fmt.Errorf("commit %s is a merge of %s: it is no one change; name a commit of the side that was merged, which ends in its parent %s",
+		return nil, nil, fmt.Errorf("commit %s is a merge of %s: it is no one change; name a commit of the side that was merged, which ends in its parent %s",
 			c.ID, strings.Join(c.Parents, " and "), c.Parents[n-1])
 	}
 	if len(c.Files) == 0 {
-		return nil, fmt.Errorf("commit %s changes no file", c.ID)
+		return nil, nil, fmt.Errorf("commit %s changes no file", c.ID)
 	}
 	var out bytes.Buffer
-	writeCommitHeader(&out, c)
+	writeCommitHeader(&out, c, "[PATCH] ", time.RFC1123Z)
+	out.Write(separator)
 	before, after := map[string]source.File{}, map[string]source.File{}
 	for _, f := range c.Files {
 		if err := representable(f); err != nil {
-			return nil, fmt.Errorf("commit %s: %s %w", c.ID, f.Path, err)
+			return nil, nil, fmt.Errorf("commit %s: %s %w", c.ID, f.Path, err)
 		}
 		if f.Before != nil {
 			before[f.Path] = *f.Before
@@ -47,23 +49,23 @@ func FromCommit(c *source.Change) ([]byte, error) {
 		}
 		writeFile(&out, modify, f.Path, f.Path, f.Before, f.After, false)
 	}
-	if err := gives(c.ID, out.Bytes(), before, after); err != nil {
-		return nil, fmt.Errorf("commit %s as a patch: %w", c.ID, err)
+	ps, err := Parse(fix, name, out.Bytes())
+	if err == nil {
+		err = gives(ps, before, after)
 	}
-	return out.Bytes(), nil
+	if err != nil {
+		return nil, nil, fmt.Errorf("commit %s as a patch: %w", c.ID, err)
+	}
+	return out.Bytes(), ps, nil
 }
 
-// gives tries a patch on the files that it was made from.
-func gives(name string, data []byte, before, after map[string]source.File) error {
+// gives tries patches on the files that it was made from.
+func gives(ps []Patch, before, after map[string]source.File) error {
 	from, err := source.New(before)
 	if err != nil {
 		return err
 	}
 	want, err := source.New(after)
-	if err != nil {
-		return err
-	}
-	ps, err := Parse("", name, data)
 	if err != nil {
 		return err
 	}
@@ -90,13 +92,25 @@ func representable(c source.Changed) error {
 	return nil
 }
 
+// CommitHead returns what stands before the diff in the patch file of a commit, as git
+// format-patch --keep-subject --zero-commit --no-stat writes it.
+func CommitHead(c source.Change) []byte {
+	var out bytes.Buffer
+	c.ID = strings.Repeat("0", 40)
+	writeCommitHeader(&out, &c, "", "Mon, 2 Jan 2006 15:04:05 -0700")
+	if !bytes.HasSuffix(out.Bytes(), []byte("\n\n")) {
+		out.WriteByte('\n')
+	}
+	return out.Bytes()
+}
+
 // writeCommitHeader writes what stands before the diff.
-func writeCommitHeader(out *bytes.Buffer, c *source.Change) {
+func writeCommitHeader(out *bytes.Buffer, c *source.Change, prefix, layout string) {
 	subject, body := splitMessage(c.Message)
 	author := mailAuthor(c.Author, c.Email)
 	// The date is fixed: git's mark of a file made by format-patch.
 	fmt.Fprintf(out, "From %s Mon Sep 17 00:00:00 2001\nFrom: %s\nDate: %s\nSubject: %s\n",
-		c.ID, author, c.When.Format(time.RFC1123Z), encodeWords("[PATCH] ", subject))
+		c.ID, author, c.When.Format(layout), encodeWords(prefix, subject))
 	if strings.ContainsFunc(body, func(r rune) bool { return r >= 0x80 }) {
 		out.WriteString("MIME-Version: 1.0\nContent-Type: text/plain; charset=UTF-8\nContent-Transfer-Encoding: 8bit\n")
 	}
@@ -109,7 +123,6 @@ func writeCommitHeader(out *bytes.Buffer, c *source.Change) {
 		}
 		writeBody(out, []byte(body))
 	}
-	out.Write(separator)
 }
 
 // splitMessage returns the first paragraph as one line, and the rest, which ends

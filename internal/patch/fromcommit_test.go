@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -74,11 +75,11 @@ func (c commits) change(id string) *source.Change {
 func (c commits) proves(id string) Patch {
 	c.t.Helper()
 	ch := c.change(id)
-	data, err := FromCommit(ch)
+	data, parsed, err := FromCommit(ch, "fix", "x.patch")
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	again, err := FromCommit(c.change(id))
+	again, _, err := FromCommit(c.change(id), "", "x.patch")
 	if err != nil || !bytes.Equal(data, again) {
 		c.t.Fatalf("a second time: other bytes (%v)", err)
 	}
@@ -103,8 +104,8 @@ func (c commits) proves(id string) Patch {
 		c.t.Errorf("git reads the mail as\n%s\nwant\n%s (%v)", info, want, err)
 	}
 	ps, err := Parse("fix", "x.patch", data)
-	if err != nil || len(ps) != 1 {
-		c.t.Fatalf("%d patches, %v", len(ps), err)
+	if err != nil || len(ps) != 1 || !reflect.DeepEqual(ps, parsed) {
+		c.t.Fatalf("%d patches, not those that came with the bytes, or %v", len(ps), err)
 	}
 	return ps[0]
 }
@@ -181,7 +182,7 @@ func TestFromCommitRefuses(t *testing.T) {
 	first := c.commit("first")
 	refused := func(id, want string) {
 		t.Helper()
-		data, err := FromCommit(c.change(id))
+		data, _, err := FromCommit(c.change(id), "", "")
 		if err == nil || !strings.Contains(err.Error(), want) || data != nil {
 			t.Errorf("refused with %v, want %q", err, want)
 		}
@@ -243,7 +244,7 @@ func TestFromCommitHistory(t *testing.T) {
 			t.Logf("%s: %v", id, err)
 			continue
 		}
-		data, err := FromCommit(ch)
+		data, _, err := FromCommit(ch, "", "")
 		if err != nil {
 			whys := []string{"is a merge", "is binary", "is a submodule", "changes no file"}
 			i := slices.IndexFunc(whys, func(why string) bool { return strings.Contains(err.Error(), why) })

@@ -57,6 +57,7 @@ func ApplyThreeWay(ctx context.Context, target *source.Tree, series []Patch, bas
 		out.Tree = res.Tree
 		out.Placements = append(out.Placements, res.Placements...)
 		out.Touched = append(out.Touched, res.Touched...)
+		out.Steps = append(out.Steps, res.Steps...)
 		out.Notes = append(out.Notes, res.Notes...)
 	}
 	if len(conflicts) > 0 {

@@ -1,5 +1,5 @@
-// Package report renders a result for its readers: Markdown, an HTML page that needs nothing else, JUnit XML, and
-// charts of memory.
+// Package report renders a result for its readers: text for a terminal, Markdown, an HTML page that needs nothing else,
+// JUnit XML, and charts of memory.
 package report
 
 import (
@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"unicode"
 	"unicode/utf8"
 )
@@ -31,6 +32,7 @@ type Part struct {
 	Place   string
 	Mark    Mark
 	Text    []string // paragraphs
+	Map     Map      // in the page alone
 	Charts  []template.HTML
 	List    []string
 	Facts   []Fact
@@ -77,11 +79,49 @@ func Row(texts ...string) []Cell {
 	return out
 }
 
+// Map is a heat map: rows over the same columns.
+type Map struct {
+	Columns []string
+	Legend  []Mark // what the colours mean
+	Rows    []MapRow
+}
+
+// MapRow is a row, from runs of neighbouring columns that are alike.
+type MapRow struct {
+	Name string
+	Runs []MapRun
+}
+
+// MapRun is Width columns from First on, what they are, and why, which a click opens. The page knows the colours of
+// compat's verdicts as classes.
+type MapRun struct {
+	First, Width int
+	Is           Mark
+	Why          string
+}
+
+// Tick is a column that the axis names, at a share of its width.
+type Tick struct {
+	Name    string
+	Percent float64
+}
+
+// Ticks returns up to eight columns, the first and the last among them.
+func (m Map) Ticks() (out []Tick) {
+	n := min(8, len(m.Columns))
+	for k := range n {
+		i := (len(m.Columns) - 1) * k / max(1, n-1)
+		out = append(out, Tick{m.Columns[i], 100 * (float64(i) + 0.5) / float64(len(m.Columns))})
+	}
+	return out
+}
+
 //go:embed doc.html
 var pageText string
 
 var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"lines": func(l []string) string { return strings.Join(l, "\n") },
+	"add":   func(a, b int) int { return a + b },
 }).Parse(pageText))
 
 // HTML returns one page without scripts that needs no other file and no network.
@@ -91,7 +131,43 @@ func (d Doc) HTML() ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Markdown returns the document without its charts.
+// Text returns the document for a terminal, without its map, charts, and the names of its columns.
+func (d Doc) Text() string {
+	var b strings.Builder
+	line := func(s string) {
+		b.WriteString(strings.TrimRight(Printable(strings.ReplaceAll(s, "\t", "    ")), " ") + "\n")
+	}
+	if d.Title != "" {
+		line(title(d.Title, "", d.Mark))
+	}
+	for _, part := range d.Parts {
+		b.WriteByte('\n')
+		if part.Heading != "" {
+			line(title(part.Heading, part.Place, part.Mark))
+		}
+		for _, t := range part.Text {
+			line(t)
+		}
+		var t strings.Builder
+		w := tabwriter.NewWriter(&t, 0, 0, 2, ' ', 0)
+		for _, r := range part.Table.Rows {
+			for _, c := range r {
+				_, _ = fmt.Fprint(w, strings.ReplaceAll(Printable(c.Text), "\n", " "), "\t") // t takes everything
+			}
+			_, _ = fmt.Fprintln(w)
+		}
+		_ = w.Flush()
+		for l := range strings.Lines(t.String()) {
+			line("  " + strings.TrimSuffix(l, "\n"))
+		}
+		for _, l := range slices.Concat(part.items(), part.Notes) {
+			line("  " + strings.ReplaceAll(l, "\n", "\n  "))
+		}
+	}
+	return strings.TrimPrefix(b.String(), "\n")
+}
+
+// Markdown returns the document without its map and charts.
 func (d Doc) Markdown() string {
 	var b strings.Builder
 	p := func(format string, args ...any) { fmt.Fprintf(&b, format, args...) }
@@ -105,11 +181,7 @@ func (d Doc) Markdown() string {
 		for _, t := range part.Text {
 			p("\n%s\n", escape(t))
 		}
-		items := slices.Clone(part.List)
-		for _, f := range part.Facts {
-			items = append(items, f.Name+": "+f.Value)
-		}
-		for i, l := range items {
+		for i, l := range part.items() {
 			p("%s- %s\n", map[bool]string{true: "\n"}[i == 0], inCell(l))
 		}
 		if len(part.Table.Rows) > 0 {
@@ -131,14 +203,25 @@ func (d Doc) Markdown() string {
 	return strings.TrimPrefix(b.String(), "\n")
 }
 
-func heading(text, place string, m Mark) string {
+// items are the list and the facts.
+func (p Part) items() []string {
+	out := slices.Clone(p.List)
+	for _, f := range p.Facts {
+		out = append(out, f.Name+": "+f.Value)
+	}
+	return out
+}
+
+func heading(text, place string, m Mark) string { return inCell(title(text, place, m)) }
+
+func title(text, place string, m Mark) string {
 	if place != "" {
 		text += " (" + place + ")"
 	}
 	if m.Text != "" {
 		text += ": " + m.Text
 	}
-	return inCell(text)
+	return text
 }
 
 func (t Table) markdown(p func(string, ...any)) {

@@ -16,7 +16,7 @@ var sshOptions = []string{
 const SSHFailed = 255
 
 // SSH returns the argv that has host run a command, which the user's shell there reads.
-// host is as CheckHost lets it pass.
+// host is as CheckDestination lets it pass.
 func SSH(host, command string) []string {
 	argv := append([]string{"ssh", "-T"}, sshOptions...)
 	// ssh takes an address of IPv6 without the brackets that sftp wants.
@@ -30,9 +30,9 @@ func SFTP(host string) []string {
 	return append(argv, "--", host)
 }
 
-// CheckHost refuses what is no host for ssh: HOST or USER@HOST, an address of IPv6 with
+// CheckDestination refuses what is no host for ssh: HOST or USER@HOST, an address of IPv6 with
 // or without brackets.
-func CheckHost(host string) error {
+func CheckDestination(host string) error {
 	// Programs that ssh is set to start may take a name that begins with a hyphen for an option.
 	if host == "" || strings.HasPrefix(host, "-") || strings.Contains(host, "@-") || strings.ContainsAny(host, " \t\r\n/\\\"'") {
 		return fmt.Errorf("%q is no host for ssh", host)

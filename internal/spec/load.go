@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/llpatch/llpatch/internal/env"
+	"github.com/llpatch/llpatch/internal/buildenv"
 )
 
 // Repo is a loaded and valid set of declarations.
@@ -18,7 +18,7 @@ type Repo struct {
 	Fixes      []Fix // in the order of patches/series
 	Recipes    map[string]Recipe
 	Toolchains map[string]Toolchain
-	Envs       map[string]env.Decl // the buildenvs
+	Buildenvs  map[string]buildenv.Decl // the buildenvs
 	Sources    []Source
 	Marks      map[string][]string // by upstream: what tells its trees from another's
 	Lock       Lock
@@ -67,9 +67,9 @@ func Load(fsys fs.FS) (*Repo, error) {
 		}
 	}
 	r.shared(upstreams)
-	r.Envs = l.envs()
+	r.Buildenvs = l.buildenvs()
 	for _, name := range sortedKeys(r.Recipes) {
-		if from := r.Recipes[name].Bundle.Libraries; from != "" && r.Envs[from].Name == "" {
+		if from := r.Recipes[name].Bundle.Libraries; from != "" && r.Buildenvs[from].Name == "" {
 			l.fail(ErrorAt(fsys, path.Join("recipes", name+".toml"), "bundle.libraries", "there is no buildenv %q", from))
 		}
 		for _, f := range r.Fixes {
@@ -129,8 +129,7 @@ func readFile(fsys fs.FS, name string) ([]byte, error) {
 
 // cause drops the operation and the path that fs errors carry: the message has the path already.
 func cause(err error) string {
-	var p *fs.PathError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err.Error()
 	}
 	return err.Error()
@@ -185,11 +184,16 @@ func (f *file) fail(key, format string, args ...any) {
 	f.l.fail(errorAt(f.name, f.data, p, format, args...))
 }
 
+// refuse is fail where something is wrong.
+func (f *file) refuse(wrong bool, key, format string, args ...any) {
+	if wrong {
+		f.fail(key, format, args...)
+	}
+}
+
 func (f *file) required(values map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		if strings.TrimSpace(values[key]) == "" {
-			f.fail(key, "%s is missing or empty", key)
-		}
+		f.refuse(strings.TrimSpace(values[key]) == "", key, "%s is missing or empty", key)
 	}
 }
 

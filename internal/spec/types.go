@@ -45,34 +45,34 @@ type Variant struct {
 // Recipe declares a target: what is built from a tag, how it is checked, and
 // what goes into the bundle.
 type Recipe struct {
-	Name       string     `toml:"-" json:"name"`
-	Summary    string     `toml:"summary" json:"summary"`
-	Upstream   string     `toml:"upstream" json:"upstream"` // empty in the file: llama.cpp
-	Range      tag.Range  `toml:"range" json:"range"`       // tags that the recipe can build
-	Box        string     `toml:"box" json:"box,omitempty"` // toolchain of a Windows machine that builds the target too; empty: none does
-	Toolchain  string     `toml:"toolchain" json:"toolchain"`
-	OS         string     `toml:"os" json:"os"`           // as in the bundle's name: linux, win7
-	Backend    string     `toml:"backend" json:"backend"` // as in the bundle's name: cpu, cuda-11.4
-	Arch       string     `toml:"arch" json:"arch"`       // as in the bundle's name: x64
-	Backends   []string   `toml:"backends" json:"backends"`
-	FixesValue any        `toml:"fixes" json:"-"` // as written; Fixes is what it means
-	Fixes      FixList    `toml:"-" json:"fixes"`
-	Without    Reasons    `toml:"without" json:"without,omitempty"` // fix -> why the tree does not get it, where fixes is "all"
-	With       []string   `toml:"-" json:"with,omitempty"`          // fixes that were asked for, as Repo.Ask has it
-	Programs   []string   `toml:"programs" json:"programs"`         // CMake targets to build
-	Host       string     `toml:"host" json:"host,omitempty"`       // target whose stock build takes this one's backend as a drop-in
-	Exclude    []string   `toml:"exclude" json:"exclude"`           // paths of the tree that no build step reads
-	CMake      Options    `toml:"cmake" json:"cmake"`
-	CMakeFor   []CMakeFor `toml:"cmake-for" json:"cmake_for,omitempty"`
-	Shared     []CMakeFor `toml:"-" json:"shared,omitempty"`              // those of all recipes of the upstream, in recipes/sources.toml
-	CUDAFlags  []string   `toml:"cuda-flags" json:"cuda_flags,omitempty"` // for what compiles CUDA, beside the toolchain's
-	HIPFlags   []string   `toml:"hip-flags" json:"hip_flags,omitempty"`   // for what compiles HIP
-	Optional   []Optional `toml:"optional" json:"optional,omitempty"`
-	Verify     Verify     `toml:"verify" json:"verify"`
-	Smoke      []Check    `toml:"smoke" json:"smoke"`
-	Wine       string     `toml:"wine" json:"wine,omitempty"` // the version of Windows as which wine runs the checks; empty: this machine runs them itself
-	Bundle     Bundle     `toml:"bundle" json:"bundle"`
-	DiskMiB    int64      `toml:"disk-mib" json:"disk_mib,omitempty"` // room that a release takes below dist; 0: not known
+	Name         string     `toml:"-" json:"name"`
+	Summary      string     `toml:"summary" json:"summary"`
+	Upstream     string     `toml:"upstream" json:"upstream"` // empty in the file: llama.cpp
+	Range        tag.Range  `toml:"range" json:"range"`       // tags that the recipe can build
+	Box          string     `toml:"box" json:"box,omitempty"` // toolchain of a Windows machine that builds the target too; empty: none does
+	Toolchain    string     `toml:"toolchain" json:"toolchain"`
+	OS           string     `toml:"os" json:"os"`           // as in the bundle's name: linux, win7
+	Backend      string     `toml:"backend" json:"backend"` // as in the bundle's name: cpu, cuda-11.4
+	Arch         string     `toml:"arch" json:"arch"`       // as in the bundle's name: x64
+	Backends     []string   `toml:"backends" json:"backends"`
+	FixesValue   any        `toml:"fixes" json:"-"` // as written; Fixes is what it means
+	Fixes        FixList    `toml:"-" json:"fixes"`
+	Without      Reasons    `toml:"without" json:"without,omitempty"` // fix -> why the tree does not get it, where fixes is "all"
+	With         []string   `toml:"-" json:"with,omitempty"`          // fixes that were asked for, as Repo.Ask has it
+	Programs     []string   `toml:"programs" json:"programs"`         // CMake targets to build
+	DropInTarget string     `toml:"host" json:"host,omitempty"`       // target whose stock build takes this one's backend as a drop-in
+	Exclude      []string   `toml:"exclude" json:"exclude"`           // paths of the tree that no build step reads
+	CMake        Options    `toml:"cmake" json:"cmake"`
+	CMakeFor     []CMakeFor `toml:"cmake-for" json:"cmake_for,omitempty"`
+	Shared       []CMakeFor `toml:"-" json:"shared,omitempty"`              // those of all recipes of the upstream, in recipes/sources.toml
+	CUDAFlags    []string   `toml:"cuda-flags" json:"cuda_flags,omitempty"` // for what compiles CUDA, beside the toolchain's
+	HIPFlags     []string   `toml:"hip-flags" json:"hip_flags,omitempty"`   // for what compiles HIP
+	Optional     []Optional `toml:"optional" json:"optional,omitempty"`
+	Verify       Verify     `toml:"verify" json:"verify"`
+	Smoke        []Check    `toml:"smoke" json:"smoke"`
+	Wine         string     `toml:"wine" json:"wine,omitempty"` // the version of Windows as which wine runs the checks; empty: this machine runs them itself
+	Bundle       Bundle     `toml:"bundle" json:"bundle"`
+	DiskMiB      int64      `toml:"disk-mib" json:"disk_mib,omitempty"` // room that a release takes below dist; 0: not known
 }
 
 // FixList is what a recipe's fixes key says: every fix, or named ones.

@@ -19,16 +19,16 @@ func ABI(ctx context.Context, name string, lib *binary.File, bin string, host []
 		if err != nil {
 			return err
 		}
-		for _, s := range whole.ExportNames() {
-			given[s] = true
+		for _, s := range whole.Exports() {
+			given[s.Name] = true
 		}
 	}
 	if lib.PE != nil {
 		return abiPE(name, lib.PE, given)
 	}
 	var errs []error
-	for _, s := range lib.ImportNames() {
-		if (strings.Contains(s, "ggml") || strings.Contains(s, "gguf")) && !given[s] {
+	for _, s := range lib.Imports() { // ggml's have no version
+		if s.Version == "" && (strings.Contains(s.Name, "ggml") || strings.Contains(s.Name, "gguf")) && !given[s.Name] {
 			errs = append(errs, &binary.Rejected{File: name, Fault: fmt.Sprintf("needs the symbol %s, which the stock build of this tag does not have: it is no drop-in", s)})
 		}
 	}

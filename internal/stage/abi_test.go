@@ -99,10 +99,10 @@ func TestCUDALibs(t *testing.T) {
 		}
 	}
 	// A stub is nothing for programs that run on a card.
-	if want := []string{"LD_LIBRARY_PATH=" + at("out/cuda")}; !slices.Equal(l.Card, want) {
-		t.Errorf("card %q", l.Card)
+	if want := []string{"LD_LIBRARY_PATH=" + at("out/cuda")}; !slices.Equal(l.CardEnv, want) {
+		t.Errorf("card %q", l.CardEnv)
 	}
-	if l, err := CUDALibraries(at("out"), needs, build.CUDAFact{}); err != nil || l.Host != nil {
+	if l, err := CUDALibraries(at("out"), needs, build.CUDAFact{}); err != nil || l.HostEnv != nil {
 		t.Errorf("a build without CUDA: %+v, %v", l, err)
 	}
 }

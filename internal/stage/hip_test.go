@@ -30,10 +30,10 @@ func TestHIPLibs(t *testing.T) {
 	if entries, _ := os.ReadDir(at("out")); len(entries) != 2 {
 		t.Errorf("%v", entries)
 	}
-	if !slices.Equal(l.Host, []string{"LD_LIBRARY_PATH=" + at("out")}) || len(l.How) != 1 || !strings.Contains(l.How[0], "libnowhere.so.1 is neither on this machine") {
+	if !slices.Equal(l.HostEnv, []string{"LD_LIBRARY_PATH=" + at("out")}) || len(l.How) != 1 || !strings.Contains(l.How[0], "libnowhere.so.1 is neither on this machine") {
 		t.Errorf("%+v", l)
 	}
-	if l, err := HIPLibraries(at("out"), needs, build.HIPFact{}); err != nil || l.Host != nil {
+	if l, err := HIPLibraries(at("out"), needs, build.HIPFact{}); err != nil || l.HostEnv != nil {
 		t.Errorf("a build without HIP: %+v, %v", l, err)
 	}
 }

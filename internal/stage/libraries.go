@@ -25,9 +25,9 @@ var systemLibs = []string{
 // Libraries is where programs find the libraries of the toolkit that they were built with,
 // which the system does not have.
 type Libraries struct {
-	Host []string // environment for programs on a machine with no driver or card
-	Card []string // for those on a card
-	How  []string // a line each
+	HostEnv []string // environment for programs on a machine with no driver or card
+	CardEnv []string // for those on a card
+	How     []string // a line each
 }
 
 // CUDALibraries lets the programs that checks start find the CUDA libraries of the
@@ -39,8 +39,8 @@ func CUDALibraries(dir string, files []*binary.File, cuda build.CUDAFact) (l Lib
 		return l, nil
 	}
 	real, stub := filepath.Join(dir, "cuda"), filepath.Join(dir, "stub")
-	l.Card = []string{"LD_LIBRARY_PATH=" + real}
-	l.Host = []string{"LD_LIBRARY_PATH=" + real + ":" + stub}
+	l.CardEnv = []string{"LD_LIBRARY_PATH=" + real}
+	l.HostEnv = []string{"LD_LIBRARY_PATH=" + real + ":" + stub}
 	isCUDA := func(lib string) bool { return strings.HasPrefix(lib, "libcu") }
 	l.How, err = gather(dir, real, stub, files, isCUDA, cuda.Libs, "the toolkit")
 	return l, err
@@ -52,8 +52,8 @@ func HIPLibraries(dir string, files []*binary.File, hip build.HIPFact) (l Librar
 	if hip.Version == "" {
 		return l, nil
 	}
-	l.Host = []string{"LD_LIBRARY_PATH=" + dir}
-	l.Card = l.Host
+	l.HostEnv = []string{"LD_LIBRARY_PATH=" + dir}
+	l.CardEnv = l.HostEnv
 	l.How, err = gather(dir, dir, dir, files, func(string) bool { return true }, hip.Libs, "the ROCm that built it")
 	return l, err
 }

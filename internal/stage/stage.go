@@ -208,15 +208,11 @@ func Copy(from, to string) error {
 // Whatever differs from one packing to the next shows in it.
 func Inventory(top string, skip func(name string) bool) (map[string]string, error) {
 	m := map[string]string{}
-	err := filepath.WalkDir(top, func(p string, d fs.DirEntry, err error) error {
-		if err != nil || p == top {
+	err := fs.WalkDir(os.DirFS(top), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || name == "." {
 			return err
 		}
-		rel, err := filepath.Rel(top, p)
-		if err != nil {
-			return err
-		}
-		name := filepath.ToSlash(rel)
+		p := filepath.Join(top, name)
 		if first, _, _ := strings.Cut(name, "/"); skip(first) {
 			return nil
 		}

@@ -1,0 +1,5 @@
+//go:build !linux
+
+package buildenv
+
+func mountedBelow(string) (string, error) { return "", nil }

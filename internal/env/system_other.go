@@ -1,5 +1,0 @@
-//go:build !linux
-
-package env
-
-func mountedBelow(string) (string, error) { return "", nil }
