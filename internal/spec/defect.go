@@ -54,6 +54,8 @@ const (
 	Cured        Case = "cured by upstream"   // the build no longer has it
 	NotForTarget Case = "not for this target" // whatever the tag is
 	OnRequest    Case = "only on request"     // a variant is for it, and nobody asked
+	LeftOut      Case = "left out"            // a variant is for it, and somebody asked to do without
+	NotAtHand    Case = "not at hand"         // a variant is for it, and no history that can be reached has its commit
 )
 
 // Absent returns NotYet or Cured and the reason, where build n has no such defect;
@@ -114,13 +116,16 @@ func (f *file) defects(fix *Fix) {
 		if !slices.Contains(fix.Upstreams(), d.Upstream) {
 			f.fail(key("upstream"), "no [[variant]] is for %s", d.Upstream)
 		}
-		if d.Since < 1 {
+		unknown := fix.Group == Security && d.Since == 0 // when it came is not known: every build before FixedIn counts
+		if d.Since < 1 && !unknown {
 			f.fail(key("since"), "since is missing or below 1: the number of the first build that has the defect")
 		}
-		if d.Why == "" {
+		if d.Why == "" && !unknown {
 			f.fail(key("why"), "why is missing or empty: what the commit did that brought the defect")
 		}
-		f.commit(key("commit"), d.Commit)
+		if !unknown {
+			f.commit(key("commit"), d.Commit)
+		}
 		before, what := d.Since, "since"
 		for k, c := range d.Partly {
 			part := func(name string) string { return fmt.Sprintf("defect[%d].partly[%d].%s", i, k, name) }
