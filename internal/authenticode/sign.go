@@ -169,11 +169,9 @@ func (s *said) Write(p []byte) (int, error) {
 
 // tool runs osslsigncode and returns what it says.
 func (s *Signer) tool(ctx context.Context, args []string) (string, error) {
-	path := os.Getenv("PATH")
-	for _, e := range s.Env {
-		if v, ok := strings.CutPrefix(e, "PATH="); ok {
-			path = v
-		}
+	path, ok := run.LookEnv(s.Env, "PATH")
+	if !ok {
+		path = os.Getenv("PATH")
 	}
 	tool, err := run.LookPath("osslsigncode", path)
 	if err != nil {

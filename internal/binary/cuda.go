@@ -222,9 +222,7 @@ func (g *gather) finish() {
 		}
 		slices.Sort(key)
 		k := strings.Join(key, ",")
-		if c.sets[k] == nil {
-			c.sets[k] = set
-		}
+		c.sets[k] = cmp.Or(c.sets[k], set)
 		c.sets[k].fatbins++
 	}
 }

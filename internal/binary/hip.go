@@ -185,9 +185,7 @@ func (h *HIP) finish(held [][]string) {
 		slices.Sort(targets)
 		targets = slices.Compact(targets)
 		key := strings.Join(targets, " ")
-		if h.sets[key] == nil {
-			h.sets[key] = &gfxSet{targets: targets}
-		}
+		h.sets[key] = cmp.Or(h.sets[key], &gfxSet{targets: targets})
 		h.sets[key].bundles++
 	}
 }

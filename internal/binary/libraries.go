@@ -45,16 +45,10 @@ func LibrariesUnder(root string) *Libraries {
 // folders that need no telling.
 func SystemLibraries(ctx context.Context, env []string) (*Libraries, error) {
 	l := &Libraries{cached: map[string][]string{}, after: loaderDirs}
-	path := "/usr/sbin:/sbin"
-	for _, e := range env {
-		if v, ok := strings.CutPrefix(e, "PATH="); ok {
-			path = v + ":" + path
-		}
-		if v, ok := strings.CutPrefix(e, "LD_LIBRARY_PATH="); ok {
-			l.dirs = slices.DeleteFunc(strings.FieldsFunc(v, func(r rune) bool { return r == ':' || r == ';' }), func(d string) bool { return !filepath.IsAbs(d) })
-		}
-	}
-	file, err := run.LookPath("ldconfig", path)
+	path, _ := run.LookEnv(env, "PATH")
+	given, _ := run.LookEnv(env, "LD_LIBRARY_PATH")
+	l.dirs = slices.DeleteFunc(strings.FieldsFunc(given, func(r rune) bool { return r == ':' || r == ';' }), func(d string) bool { return !filepath.IsAbs(d) })
+	file, err := run.LookPath("ldconfig", path+":/usr/sbin:/sbin")
 	if err != nil {
 		return l, nil // musl and NixOS have none
 	}

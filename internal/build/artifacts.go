@@ -2,11 +2,8 @@ package build
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -94,12 +91,3 @@ func outputs(ctx context.Context, dir string, targets, programs []string) ([]Art
 
 // SumFile returns the SHA-256 of a regular file's content in hex.
 func SumFile(name string) (string, error) { return regular.Sum(context.Background(), name) }
-
-// Sum returns the SHA-256 of what is left to read, in hex.
-func Sum(r io.Reader) (string, error) {
-	h := sha256.New()
-	if _, err := io.Copy(h, r); err != nil {
-		return "", err
-	}
-	return hex.EncodeToString(h.Sum(nil)), nil
-}

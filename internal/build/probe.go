@@ -6,7 +6,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/hashicorp/go-version"
 
+	"github.com/llpatch/llpatch/internal/buildenv"
 	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -173,7 +173,7 @@ func findTool(ctx context.Context, t spec.Tool, because, path string) (fact Tool
 			why = fmt.Sprintf("%s --version: %v", file, err)
 			continue
 		}
-		banner, v := versionOf(string(out))
+		banner, v := buildenv.VersionOf(string(out))
 		switch two := toolkitVersions(string(out)); {
 		case len(two) > 1:
 			why = fmt.Sprintf("%s --version names more than one version: %s", file, strings.Join(two, ", "))
@@ -256,35 +256,10 @@ func lookReal(name, path string) (string, error) {
 	return "", fmt.Errorf("%s: %w", name, run.ErrNotFound)
 }
 
-var (
-	// A package's own version stands in parentheses before the program's.
-	bracketRE = regexp.MustCompile(`\([^)]*\)`)
-	versionRE = regexp.MustCompile(`\b([0-9]+(?:\.[0-9]+){1,3})`)
-	// Debian's MinGW GCC: "x86_64-w64-mingw32-g++-posix (GCC) 12-posix".
-	mingwRE   = regexp.MustCompile(`\b([0-9]+(?:\.[0-9]+)*)-(?:posix|win32)\b`)
-	toolkitRE = regexp.MustCompile(`(?m)^Cuda compilation tools, release [0-9.]+, V([0-9]+(?:\.[0-9]+){1,3})`)
-)
-
-// versionOf returns the first line of what --version prints, and the version in it.
-func versionOf(out string) (banner, v string) {
-	banner, _, _ = strings.Cut(strings.TrimSpace(out), "\n")
-	banner = strings.TrimSpace(banner)
-	// nvcc names its version in the middle of what it prints.
-	if m := toolkitRE.FindStringSubmatch(out); m != nil {
-		return strings.TrimSpace(m[0]), m[1]
-	}
-	for _, re := range []*regexp.Regexp{versionRE, mingwRE} {
-		if m := re.FindStringSubmatch(bracketRE.ReplaceAllString(banner, "")); m != nil {
-			return banner, m[1]
-		}
-	}
-	return banner, v
-}
-
 // toolkitVersions are the different versions that nvcc --version names: one, but for a
 // script that asks several.
 func toolkitVersions(out string) (all []string) {
-	for _, m := range toolkitRE.FindAllStringSubmatch(out, -1) {
+	for _, m := range buildenv.ToolkitRE.FindAllStringSubmatch(out, -1) {
 		if !slices.Contains(all, m[1]) {
 			all = append(all, m[1])
 		}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/buildenv"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -115,7 +116,7 @@ func (p *rocmProbe) config(ctx context.Context) error {
 		if endless(err) {
 			return err
 		}
-		if _, p.fact.Compiler = versionOf(out); err == nil && p.fact.Compiler != "" {
+		if _, p.fact.Compiler = buildenv.VersionOf(out); err == nil && p.fact.Compiler != "" {
 			return nil
 		}
 	}

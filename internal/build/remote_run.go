@@ -83,8 +83,7 @@ func (b *builder) runOn(ctx context.Context) (art Artifacts, err error) {
 
 // named puts the plan's tag and target into a *Failed that has none.
 func (b *builder) named(err error) {
-	var f *Failed
-	if errors.As(err, &f) && f.Tag == "" {
+	if f, ok := errors.AsType[*Failed](err); ok && f.Tag == "" {
 		f.Tag, f.Target = b.plan.Tag, b.plan.Target
 	}
 }
@@ -170,7 +169,7 @@ func (p Plan) remoteScript(ctx context.Context) (name string, text []byte, err e
 // remoteStep runs one step of the script there. Where ctx ends, so does the step, there
 // too, before this returns.
 func (b *builder) remoteStep(ctx context.Context, c *remoteConn, step string, want state) (*watcher, error) {
-	w := &watcher{progress: b.o.Progress, what: step}
+	w := newWatcher(step, b.o.Progress)
 	if w.progress != nil {
 		w.progress(step, 0, 0)
 	}

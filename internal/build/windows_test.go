@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llpatch/llpatch/internal/buildenv"
 	"github.com/llpatch/llpatch/internal/golden"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -67,7 +68,7 @@ func TestVersionOfMinGW(t *testing.T) {
 		"wine-8.0 (Debian 8.0~repack-4)":                                  "8.0",
 		"x86_64-w64-mingw32-gcc-posix (GCC)":                              "",
 	} {
-		if _, got := versionOf(banner + "\n"); got != want {
+		if _, got := buildenv.VersionOf(banner + "\n"); got != want {
 			t.Errorf("%s: version %q, want %q", banner, got, want)
 		}
 	}

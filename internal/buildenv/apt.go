@@ -222,24 +222,16 @@ func (p *private) resolve(ctx context.Context, d Decl) (*Lock, error) {
 }
 
 // stanzas reads the paragraphs of a control file, each field's first line.
-func stanzas(text string) []map[string]string {
-	var all []map[string]string
-	var s map[string]string
-	for line := range strings.Lines(text) {
-		line = strings.TrimRight(line, "\r\n")
-		if line == "" {
-			s = nil
-			continue
+func stanzas(text string) (all []map[string]string) {
+	for paragraph := range strings.SplitSeq(text, "\n\n") {
+		fields := map[string]string{}
+		for line := range strings.Lines(paragraph) {
+			if k, v, ok := strings.Cut(line, ":"); ok && line[0] != ' ' && line[0] != '\t' {
+				fields[k] = strings.TrimSpace(v)
+			}
 		}
-		if line[0] == ' ' || line[0] == '\t' {
-			continue
-		}
-		if s == nil {
-			s = map[string]string{}
-			all = append(all, s)
-		}
-		if k, v, ok := strings.Cut(line, ":"); ok {
-			s[k] = strings.TrimSpace(v)
+		if len(fields) > 0 {
+			all = append(all, fields)
 		}
 	}
 	return all

@@ -5,6 +5,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -275,24 +276,16 @@ func (a *archives) compare(name, to string, r io.Reader) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = f.Close() }() // only read from
-	have, got := make([]byte, 1<<16), make([]byte, 1<<16)
-	for {
-		n, err := io.ReadFull(r, got)
-		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-			return err
-		}
-		k, kerr := io.ReadFull(f, have)
-		if n != k || !bytes.Equal(got[:n], have[:k]) {
-			return other
-		}
-		if err != nil {
-			if kerr == nil {
-				return other
-			}
-			return nil
-		}
+	got, have := sha256.New(), sha256.New()
+	_, err = io.Copy(got, io.LimitReader(r, st.Size()+1))
+	_, herr := io.Copy(have, f)
+	if err := errors.Join(err, herr, f.Close()); err != nil {
+		return err
 	}
+	if !bytes.Equal(got.Sum(nil), have.Sum(nil)) {
+		return other
+	}
+	return nil
 }
 
 // makeLinks makes the symbolic links of an archive, when all its files are there: none

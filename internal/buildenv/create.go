@@ -1,6 +1,7 @@
 package buildenv
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -8,8 +9,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -30,15 +34,11 @@ type Options struct {
 }
 
 func (o *Options) defaults() {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Progress == nil {
 		o.Progress = func(string, int64, int64) {}
 	}
-	if o.Stall == 0 {
-		o.Stall = time.Minute
-	}
+	o.Stall = cmp.Or(o.Stall, time.Minute)
 }
 
 // Made is what Create returns.
@@ -66,9 +66,7 @@ func Update(ctx context.Context, d Decl, o Options) (*Lock, error) {
 			return nil, err
 		}
 	}
-	if o.Keyring == "" {
-		o.Keyring = debianKeyring
-	}
+	o.Keyring = cmp.Or(o.Keyring, debianKeyring)
 	if _, err := os.Stat(o.Keyring); err != nil {
 		return nil, &Missing{"the keys that sign Debian's packages (" + o.Keyring + ")", "Debian and Ubuntu have them in the package debian-archive-keyring"}
 	}
@@ -243,7 +241,7 @@ func (c *creation) log() (*os.File, error) {
 // place is another file: that it was had from one proves nothing of the other.
 func (c *creation) file(p Package) string {
 	from := sha256.Sum256([]byte(p.File))
-	return filepath.Join(c.work, packagesDir, p.SHA256+"-"+hex.EncodeToString(from[:4])+p.ext())
+	return filepath.Join(c.work, packagesDir, p.SHA256+"-"+hex.EncodeToString(from[:4])+path.Ext(p.File))
 }
 
 // fetch brings the packages, and returns the bytes that came.
@@ -320,7 +318,7 @@ func (c *creation) programs(ctx context.Context, log *os.File) (_ map[string]Fou
 	}
 	defer func() { err = errors.Join(err, e.Close()) }()
 	found := map[string]Found{}
-	for _, role := range c.decl.roles() {
+	for _, role := range slices.Sorted(maps.Keys(c.decl.Programs)) {
 		p := c.decl.Programs[role]
 		f, err := e.version(ctx, p)
 		if err != nil {

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -153,9 +152,6 @@ func (d Decl) size() (n int64) {
 	}
 	return n
 }
-
-// roles are the programs' roles in order.
-func (d Decl) roles() []string { return slices.Sorted(maps.Keys(d.Programs)) }
 
 // Unlocked says that a buildenv's lock is missing or is not that of its env.toml.
 type Unlocked struct {

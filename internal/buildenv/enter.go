@@ -1,6 +1,7 @@
 package buildenv
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -37,9 +38,7 @@ type way struct {
 // root is being made. The error is a *NotMade, an *Unlocked or a *Missing where
 // it can be one.
 func Open(ctx context.Context, cache string, d Decl, log *slog.Logger) (*Entered, error) {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	if err := d.CheckLock(); err != nil {
 		return nil, err
 	}
@@ -216,10 +215,7 @@ func (e *Entered) Wrap(c run.Cmd, folders ...Folder) (run.Cmd, error) {
 			return c, err
 		}
 	}
-	dir := c.Dir
-	if dir == "" {
-		dir = "/"
-	}
+	dir := cmp.Or(c.Dir, "/")
 	argv, err := e.way.argv(filepath.Dir(e.Root), e.tmp, dir, folders, c.Argv)
 	if err != nil {
 		return c, err
@@ -298,31 +294,29 @@ func checkFolder(name string, folder Folder) error {
 }
 
 var (
-	bracketRE = regexp.MustCompile(`\([^)]*\)`) // holds the version of a distribution's package
-	// Debian's MinGW GCC: "x86_64-w64-mingw32-gcc-posix (GCC) 12-posix".
-	mingwRE   = regexp.MustCompile(`\b([0-9]+)-(?:posix|win32)\b`)
-	numbersRE = regexp.MustCompile(`\b[0-9]+(?:\.[0-9]+)+`)
-	nvccRE    = regexp.MustCompile(`^Cuda compilation tools, release [0-9.]+, V`)
+	// A package's own version stands in parentheses before the program's.
+	bracketRE = regexp.MustCompile(`\([^)]*\)`)
+	versionRE = regexp.MustCompile(`\b([0-9]+(?:\.[0-9]+){1,3})`)
+	// Debian's MinGW GCC: "x86_64-w64-mingw32-g++-posix (GCC) 12-posix".
+	mingwRE = regexp.MustCompile(`\b([0-9]+(?:\.[0-9]+)*)-(?:posix|win32)\b`)
+	// ToolkitRE finds the version that nvcc names in the middle of what it prints.
+	ToolkitRE = regexp.MustCompile(`(?m)^Cuda compilation tools, release [0-9.]+, V([0-9]+(?:\.[0-9]+){1,3})`)
 )
 
-// versionIn returns the version in what --version prints, and the line it stands in.
-func versionIn(out string) (v, line string) {
-	for l := range strings.Lines(out) {
-		l = strings.TrimSpace(l)
-		if nvccRE.MatchString(l) { // the only one that does not say it in the first line
-			return numbersRE.FindString(nvccRE.ReplaceAllString(l, "")), l
-		}
-		if line == "" {
-			line = l
-			l = bracketRE.ReplaceAllString(l, "")
-			if v = numbersRE.FindString(l); v == "" {
-				if m := mingwRE.FindStringSubmatch(l); m != nil {
-					v = m[1]
-				}
-			}
+// VersionOf returns the line of what --version prints that names the version, the first but for
+// nvcc, and the version in it; "" where it names none.
+func VersionOf(out string) (banner, v string) {
+	if m := ToolkitRE.FindStringSubmatch(out); m != nil {
+		return m[0], m[1]
+	}
+	banner, _, _ = strings.Cut(strings.TrimSpace(out), "\n")
+	banner = strings.TrimSpace(banner)
+	for _, re := range []*regexp.Regexp{versionRE, mingwRE} {
+		if m := re.FindStringSubmatch(bracketRE.ReplaceAllString(banner, "")); m != nil {
+			return banner, m[1]
 		}
 	}
-	return v, line
+	return banner, ""
 }
 
 // version runs a program of the root and compares its version.
@@ -335,12 +329,12 @@ func (e *Entered) version(ctx context.Context, p Program) (Found, error) {
 	if err != nil {
 		return Found{}, err
 	}
-	v, line := versionIn(string(out))
+	banner, v := VersionOf(string(out))
 	switch {
 	case v == "":
-		return Found{}, fmt.Errorf("%s --version names no version: %q", p.Path, line)
+		return Found{}, fmt.Errorf("%s --version names no version: %q", p.Path, banner)
 	case !strings.HasPrefix(v+".", p.Version+"."):
 		return Found{}, fmt.Errorf("%s is version %s, and env.toml promises %s", p.Path, v, p.Version)
 	}
-	return Found{Path: p.Path, Version: v, Banner: line}, nil
+	return Found{Path: p.Path, Version: v, Banner: banner}, nil
 }

@@ -29,7 +29,7 @@ func TestVersionIn(t *testing.T) {
 		"x86_64-w64-mingw32-gcc-posix (GCC) 12-posix\nCopyright (C) 2022\n": "12",
 		"no number\n": "",
 	} {
-		if v, _ := versionIn(out); v != want {
+		if _, v := VersionOf(out); v != want {
 			t.Errorf("%q: %q, want %q", out, v, want)
 		}
 	}

@@ -66,10 +66,10 @@ type LockError struct {
 func (e *LockError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Msg) }
 
 var (
-	nameRE      = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`) // Debian policy 5.6.7; a wheel's is of that form too
-	componentRE = regexp.MustCompile(`^[a-z0-9][a-z0-9_]*$`)
-	versionRE   = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+~:-]*$`) // 5.6.12
-	suiteRE     = regexp.MustCompile(`^[a-z0-9][a-z0-9./_-]*$`)
+	nameRE           = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`) // Debian policy 5.6.7; a wheel's is of that form too
+	componentRE      = regexp.MustCompile(`^[a-z0-9][a-z0-9_]*$`)
+	packageVersionRE = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+~:-]*$`) // 5.6.12
+	suiteRE          = regexp.MustCompile(`^[a-z0-9][a-z0-9./_-]*$`)
 )
 
 const lockHead = `# Made by llpatch env create NAME --update-lock; not for editing.
@@ -121,7 +121,7 @@ func ParseLock(data []byte) (*Lock, error) {
 		switch {
 		case !kind.names.MatchString(p.Name):
 			return fail("%q is not the name of a package", p.Name)
-		case !versionRE.MatchString(p.Version):
+		case !packageVersionRE.MatchString(p.Version):
 			return fail("%q is not a version", p.Version)
 		case l.Kind == Debian && p.Arch != l.Arch && p.Arch != "all":
 			return fail("architecture %q is neither %s nor all", p.Arch, l.Arch)

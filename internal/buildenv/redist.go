@@ -8,7 +8,6 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"path"
 	"strconv"
 	"strings"
 	"time"
@@ -27,37 +26,15 @@ const maxList = 8 << 20
 
 // component is what redistrib_<release>.json says of one.
 type component struct {
-	Version  string
-	Archives map[string]struct { // by platform
-		Path   string `json:"relative_path"`
-		SHA256 string `json:"sha256"`
-		Size   string `json:"size"` // bytes
-	}
+	Version string         `json:"version"`
+	Linux   *redistArchive `json:"linux-x86_64"`
+	Windows *redistArchive `json:"windows-x86_64"`
 }
 
-// UnmarshalJSON reads one: the platforms stand beside the version.
-func (c *component) UnmarshalJSON(data []byte) error {
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(data, &fields); err != nil {
-		return nil //nolint:nilerr // such as the release's date, which is no component
-	}
-	if v, ok := fields["version"]; ok {
-		if err := json.Unmarshal(v, &c.Version); err != nil {
-			return err
-		}
-	}
-	delete(fields, "version")
-	only := map[string]json.RawMessage{}
-	for _, platform := range []string{linuxArchives, windowsArchives} {
-		if v, ok := fields[platform]; ok {
-			only[platform] = v
-		}
-	}
-	text, err := json.Marshal(only)
-	if err != nil {
-		return err
-	}
-	return json.Unmarshal(text, &c.Archives)
+type redistArchive struct {
+	Path   string `json:"relative_path"`
+	SHA256 string `json:"sha256"`
+	Size   string `json:"size"` // bytes
 }
 
 // updateRedist makes a lock of what the list of the release says.
@@ -84,22 +61,28 @@ func updateRedist(ctx context.Context, d Decl, o Options) (*Lock, error) {
 
 // redistLock makes a lock of a list.
 func (d Decl) redistLock(data []byte) (*Lock, error) {
-	var all map[string]component
+	var all map[string]json.RawMessage // and other things than components, such as the release's date
 	if err := json.Unmarshal(data, &all); err != nil {
 		return nil, fmt.Errorf("it is no list of archives: %w", err)
 	}
 	l := &Lock{Kind: NVIDIA, Suite: d.Redist.Release, Arch: d.Arch}
 	for platform, names := range map[string][]string{linuxArchives: d.Redist.Linux, windowsArchives: d.Redist.Windows} {
 		for _, n := range names {
-			a, ok := all[n].Archives[platform]
-			if !ok {
+			var c component
+			if said, ok := all[n]; ok {
+				if err := json.Unmarshal(said, &c); err != nil {
+					return nil, fmt.Errorf("what it says of %s: %w", n, err)
+				}
+			}
+			a := map[string]*redistArchive{linuxArchives: c.Linux, windowsArchives: c.Windows}[platform]
+			if a == nil {
 				return nil, fmt.Errorf("it has no %s for %s", n, platform)
 			}
 			size, err := strconv.ParseInt(a.Size, 10, 64)
 			if err != nil {
 				return nil, fmt.Errorf("the size of %s for %s: %w", n, platform, err)
 			}
-			l.Packages = append(l.Packages, Package{Name: n, Version: all[n].Version, Arch: platform, Size: size, SHA256: a.SHA256, File: a.Path})
+			l.Packages = append(l.Packages, Package{Name: n, Version: c.Version, Arch: platform, Size: size, SHA256: a.SHA256, File: a.Path})
 		}
 	}
 	return l, l.sorted()
@@ -153,6 +136,3 @@ func (a *archives) version() error {
 	}
 	return nil
 }
-
-// ext is what the file of a package is called after its hash in the cache.
-func (p Package) ext() string { return path.Ext(p.File) }

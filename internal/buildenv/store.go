@@ -181,9 +181,8 @@ func (e *NotMade) ExitCode() int { return exit.Build }
 // is mounted; what must stay is in the error, and the others go all the same. The error
 // holds an *InUse or a *NotMade where it can.
 func Remove(cache, name string) ([]string, error) {
-	s := store{dir: filepath.Join(cache, "env")}
-	entries, err := os.ReadDir(s.dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	s, entries, err := folder(cache)
+	if err != nil {
 		return nil, err
 	}
 	var ids []string

@@ -17,9 +17,11 @@ const (
 	HintGlibc       = "take a distribution with glibc, or a container of one"
 	HintOtherBuild  = "take a build for it"
 	HintNVIDIA      = "install NVIDIA's driver (a container needs --gpus all)"
-	HintLibcuda     = "install all of NVIDIA's driver (Debian: libcuda1; a container: NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
+	HintLibcuda     = "install all of NVIDIA's driver (Debian: libcuda1; " +
+		"a container: NVIDIA_DRIVER_CAPABILITIES=compute,utility)"
 	HintNewerDriver = "install a newer NVIDIA driver"
-	HintAMD         = "load the kernel's amdgpu driver (modprobe amdgpu; a container needs --device /dev/kfd --device /dev/dri)"
+	HintAMD         = "load the kernel's amdgpu driver (modprobe amdgpu; " +
+		"a container needs --device /dev/kfd --device /dev/dri)"
 	HintNVIDIAGroup = "join the group that owns it (ls -l /dev/nvidiactl), then log in anew"
 	HintAMDGroup    = "sudo usermod -aG render,video $(id -un), then log in anew"
 	hintFull        = "take the full bundle of this release, which has them inside"

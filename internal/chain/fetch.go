@@ -34,8 +34,8 @@ func (p pending) record(ctx context.Context, e Workspace) error {
 	return nil
 }
 
-// sources says where trees and history come from.
-func (e Workspace) sources() source.Options {
+// Sources says where trees and history come from.
+func (e Workspace) Sources() source.Options {
 	return source.Options{
 		Cache: e.Cache, Sources: e.Repo.Sources, Lock: e.Repo.Lock, Override: e.Source,
 		Locked: e.Locked, Offline: e.Offline, Nearest: e.Nearest, Log: e.Log, Progress: e.Progress,
@@ -62,7 +62,7 @@ func (e Workspace) fetch(ctx context.Context, upstream string, t tag.Tag, pins *
 		return nil, err
 	}
 	var found pending
-	so := e.sources()
+	so := e.Sources()
 	so.Record = func(upstream string, t tag.Tag, p spec.Pin) error {
 		found = append(found, pendingPin{upstream, t, p})
 		return nil

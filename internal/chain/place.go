@@ -56,7 +56,7 @@ func Patch(ctx context.Context, e Workspace, o Order, three *merge.ThreeWay) (p 
 	var result *patch.Result
 	var variants []merge.Variant
 	if three == nil {
-		result, err = patch.Apply(tree, patches)
+		result, err = merge.Apply(ctx, e.Repo.FS, e.Sources(), s, tree, patches)
 	} else {
 		exact := e
 		exact.Nearest = false
@@ -99,7 +99,7 @@ func (e Workspace) atHand(
 		if err := s.Asked(rec); err != nil {
 			return nil, nil, &BadOption{"--with", err}
 		}
-		patches, lacks, err := merge.Patches(ctx, e.Repo.FS, e.sources(), s)
+		patches, lacks, err := merge.Patches(ctx, e.Repo.FS, e.Sources(), s)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -154,7 +154,7 @@ func Place(o Order, tree *source.Tree, s *spec.Series, result *patch.Result) (Pa
 	p := Patched{Order: o, Tree: tree, Series: s, Result: result}
 	p.Tag = tree.Tag
 	names, err := stage.Licenses(result.Tree, o.Recipe.Bundle.Licenses)
-	if err == nil && len(names) == 0 {
+	if err == nil && len(names) == 0 && o.Recipe.Name != "" { // a fork for no target
 		err = &spec.Error{
 			File: recipeFile(o.Recipe),
 			Msg:  fmt.Sprintf("bundle.licenses %q matches no file of %s; a bundle needs upstream's licence", o.Recipe.Bundle.Licenses, tree.Tag),

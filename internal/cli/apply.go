@@ -70,7 +70,12 @@ func (f *applyFlags) check(follow map[string]string) error {
 	if !f.threeWay && (f.accept || len(f.follow) > 0) {
 		return usage("--accept and --follow need --three-way")
 	}
-	for _, s := range f.follow {
+	return followed(f.follow, follow)
+}
+
+// followed takes the values of --follow apart.
+func followed(given []string, follow map[string]string) error {
+	for _, s := range given {
 		from, to, ok := strings.Cut(s, "=")
 		if !ok || from == "" || to == "" {
 			return usage("--follow %q is not OLD=NEW", s)

@@ -32,6 +32,7 @@ import (
 // app is what the flags that all commands share say.
 type app struct {
 	dir      string // -C
+	newDir   bool   // -C may name a folder that is to be made
 	out      string
 	json     bool
 	verbose  bool
@@ -92,7 +93,7 @@ target, builds it, proves on the real programs that it works, and bundles it.
 		},
 	}
 	f := root.PersistentFlags()
-	f.StringVarP(&a.dir, "directory", "C", "", "folder that holds recipes/ and patches/ (default: this folder if it does, else those inside llpatch)")
+	f.StringVarP(&a.dir, "directory", "C", "", "folder that holds recipes/ and patches/ (default: this folder if it does, else those inside llpatch); without patches/series it is laid over those inside llpatch")
 	f.StringVar(&a.out, "out", "dist", "folder that the stages write to")
 	f.BoolVar(&a.json, "json", false, "write the result as JSON")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "tell more of what is done")
@@ -117,7 +118,7 @@ target, builds it, proves on the real programs that it works, and bundles it.
 			a.targetsCmd(), a.explainCmd(), a.fetchCmd(), a.seriesCmd(), a.applyCmd(), a.planCmd(), a.buildCmd(), a.smokeCmd(), a.releaseCmd(),
 		}},
 		{"Prove", []*cobra.Command{a.leakCmd(), a.vramCmd(), a.modelCmd(), a.evidenceCmd()}},
-		{"Upkeep", []*cobra.Command{a.statusCmd(), a.lintCmd()}},
+		{"Upkeep", []*cobra.Command{a.statusCmd(), a.lintCmd(), a.forkCmd()}},
 		{"Trust", []*cobra.Command{a.inspectCmd(), a.doctorCmd()}},
 		{"", []*cobra.Command{a.envCmd(), probeInsideCmd(), joinCUDACmd()}},
 	} {
@@ -236,12 +237,16 @@ func (a *app) declarations() (*spec.Repo, records.Store, error) {
 	}
 	records := records.Store{Dir: cache, Cache: cache, Log: a.log}
 	var fsys fs.FS = llpatch.Declarations
+	over := false // those in the folder are laid over those inside llpatch
 	switch {
 	case a.dir != "":
-		if _, err := os.Stat(filepath.Join(a.dir, "recipes")); err != nil {
-			return nil, records, usage("-C %s: there is no folder recipes/ in it", a.dir)
+		if !isDir(filepath.Join(a.dir, "recipes")) && !isDir(filepath.Join(a.dir, "patches")) && !a.newDir {
+			return nil, records, usage("-C %s: there is no folder recipes/ or patches/ in it", a.dir)
 		}
-		fsys, records.Dir = os.DirFS(a.dir), a.dir
+		records.Dir = a.dir
+		if fsys = os.DirFS(a.dir); spec.IsOverlay(fsys) {
+			fsys, over = spec.Overlay(fsys, llpatch.Declarations), true
+		}
 	case isDir("recipes") && isDir("patches"):
 		fsys, records.Dir = os.DirFS("."), "."
 	}
@@ -257,7 +262,10 @@ func (a *app) declarations() (*spec.Repo, records.Store, error) {
 			return nil, records, err
 		}
 	}
-	return repo, records, nil
+	if over {
+		err = records.Overlay(repo)
+	}
+	return repo, records, err
 }
 
 func isDir(name string) bool {

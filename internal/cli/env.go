@@ -255,7 +255,7 @@ func (a *app) removeBuildenv(name string) ([]string, error) {
 	own := buildenv.OwnLock(cache, name)
 	_, statErr := os.Lstat(own)
 	removed, err := buildenv.Remove(cache, name)
-	notMade := holds[*buildenv.NotMade](err)
+	_, notMade := errors.AsType[*buildenv.NotMade](err)
 	switch {
 	case statErr == nil && (err == nil || notMade):
 		if err := os.Remove(own); err != nil {

@@ -64,8 +64,7 @@ the plan was reached; 6: one was missed; 7: something could not be run or told.`
 			}
 			o.Named = device != "auto" && device != "none"
 			if o.Plan, err = evidence.ReadPlan(argv[0], o.Vars); err != nil {
-				var fault *spec.Error
-				if errors.As(err, &fault) {
+				if _, ok := errors.AsType[*spec.Error](err); ok {
 					return err
 				}
 				return usage("%w", err) // it could not be read at all

@@ -44,6 +44,7 @@ const goesOn = "run the same command again: it goes on where it stopped"
 // report prints the error of a command with what to do next, and returns the exit code.
 func (a *app) report(ctx context.Context, c *cobra.Command, err error) int {
 	code, hint := exit.Code(err), exit.Hint(err)
+	_, isUsage := errors.AsType[*usageError](err)
 	switch {
 	case ctx.Err() != nil:
 		code, hint, err = exit.Interrupted, a.interrupted, errInterrupted
@@ -51,7 +52,7 @@ func (a *app) report(ctx context.Context, c *cobra.Command, err error) int {
 		code, hint = exit.Usage, noFolder(err)
 	case code == exit.Unexpected && strings.HasPrefix(err.Error(), "unknown command"): // cobra has no type for it
 		code, hint = exit.Usage, "see "+c.CommandPath()+" --help"
-	case hint == "" && holds[*usageError](err):
+	case hint == "" && isUsage:
 		hint = "see " + c.CommandPath() + " --help"
 	}
 	if hint == "" {
@@ -69,7 +70,7 @@ func (a *app) hint(text string) { _, _ = fmt.Fprintf(a.stderr, "llpatch: hint: %
 
 // elsewhere says how to take another folder than one that cannot be used.
 func (a *app) elsewhere(err error) string {
-	p, ok := is[*fs.PathError](err)
+	p, ok := errors.AsType[*fs.PathError](err)
 	unusable := func(cause error) bool { return errors.Is(err, cause) }
 	if !ok || !slices.ContainsFunc([]error{fs.ErrPermission, syscall.EROFS, syscall.ENOSPC, syscall.EDQUOT}, unusable) {
 		return ""
@@ -90,16 +91,9 @@ func (a *app) elsewhere(err error) string {
 	return ""
 }
 
-// is reports whether err holds an error of type T.
-func is[T error](err error) (T, bool) {
-	var t T
-	ok := errors.As(err, &t)
-	return t, ok
-}
-
 // noFolder says why the system makes no folder where the user wants one, else "".
 func noFolder(err error) string {
-	p, ok := is[*fs.PathError](err)
+	p, ok := errors.AsType[*fs.PathError](err)
 	switch {
 	case errors.Is(err, syscall.ENOTDIR):
 		return "a file stands where a folder must be"
@@ -109,9 +103,4 @@ func noFolder(err error) string {
 		return "a link that leads nowhere stands where a folder must be"
 	}
 	return ""
-}
-
-func holds[T error](err error) bool {
-	_, ok := is[T](err)
-	return ok
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -49,10 +50,7 @@ func plainFlag(err error) error {
 	if m == nil {
 		return err
 	}
-	what := map[string]string{"Bool": "true or false", "Float": "a number"}[m[2]]
-	if what == "" {
-		what = "a whole number"
-	}
+	what := cmp.Or(map[string]string{"Bool": "true or false", "Float": "a number"}[m[2]], "a whole number")
 	if m[3] != "invalid syntax" {
 		return errors.New(m[1] + "it is too large")
 	}

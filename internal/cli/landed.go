@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,10 +26,7 @@ type explained struct {
 // landed judges the fixes of a series on its tag: on the mirror in the cache, or
 // on --source. Where neither has the tag's history there is nothing to say.
 func (a *app) landed(ctx context.Context, e chain.Workspace, s *spec.Series) (map[string]compat.Run, error) {
-	path := a.source
-	if path == "" {
-		path = source.MirrorPath(e.Cache, s.Upstream)
-	}
+	path := cmp.Or(a.source, source.MirrorPath(e.Cache, s.Upstream))
 	if fi, err := os.Stat(path); err != nil || !fi.IsDir() {
 		return nil, nil
 	}

@@ -165,9 +165,5 @@ func canReplace(name string) error {
 	case !isDir(filepath.Dir(name)):
 		return usage("%s: there is no folder %s", name, filepath.Dir(name))
 	}
-	f, err := atomicfile.Create(name, 0o644)
-	if err != nil {
-		return err
-	}
-	return f.Cleanup()
+	return canWrite(name)
 }

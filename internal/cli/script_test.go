@@ -2,10 +2,15 @@ package cli_test
 
 import (
 	"context"
+	"fmt"
+	"net/http"
+	"net/http/cgi"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -61,13 +66,36 @@ func TestScript(t *testing.T) {
 				return err
 			}
 			e.Setenv("LLPATCH", self)
+			for page, script := range map[string]string{"docs/manual/fork.md": "page.sh", "CONTRIBUTING.md": "contributing.sh"} {
+				text, err := shellOf(filepath.Join("../..", page))
+				if err != nil {
+					return err
+				}
+				if err := os.WriteFile(filepath.Join(e.WorkDir, script), text, 0o644); err != nil {
+					return err
+				}
+			}
 			return makeUpstream(filepath.Join(e.WorkDir, "up"))
 		},
 		Cmds: map[string]func(ts *testscript.TestScript, neg bool, args []string){
-			"code": exitCode,
-			"sshd": startSSHD,
+			"code":    exitCode,
+			"sshd":    startSSHD,
+			"githttp": startGitHTTP,
 		},
 	})
+}
+
+// shellOf is the first block of shell commands in a page, without what it is indented by.
+func shellOf(page string) ([]byte, error) {
+	data, err := os.ReadFile(page)
+	if err != nil {
+		return nil, err
+	}
+	m := regexp.MustCompile("(?ms)^( *)```sh\n(.*?)^ *```$").FindSubmatch(data)
+	if m == nil {
+		return nil, fmt.Errorf("%s has no block of shell commands", page)
+	}
+	return regexp.MustCompile("(?m)^"+string(m[1])).ReplaceAll(m[2], nil), nil
 }
 
 // exitCode is the script command "code N PROG ARGS...": the program must end
@@ -97,6 +125,30 @@ func startSSHD(ts *testscript.TestScript, neg bool, args []string) {
 	server, err := sshd.StartIn(dir, ts.Defer)
 	ts.Check(err)
 	ts.Setenv("PATH", server.Bin+string(filepath.ListSeparator)+ts.Getenv("PATH"))
+}
+
+// startGitHTTP is the script command "githttp DIR": the repositories below the folder are
+// served at $GITHTTP, to the user "me" with the password "secret", by git's own program.
+func startGitHTTP(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: githttp DIR")
+	}
+	libexec, err := exec.Command("git", "--exec-path").Output()
+	ts.Check(err)
+	git := &cgi.Handler{
+		Path: filepath.Join(strings.TrimSpace(string(libexec)), "git-http-backend"), Root: "/",
+		Env: []string{"GIT_PROJECT_ROOT=" + ts.MkAbs(args[0]), "GIT_HTTP_EXPORT_ALL=1", "REMOTE_USER=me", "GIT_CONFIG_GLOBAL=" + ts.Getenv("GIT_CONFIG_GLOBAL")},
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if name, word, _ := r.BasicAuth(); name != "me" || word != "secret" {
+			w.Header().Set("WWW-Authenticate", `Basic realm="git"`)
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		git.ServeHTTP(w, r)
+	}))
+	ts.Defer(s.Close)
+	ts.Setenv("GITHTTP", s.URL)
 }
 
 // makeUpstream turns a folder into a repository with the tags b100 and b101.

@@ -21,9 +21,9 @@ import (
 
 // begin reads the tag and loads what every command on one needs.
 func (a *app) begin(name string) (tag.Tag, chain.Workspace, error) {
-	t, err := tag.Parse(name)
+	t, err := tagOf(name)
 	if err != nil {
-		return t, chain.Workspace{}, usage("%w", err)
+		return t, chain.Workspace{}, err
 	}
 	e, err := a.workspace()
 	return t, e, err

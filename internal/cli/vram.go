@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -61,9 +62,7 @@ part by part, and how far to trust each part.
 			if err != nil {
 				return usage("%w", err)
 			}
-			if o.Ctx == 0 {
-				o.Ctx = h.Context
-			}
+			o.Ctx = cmp.Or(o.Ctx, h.Context)
 			if o.Ctx == 0 {
 				return usage("%s does not say for how many tokens it was trained: give --ctx", argv[0])
 			}

@@ -216,7 +216,9 @@ func (s *search) describe(ctx context.Context, b *Break, variant int, before, id
 		return nil
 	}
 	if !now[at].there() && old[at].there() {
-		b.Moved, err = s.moved(before, id, finding.File, old[at].ID)
+		c := &contents{sharedContents: s.files, objects: s.objects}
+		m, err := c.moved(before, id, finding.File, old[at].ID)
+		b.Moved = finding.File + " " + m.what()
 		return err
 	}
 	if !old[at].there() || !now[at].there() {
@@ -325,13 +327,13 @@ func pull(subject string) int {
 // Text is the breaks for a terminal.
 func (b *Blame) Text() string {
 	if len(b.Breaks) == 0 {
-		return b.Fix + ": no tag breaks it\n"
+		return patch.Printable(b.Fix) + ": no tag breaks it\n"
 	}
 	var d report.Doc
 	for _, k := range b.Breaks {
-		p := report.Part{Heading: fmt.Sprintf("%s (%s) fits %s, and not %s: %s", b.Fix, k.Patch, k.Good.Name, k.Bad.Name, k.Verdict)}
+		p := report.Part{Heading: fmt.Sprintf("%s (%s) fits %s, and not %s: %s", patch.Printable(b.Fix), patch.Printable(k.Patch), k.Good.Name, k.Bad.Name, k.Verdict)}
 		add := func(format string, args ...any) { p.Notes = append(p.Notes, fmt.Sprintf(format, args...)) }
-		add("commit  %s (build %d, %s)\nsubject %s", k.Commit, k.Build, k.Time.Format(time.DateOnly), k.Subject)
+		add("commit  %s (build %d, %s)\nsubject %s", k.Commit, k.Build, k.Time.Format(time.DateOnly), patch.Printable(k.Subject))
 		if k.Pull > 0 {
 			add("pull    #%d", k.Pull)
 		}
@@ -348,7 +350,7 @@ func (b *Blame) Text() string {
 			add("%s", c)
 		}
 		if k.Moved != "" {
-			add("%s", k.Moved)
+			add("%s", patch.Printable(k.Moved))
 		}
 		if len(k.Diff) > 0 {
 			add("what the commit did there:\n  %s", strings.Join(k.Diff, "\n  "))

@@ -19,7 +19,7 @@ import (
 
 // cacheFormat is part of the cache folder's name; raise it when what is kept
 // there changes its form.
-const cacheFormat = 2
+const cacheFormat = 3
 
 // store keeps rows and outcomes between runs. Everything in it can be worked out
 // again: what cannot be read is left out, and nothing is trusted without its

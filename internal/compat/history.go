@@ -149,6 +149,37 @@ func (h *History) readPins() error {
 	return nil
 }
 
+// trusted compares tags with the lock. Another commit of the same tree is as good.
+func (h *History) trusted(tags []Tag) error {
+	objects, err := h.repo.Objects()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = objects.Release() }() // it was only read from
+	for _, t := range tags {
+		pin, ok := h.lock[t.Name]
+		if !ok || pin.Commit == "" {
+			continue
+		}
+		id, c, err := readCommit(objects, t.object)
+		if missing := new(source.Missing); errors.As(err, &missing) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if id.String() == pin.Commit || c.tree.String() == pin.Tree {
+			continue
+		}
+		is, err := tag.Parse(t.Name)
+		if err != nil {
+			return err
+		}
+		return &source.Mismatch{Upstream: h.Upstream, Tag: is, Source: h.Path, What: "commit", Want: pin.Commit, Got: id.String()}
+	}
+	return nil
+}
+
 // NoHistory is a path at which there is no repository with tags of releases.
 type NoHistory struct {
 	Path     string

@@ -37,7 +37,7 @@ func (l *Landing) origin() string {
 	if l.Commit != "" {
 		s += fmt.Sprintf(", by %.12s %s", l.Commit, l.Subject)
 	}
-	return s
+	return patch.Printable(s)
 }
 
 // Landings writes where the changes came from, a line each; in one line if they
@@ -56,7 +56,7 @@ func Landings(all []Landing, whole bool) []string {
 		if l.Hunk > 0 {
 			what += fmt.Sprintf(": hunk %d", l.Hunk)
 		}
-		out = append(out, what+": "+l.origin())
+		out = append(out, patch.Printable(what)+": "+l.origin())
 	}
 	return out
 }
@@ -103,7 +103,7 @@ func (l *landings) open() error {
 	}
 	l.objects = objects
 	l.reader = newRowReader(objects, l.asked, len(l.paths))
-	l.w = walker{judge: l.judge, files: &contents{sharedContents: l.files, objects: objects}}
+	l.w = walker{judge: l.judge, files: &contents{sharedContents: l.files, objects: objects}, memo: patch.NewMemo()}
 	return nil
 }
 

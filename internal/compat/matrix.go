@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/llpatch/llpatch/internal/patch"
 )
 
 // cell is one fix on one tag.
@@ -30,18 +32,19 @@ func (c *cell) outcome() *outcome {
 
 // judge is a stack made ready for judging on rows.
 type judge struct {
-	h       *History
-	o       Options
-	stack   Stack
-	units   [][]*unit // by fix and variant; nil for a variant that is not judged
-	all     []*unit
-	asked   *asked
-	paths   []string
-	made    map[string]bool // paths that a patch may create
-	parts   [][]int         // fixes that share paths, each in the order of the stack
-	files   *sharedContents
-	merging *merging // nil: nothing is merged
-	store   *store   // nil: nothing is kept
+	h        *History
+	o        Options
+	stack    Stack
+	units    [][]*unit // by fix and variant; nil for a variant that is not judged
+	all      []*unit
+	asked    *asked
+	paths    []string
+	made     map[string]bool // paths that a patch may create
+	parts    [][]int         // fixes that share paths, each in the order of the stack
+	files    *sharedContents
+	merging  *merging // nil: nothing is merged
+	absences absences
+	store    *store // nil: nothing is kept
 }
 
 func newJudge(h *History, o Options, s Stack) *judge {
@@ -145,7 +148,7 @@ func (j *judge) cells(ctx context.Context, rows []row, builds []int) ([][]cell, 
 				return err
 			}
 			defer func() { _ = objects.Release() }() // it was only read from
-			w := walker{judge: j, files: &contents{sharedContents: j.files, objects: objects}}
+			w := walker{judge: j, files: &contents{sharedContents: j.files, objects: objects}, memo: patch.NewMemo()}
 			for {
 				n := int(next.Add(1)) - 1
 				if n >= len(tasks) {
@@ -172,6 +175,7 @@ func (j *judge) cells(ctx context.Context, rows []row, builds []int) ([][]cell, 
 type walker struct {
 	*judge
 	files *contents
+	memo  *patch.Memo // of merges
 	state row
 	buf   []byte
 }
@@ -224,7 +228,7 @@ func (w *walker) row(ctx context.Context, part []int, base row, build int, at fu
 	for _, i := range part {
 		v := at(i).verdict
 		hidden = hidden || conflict && v == Landed
-		conflict = conflict || v == Conflict
+		conflict = conflict || v.unplaced()
 	}
 	if hidden || conflict && w.merging != nil {
 		return w.walk(ctx, part, base, build, at, hidden, w.merging)
@@ -261,23 +265,30 @@ func (w *walker) walk(ctx context.Context, part []int, base row, build int, at f
 			continue
 		}
 		got := c.each[c.chosen]
-		if under && got.Verdict == Conflict {
+		if under && got.Verdict.unplaced() {
 			var err error
 			if got, err = w.under(chosen, part[n+1:], build, got); err != nil {
 				return err
 			}
 			c.each[c.chosen] = got
 		}
-		if m != nil && got.Verdict == Conflict {
+		if m != nil && got.Verdict.unplaced() {
 			var err error
 			if got, c.base, err = w.merge(ctx, chosen, build, got); err != nil {
 				return err
 			}
 			c.each[c.chosen] = got
 		}
+		if chosen != nil && len(chosen.removes) > 0 {
+			var err error
+			if got, err = w.deletions(ctx, chosen, build, got); err != nil {
+				return err
+			}
+			c.each[c.chosen] = got
+		}
 		c.verdict = got.Verdict
 		switch {
-		case got.Verdict == Unknown:
+		case got.Verdict == Unknown || got.Verdict == NotYet:
 			c.reason = got.Why
 		case got.Verdict.changes():
 			for k, e := range got.After {

@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/go-git/go-git/v5/plumbing"
+
 	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/source"
 )
@@ -143,7 +145,9 @@ func (o *outcome) unmerged(m *Merge) *outcome {
 }
 
 func (w *walker) tryMerge(ctx context.Context, u *unit, b *base, entries []entry, out *outcome) (*outcome, error) {
-	before, after, merges, err := u.merge(ctx, entries, b, w.files, w.merging.o)
+	o := w.merging.o
+	o.Memo, o.Misfits = w.memo, out.misfits
+	before, after, merges, err := u.merge(ctx, entries, b, w.files, o)
 	if m := new(source.Missing); errors.As(err, &m) {
 		return out.unmerged(&Merge{Why: fmt.Sprintf("the repository lacks the content of %s", m.Path), lacks: true}), nil
 	}
@@ -191,7 +195,7 @@ func (w *walker) tryMerge(ctx context.Context, u *unit, b *base, entries []entry
 			if err != nil {
 				return nil, err
 			}
-			id := blobID(f.Data)
+			id := plumbing.NewHash(is.Blob)
 			n.After[k] = entry{Mode: f.Mode, ID: id}
 			w.files.made(id, f.Data, recipe{u, entries, b, w.merging})
 		}
@@ -223,13 +227,18 @@ func (u *unit) tree(entries []entry, c *contents) (*source.Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := map[string]source.File{}
+	files, blobs := map[string]source.File{}, map[string]string{}
 	for path, f := range got {
 		// A tree in memory has no submodules; what matters of one is that it is no text.
 		if f.Mode == source.Submodule {
 			f = &source.File{Mode: source.Symlink, Data: []byte("a submodule")}
 		}
 		files[path] = *f
+		if k, ok := slices.BinarySearch(u.paths, path); ok && entries[k].there() && entries[k].Mode != source.Submodule {
+			blobs[path] = entries[k].ID.String()
+		} else {
+			blobs[path] = blobID(f.Data).String()
+		}
 	}
-	return source.New(files)
+	return source.Known(files, blobs)
 }

@@ -2,13 +2,14 @@ package compat
 
 import (
 	"flag"
-	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"runtime"
 	"testing"
 	"time"
 
 	"github.com/llpatch/llpatch"
+	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -65,8 +66,9 @@ func TestMirror(t *testing.T) {
 	}
 }
 
-// TestMirrorAgreesWithGit compares whole columns of the foreign stack's matrix,
-// of tags drawn at random, with what git apply does on the same trees.
+// TestMirrorAgreesWithGit has git apply judge every cell of the foreign stack's
+// matrix. A cell hangs on the files that the patch touches alone, so git is asked
+// once for each set of files that some tag has, as the patches before it left them.
 func TestMirrorAgreesWithGit(t *testing.T) {
 	if *mirror == "" || *foreign == "" {
 		t.Skip("needs -mirror PATH and -foreign DIR")
@@ -76,19 +78,88 @@ func TestMirrorAgreesWithGit(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rng := rand.New(rand.NewPCG(20260822, 1))
-	var tags []Tag
-	// Some are left out, behind what landed in part: more than the 2,000 that count.
-	// Half of them from where most patches fit somewhere, half from anywhere.
-	for k := 0; len(tags)*len(s.Fixes) < 2300; k++ {
-		from := 0
-		if k%2 == 0 {
-			from = len(h.Tags) * 4 / 5
-		}
-		tags = append(tags, h.Tags[from+rng.IntN(len(h.Tags)-from)])
+	j := newJudge(h, Options{}, s)
+	cells, err := j.run(t.Context(), h.Tags)
+	if err != nil {
+		t.Fatal(err)
 	}
-	n, ambiguous := agree(t, h, s, *foreign, tags)
-	t.Logf("%d cells of %d tags compared, %d of them ambiguous where git takes the nearer place", n, len(tags), ambiguous)
+	objects, err := h.repo.Objects()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = objects.Release() }() // it was only read from
+	c := &contents{sharedContents: j.files, objects: objects}
+	count := map[string]int{} // cells
+	for i, u := range j.all {
+		file, err := filepath.Abs(filepath.Join(*foreign, u.variant.File))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cellsOf := map[*outcome]int{}
+		for k := range h.Tags {
+			cellsOf[cells[i][k].outcome()]++
+		}
+		for out, n := range cellsOf {
+			if out.Verdict == Unknown || out.in == nil {
+				count["not asked"] += n
+				continue
+			}
+			is := gitOnFiles(t, u, c, out, file)
+			if is == "other" {
+				t.Errorf("%s on %d tags: we say %s %v, and git something else", s.Fixes[i].ID, n, out.Verdict, out.Findings)
+			}
+			count[is] += n
+			count["asked"]++
+		}
+	}
+	t.Logf("cells by how git's answer is to ours, and how often git was asked: %v", count)
+}
+
+// gitOnFiles has git apply the unit's patch file to what an outcome was judged on.
+func gitOnFiles(t *testing.T, u *unit, c *contents, out *outcome, file string) string {
+	t.Helper()
+	dir := t.TempDir()
+	files, err := u.files(out.in, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, f := range files {
+		full := filepath.Join(dir, path)
+		if err := os.MkdirAll(filepath.Dir(full), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		mode := os.FileMode(0o644)
+		if f.Mode == source.Executable {
+			mode = 0o755
+		}
+		if err := os.WriteFile(full, f.Data, mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = tryGit(t, dir, []string{"GIT_CEILING_DIRECTORIES=" + filepath.Dir(dir)}, "", "apply", "--whitespace=nowarn", file)
+	fits := err == nil
+	switch {
+	case out.Verdict == Partly && !fits, out.Verdict == Landed && !fits:
+		return "landed, wholly or in part, which git has no word for"
+	case !fits && !out.Verdict.changes():
+		return "both refuse"
+	case !fits:
+		return "other"
+	case out.Verdict == Conflict && onlyAmbiguous(out):
+		return "ambiguous, git puts the hunks out of order"
+	case !out.Verdict.changes():
+		return "other"
+	}
+	for k, e := range out.After {
+		data, err := os.ReadFile(filepath.Join(dir, u.paths[k]))
+		if there := err == nil; there != (e.Mode != 0) || there && blobID(data) != e.ID {
+			return "other"
+		}
+	}
+	if out.Verdict == Ambiguous {
+		return "ambiguous, git makes what is proposed"
+	}
+	return "both apply, the same bytes"
 }
 
 // TestMirrorBlame takes patches that are upstream's own commits: where one stops

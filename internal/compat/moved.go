@@ -1,48 +1,75 @@
 package compat
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/source"
 )
 
-// moved says where a file went that a commit took away: to a new path with the
-// same content, or with the same name, or nowhere.
-func (s *search) moved(before, after plumbing.Hash, file string, blob plumbing.Hash) (string, error) {
-	_, old, err := readCommit(s.objects, before)
-	if err != nil {
-		return "", err
+// moved is where a file went that one commit has and another has not.
+type moved struct {
+	To   string // a new file of the same content, or of its name and half alike; "": there is none
+	Same bool   // of the same content
+	Name string // else a new file of its name, however different
+}
+
+// what completes "a file that …".
+func (m moved) what() string {
+	switch {
+	case m.Same:
+		return "is now " + m.To + ", unchanged"
+	case m.Name != "":
+		return "was removed; " + m.Name + " is new and has its name"
 	}
-	_, now, err := readCommit(s.objects, after)
+	return "was removed"
+}
+
+// moved finds what a file of one commit is in another that does not have it.
+func (c *contents) moved(before, after plumbing.Hash, file string, blob plumbing.Hash) (moved, error) {
+	var m moved
+	_, old, err := readCommit(c.objects, before)
 	if err != nil {
-		return "", err
+		return m, err
+	}
+	_, now, err := readCommit(c.objects, after)
+	if err != nil {
+		return m, err
 	}
 	added := map[string]plumbing.Hash{}
-	if err := newFiles(s.objects, old.tree, now.tree, "", added); err != nil {
-		return "", err
+	if err := newFiles(c.objects, old.tree, now.tree, "", added); err != nil {
+		return m, err
 	}
-	var same, named []string
-	for p, id := range added {
+	for _, p := range slices.Sorted(maps.Keys(added)) {
 		switch {
-		case id == blob:
-			same = append(same, p)
-		case path.Base(p) == path.Base(file):
-			named = append(named, p)
+		case added[p] == blob:
+			if !m.Same {
+				m.To, m.Same = p, true
+			}
+		case path.Base(p) == path.Base(file) && m.Name == "":
+			m.Name = p
 		}
 	}
-	slices.Sort(same)
-	slices.Sort(named)
-	switch {
-	case len(same) > 0:
-		return fmt.Sprintf("%s is now %s, unchanged", file, same[0]), nil
-	case len(named) > 0:
-		return fmt.Sprintf("%s was removed; %s is new and has its name", file, named[0]), nil
+	if m.Name == "" || m.Same {
+		return m, nil
 	}
-	return file + " was removed", nil
+	was, err := c.get(blob)
+	if err == nil {
+		var is []byte
+		if is, err = c.get(added[m.Name]); err == nil && patch.Alike(was, is) {
+			m.To = m.Name
+		}
+	}
+	if lacks := new(source.Missing); errors.As(err, &lacks) {
+		err = nil
+	}
+	return m, err
 }
 
 // newFiles collects the files of a tree that another one lacks, by path. Folders

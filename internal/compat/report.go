@@ -23,16 +23,20 @@ func (r *Report) HTML() ([]byte, error) { return r.doc().HTML() }
 // doc has the summary first, and then a part for each fix.
 func (r *Report) doc() report.Doc {
 	all := Span{From: r.Tags[0].Name, To: r.Tags[len(r.Tags)-1].Name}
-	d := report.Doc{Title: r.Stack, Mark: report.Mark{Class: "mute", Text: fmt.Sprintf("%d %s on %d %s of %s, %s", len(r.Fixes), plural(len(r.Fixes), "fix", "fixes"),
-		len(r.Tags), plural(len(r.Tags), "tag", "tags"), r.Source, all)}}
+	d := report.Doc{Title: r.Stack, Mark: report.Mark{Class: "mute", Text: fmt.Sprintf("%d %s on %d %s of %s, %s",
+		len(r.Fixes), plural(len(r.Fixes), "fix", "fixes"), len(r.Tags), plural(len(r.Tags), "tag", "tags"), r.Source, all)}}
 	newest := cmp.Or(r.Newest, fmt.Sprintf("none; the most fit %s: %d of %d", r.Most, r.MostFit, len(r.Fixes)))
 	sum := report.Part{Text: []string{"newest tag where all fits: " + newest}}
+	if r.NewestBut != "" {
+		sum.Text = append(sum.Text, "newest tag where all fits but for ambiguity: "+r.NewestBut)
+	}
 	if r.ThreeWay {
 		sum.Text = append(sum.Text, "newest tag where all fits or merges: "+cmp.Or(r.NewestMerged, "none"))
 	}
 	sum.Text = append(sum.Text, r.Security...)
 	if len(r.Left) > 0 {
-		sum.Text = append(sum.Text, "left out, because recipes/tags.lock has no build number of them, or only bounds: "+strings.Join(r.Left, " "))
+		sum.Text = append(sum.Text,
+			"left out, because recipes/tags.lock has no build number of them, or only bounds: "+strings.Join(r.Left, " "))
 	}
 	for _, v := range verdicts {
 		if (v != Merged || r.ThreeWay) && (v != NotForTarget || r.targeted()) {
@@ -55,7 +59,8 @@ func class(v Verdict) string { return strings.ReplaceAll(string(v), " ", "-") }
 
 // part is what there is to say of a fix, and its row of the map.
 func (st *Status) part() (report.Part, report.MapRow) {
-	part := report.Part{Heading: st.Fix, Table: report.Table{Head: report.Columns("tags", "count", "verdict", "why")}, Notes: st.defect()}
+	part := report.Part{Heading: st.Fix, Notes: st.defect()}
+	part.Table.Head = report.Columns("tags", "count", "verdict", "why")
 	if st.Summary != "" {
 		part.Heading += ": " + st.Summary
 	}
@@ -67,7 +72,8 @@ func (st *Status) part() (report.Part, report.MapRow) {
 		if r.Patch != "" && len(st.Variants) > 1 {
 			why += "  [" + r.Patch + "]"
 		}
-		part.Table.Rows = append(part.Table.Rows, report.Row(span, fmt.Sprint(r.Tags, plural(r.Tags, " tag", " tags")), string(r.Verdict), why))
+		part.Table.Rows = append(part.Table.Rows,
+			report.Row(span, fmt.Sprint(r.Tags, plural(r.Tags, " tag", " tags")), string(r.Verdict), why))
 		var reasons []string
 		for ; next < len(st.Runs) && st.Runs[next].first <= r.last; next++ {
 			one := &st.Runs[next]
@@ -75,7 +81,9 @@ func (st *Status) part() (report.Part, report.MapRow) {
 		}
 		reasons = append(reasons, st.defect()...)
 		row.Runs = append(row.Runs, report.MapRun{
-			First: r.first, Width: r.last - r.first + 1, Is: report.Mark{Text: span + ": " + string(r.Verdict), Class: class(r.Verdict)}, Why: strings.Join(reasons, "\n\n"),
+			First: r.first, Width: r.last - r.first + 1,
+			Is:  report.Mark{Text: span + ": " + string(r.Verdict), Class: class(r.Verdict)},
+			Why: strings.Join(reasons, "\n\n"),
 		})
 	}
 	for _, p := range st.Variants {

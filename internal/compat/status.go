@@ -2,12 +2,11 @@ package compat
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -21,6 +20,9 @@ type Report struct {
 	// Newest is the newest tag on which every fix fits or has landed, or the defect
 	// is not there or the target's; "" where there is none.
 	Newest string `json:"newest_where_all_fits,omitempty"`
+	// NewestBut is Newest if those count of which only a hunk is ambiguous, and git
+	// apply would place it; "" where it is Newest itself.
+	NewestBut string `json:"newest_where_all_fits_but_for_ambiguity,omitempty"`
 	// Most is the newest of the tags on which the most fixes do, and MostFit how many.
 	Most    string `json:"newest_where_most_fit"`
 	MostFit int    `json:"most_fit"`
@@ -43,28 +45,6 @@ type Status struct {
 	Runs     []Run        `json:"runs"`             // together they cover all tags, in order
 	Variants []Proof      `json:"variants"`
 	verdicts []Verdict    // by tag
-}
-
-// Run is a row of neighbouring tags on which a fix stands in the same way.
-type Run struct {
-	From    string  `json:"from"`
-	To      string  `json:"to"`
-	Tags    int     `json:"tags"`
-	Verdict Verdict `json:"verdict"`
-	Patch   string  `json:"patch,omitempty"`  // the variant's file
-	Offset  int     `json:"offset,omitempty"` // the greatest distance of a hunk from its line
-	Changes int     `json:"changes,omitempty"`
-	Held    int     `json:"held,omitempty"` // of the changes, those that upstream has
-	// Findings say why it does not fit the first of the tags.
-	Findings []Finding `json:"findings,omitempty"`
-	After    string    `json:"after,omitempty"` // an earlier fix of the same files that does not fit either
-	Reason   string    `json:"reason,omitempty"`
-	Landed   []Landing `json:"landed,omitempty"` // where the changes that upstream has came from
-	Merge    *Merge    `json:"merge,omitempty"`  // what merging it came to, where that was tried
-
-	first, last int // indexes of the tags
-	fix         string
-	variant     *Variant
 }
 
 // Proof compares the tags that a variant is declared for with those it fits.
@@ -92,8 +72,13 @@ func (s Span) String() string {
 	return s.From + ".." + s.To
 }
 
-// Status judges every fix of the stack on each of the tags.
+// Status judges every fix of the stack on each of the tags. The error is
+// *source.Mismatch where one of them is not the commit that the lock pins: it moved,
+// or it is another upstream's.
 func (h *History) Status(ctx context.Context, o Options, s Stack, tags []Tag) (*Report, error) {
+	if err := h.trusted(tags); err != nil {
+		return nil, err
+	}
 	s, err := h.backports(ctx, o, s)
 	if err != nil {
 		return nil, err
@@ -106,11 +91,11 @@ func (h *History) Status(ctx context.Context, o Options, s Stack, tags []Tag) (*
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Stack: s.Name, Source: h.Path, Tags: tags, Left: h.Left, Judged: len(tags) * len(s.Fixes), ThreeWay: o.ThreeWay != nil}
+	r := &Report{Stack: patch.Printable(s.Name), Source: h.Path, Tags: tags, Left: h.Left, Judged: len(tags) * len(s.Fixes), ThreeWay: o.ThreeWay != nil}
 	for _, u := range j.all {
 		r.Applied += len(u.known)
 	}
-	good, merged := make([]int, len(tags)), make([]int, len(tags)) // fixes, by tag
+	good, merged, but := make([]int, len(tags)), make([]int, len(tags)), make([]int, len(tags)) // fixes, by tag
 	for i := range s.Fixes {
 		st := status(&s.Fixes[i], tags, cells[i])
 		for k, v := range st.verdicts {
@@ -120,12 +105,23 @@ func (h *History) Status(ctx context.Context, o Options, s Stack, tags []Tag) (*
 			if v == Merged {
 				merged[k]++
 			}
+			if v == Ambiguous {
+				but[k]++
+			}
+		}
+		for k := range st.Runs {
+			if err := j.explain(ctx, &st.Runs[k], tags[st.Runs[k].first].Build); err != nil {
+				return nil, err
+			}
 		}
 		r.Fixes = append(r.Fixes, st)
 	}
+	j.keepMoves()
 	for i, t := range tags {
 		if good[i] == len(s.Fixes) {
-			r.Newest = t.Name
+			r.Newest, r.NewestBut = t.Name, ""
+		} else if good[i]+but[i] == len(s.Fixes) {
+			r.NewestBut = t.Name
 		}
 		if r.ThreeWay && good[i]+merged[i] == len(s.Fixes) {
 			r.NewestMerged = t.Name
@@ -231,7 +227,7 @@ func (j *judge) rows(ctx context.Context, tags []Tag) ([]row, error) {
 }
 
 func status(f *Fix, tags []Tag, cells []cell) Status {
-	st := Status{Fix: f.ID, Summary: f.Summary, verdicts: make([]Verdict, len(tags))}
+	st := Status{Fix: patch.Printable(f.ID), Summary: patch.Printable(f.Summary), verdicts: make([]Verdict, len(tags))}
 	if f.Defect.Since > 0 {
 		st.Defect = &f.Defect
 	}
@@ -291,7 +287,8 @@ func newRun(f *Fix, tags []Tag, i int, c *cell) Run {
 	}
 	v := &f.Variants[c.chosen]
 	r.fix, r.variant = f.ID, v
-	r.Patch, r.Offset, r.Changes, r.Held, r.Findings = v.File, out.Offset, out.Changes, out.Held, out.Findings
+	r.Patch = patch.Printable(v.File)
+	r.Offset, r.Changes, r.Held, r.Findings = out.Offset, out.Changes, out.Held, out.Findings
 	if out.Merge != nil {
 		m := *out.Merge
 		m.Base = c.base
@@ -319,7 +316,7 @@ func (st *Status) defect() []string {
 
 // prove finds where a variant fits, and how that differs from what is declared.
 func prove(v *Variant, tags []Tag, at func(i int) *outcome, chosen func(i int) bool) Proof {
-	p := Proof{Patch: v.File, Declared: v.Range.String()}
+	p := Proof{Patch: patch.Printable(v.File), Declared: v.Range.String()}
 	spans := func(in func(i int) bool) []Span {
 		var out []Span
 		open := false
@@ -344,75 +341,4 @@ func prove(v *Variant, tags []Tag, at func(i int) *outcome, chosen func(i int) b
 	p.Merges = spans(func(i int) bool { return chosen(i) && at(i).Verdict == Merged })
 	p.Beyond = spans(func(i int) bool { return !v.declared(tags[i].Build) && fits(i) })
 	return p
-}
-
-// fold joins neighbours of the same verdict and patch; of conflicts the first is kept.
-func fold(runs []Run) []Run {
-	var out []Run
-	for _, r := range runs {
-		n := len(out) - 1
-		if n < 0 || out[n].Verdict != r.Verdict || out[n].Patch != r.Patch || out[n].Reason != r.Reason {
-			out = append(out, r)
-			continue
-		}
-		out[n].To, out[n].last = r.To, r.last
-		out[n].Tags += r.Tags
-		out[n].Offset = max(out[n].Offset, r.Offset)
-		out[n].Held = max(out[n].Held, r.Held)
-	}
-	return out
-}
-
-// why says on one line why a run is as it is.
-func (r *Run) why() string {
-	var s string
-	switch r.Verdict {
-	case Offset:
-		s = fmt.Sprintf("up to %d %s off", r.Offset, plural(r.Offset, "line", "lines"))
-	case Landed:
-		s = "upstream has it"
-		if r.Merge != nil {
-			s += ", as a merge over " + r.Merge.Base + " shows"
-		}
-	case Merged:
-		s = fmt.Sprintf("over %s: %s", r.Merge.Base, strings.Join(r.Merge.Files, ", "))
-	case Partly:
-		s = fmt.Sprintf("upstream has %d of its %d changes", r.Held, r.Changes)
-	case Conflict, MissingFile:
-		if len(r.Findings) > 0 {
-			s = r.Findings[0].String()
-			if n := len(r.Findings) - r.findingsHeld() - 1; n > 0 {
-				s += fmt.Sprintf(", and %d more", n)
-			}
-			if r.Verdict == Conflict && r.Held > 0 {
-				s += fmt.Sprintf("; upstream has %d of its %d changes", r.Held, r.Changes)
-			}
-		}
-		if r.Merge != nil {
-			s += "; " + r.Merge.failed()
-		}
-		if r.After != "" {
-			s += "; mend " + r.After + " first"
-		}
-	default:
-		s = r.Reason
-	}
-	return s
-}
-
-// findingsHeld counts the findings about what upstream has already.
-func (r *Run) findingsHeld() (n int) {
-	for i := range r.Findings {
-		if r.Findings[i].Held {
-			n++
-		}
-	}
-	return n
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return many
 }

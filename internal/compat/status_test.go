@@ -3,6 +3,7 @@ package compat
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -54,14 +55,14 @@ func TestStatus(t *testing.T) {
 	const text = `llama.cpp: 1 fix on 9 tags of PATH, b1..b9
 
 fix: A fix
-  b1      1 tag   missing file   src/f.c: missing file
+  b1      1 tag   missing file   src/f.c: missing file (wants a file that comes with b2)
   b2      1 tag   exact
   b3..b4  2 tags  offset         up to 1 line off
   b5      1 tag   partly landed  upstream has 1 of its 2 changes
   b6      1 tag   offset         up to 1 line off
   b7      1 tag   conflict       src/f.c:39: hunk 2: no place
   b8      1 tag   landed         upstream has it
-  b9      1 tag   missing file   src/f.c: missing file
+  b9      1 tag   missing file   src/f.c: missing file (wants a file that is now lib/f.c, unchanged)
   v1.patch declared >= 1, < 10, fits b2..b6
     declared, and does not fit: b1, b7, b9
 
@@ -290,6 +291,63 @@ func TestAgreesWithGit(t *testing.T) {
 	t.Logf("%d cells, %d fit, %d ambiguous", cells, fits, ambiguous)
 	if cells < 500 || fits < cells/10 || fits > cells*9/10 || ambiguous > cells/10 {
 		t.Errorf("%d cells, %d fit, %d ambiguous: the matrix proves little", cells, fits, ambiguous)
+	}
+}
+
+// What is only ambiguous is told apart: the patches behind it are judged on what
+// git apply makes, and the newest tag of a stack may be one but for that.
+func TestAmbiguous(t *testing.T) {
+	function := func(name, line string) string {
+		return "int " + name + "(void) {\n" + numbered("same", 1, 6) + line + numbered("more", 1, 6) + "}\n\n"
+	}
+	end := numbered("end", 1, 9)
+	old := function("f", "old\n") + end
+	mine, more := function("f", "mine\n")+strings.Replace(end, "end 4", "END", 1), function("f", "mine, and more\n")+strings.Replace(end, "end 4", "END", 1)
+	hist := newHistory(t)
+	for i, text := range []string{old, "// top\n" + function("e", "old\n") + old, "// top\n" + function("e", "mine\n") + old, ""} {
+		hist.commit(fmt.Sprint("commit ", i), map[string]string{"src/f.c": text, "x": fmt.Sprint(i)})
+		hist.tag()
+	}
+	dir := writeFiles(t, map[string]string{
+		"1.patch": diffOf(t, "one", map[string]string{"src/f.c": old}, map[string]string{"src/f.c": mine}),
+		"2.patch": diffOf(t, "two", map[string]string{"src/f.c": mine}, map[string]string{"src/f.c": more}),
+	})
+	s, err := Folder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := open(t, hist.write())
+	cache := t.TempDir()
+	for _, how := range []string{"cold", "warm"} {
+		r, err := h.Status(t.Context(), Options{Cache: cache}, s, h.Tags)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if one, two := runs(r.Fixes[0]), runs(r.Fixes[1]); one != "b1 exact, b2 ambiguous, b3 offset, b4 missing file" || two != "b1 exact, b2 offset, b3 ambiguous, b4 missing file" {
+			t.Errorf("%s: %s; %s", how, one, two)
+		}
+		if r.Newest != "b1" || r.NewestBut != "b3" {
+			t.Errorf("%s: newest %q, but for ambiguity %q", how, r.Newest, r.NewestBut)
+		}
+		if is := asJSON(t, r); !strings.Contains(is, `"proposal"`) {
+			t.Errorf("%s: %s", how, is)
+		}
+		if r, err = h.Status(t.Context(), Options{Cache: cache}, s, h.Tags[:2]); err != nil || r.Newest != "b1" || r.NewestBut != "b2" {
+			t.Errorf("%s: newest %q, but for ambiguity %q, %v", how, r.Newest, r.NewestBut, err)
+		}
+		text := r.Text()
+		for _, want := range []string{
+			"src/f.c:6: hunk 1: ambiguous among 2 places; git apply takes line 6, ",
+			"; against it: the hunks of the file that have one place moved by +17, as at line 22",
+			"newest tag where all fits: b1\nnewest tag where all fits but for ambiguity: b2\n",
+		} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s: the text lacks %q:\n%s", how, want, text)
+			}
+		}
+	}
+	if n, a := agree(t, h, s, dir, h.Tags); n != 8 || a != 2 {
+		t.Errorf("%d cells compared with git, %d ambiguous", n, a)
 	}
 }
 

@@ -20,6 +20,7 @@ type unit struct {
 	digest  string // of the patch file
 	paths   []string
 	made    map[string]bool // paths that it may create
+	removes map[int]string  // files that it deletes, by the line of the patch file
 	at      []int           // of each path, its index in the rows
 
 	mu    sync.Mutex
@@ -32,13 +33,14 @@ type unit struct {
 }
 
 func newUnit(v *Variant) *unit {
-	u := &unit{variant: v, made: map[string]bool{}, known: map[string]*outcome{}, merges: map[string]*outcome{}, baseless: map[*outcome]*outcome{}}
+	u := &unit{variant: v, made: map[string]bool{}, removes: map[int]string{}, known: map[string]*outcome{}, merges: map[string]*outcome{}, baseless: map[*outcome]*outcome{}}
 	for i := range v.Patches {
 		u.digest = v.Patches[i].SHA256
 		u.paths = append(u.paths, v.Patches[i].Paths()...)
 		for _, p := range v.Patches[i].Creates() {
 			u.made[p] = true
 		}
+		maps.Copy(u.removes, v.Patches[i].Removes())
 	}
 	slices.Sort(u.paths)
 	u.paths = slices.Compact(u.paths)
@@ -121,7 +123,7 @@ func (u *unit) work(entries []entry, c *contents) (*outcome, error) {
 		return nil, err
 	}
 	out := judged(j)
-	if !out.Verdict.Fits() {
+	if !out.Verdict.changes() {
 		return out, nil
 	}
 	out.After = make([]entry, len(entries))
@@ -159,8 +161,12 @@ func (u *unit) files(entries []entry, c *contents) (map[string]*source.File, err
 		f := &source.File{Mode: e.Mode}
 		path := u.paths[k]
 		if e.Other != "" {
-			path = e.Other // that it is there is enough
-		} else if e.Mode != source.Submodule {
+			if files[e.Other] == nil {
+				files[e.Other] = f // that it is there is enough
+			}
+			continue
+		}
+		if e.Mode != source.Submodule {
 			var err error
 			if f.Data, err = c.get(e.ID); err != nil {
 				if m := new(source.Missing); errors.As(err, &m) {

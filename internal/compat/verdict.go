@@ -19,7 +19,8 @@ const (
 	Merged      Verdict = "merged"        // some hunk has no place, and a clean merge puts it there (Options.ThreeWay)
 	Landed      Verdict = "landed"        // upstream has every change of it
 	Partly      Verdict = "partly landed" // upstream has some of it, the rest has a place and is applied
-	Conflict    Verdict = "conflict"      // some hunk has no place, or more than one
+	Ambiguous   Verdict = "ambiguous"     // some hunk has several places, and with those that git apply takes it fits
+	Conflict    Verdict = "conflict"      // some hunk has no place, or several and git takes none of them
 	MissingFile Verdict = "missing file"  // it changes a file that is not there
 	Unknown     Verdict = "unknown"       // the repository lacks a file's content, or it is not a patch file
 
@@ -30,13 +31,17 @@ const (
 )
 
 // verdicts are all of them, in the order of legends.
-var verdicts = []Verdict{Exact, Offset, Merged, Landed, Partly, Conflict, MissingFile, NotCovered, NotYet, Cured, NotForTarget, Unknown}
+var verdicts = []Verdict{Exact, Offset, Merged, Landed, Partly, Ambiguous, Conflict, MissingFile, NotCovered, NotYet, Cured, NotForTarget, Unknown}
 
 // Fits reports whether the patch can be applied as it is, and changes something.
 func (v Verdict) Fits() bool { return v == Exact || v == Offset || v == Partly }
 
-// changes reports whether the patch changes the tree, as it is or merged.
-func (v Verdict) changes() bool { return v.Fits() || v == Merged }
+// changes reports whether later patches are judged on what the patch makes, as it
+// is, merged, or as git apply would.
+func (v Verdict) changes() bool { return v.Fits() || v == Merged || v == Ambiguous }
+
+// unplaced reports whether some hunk of the patch has no place, or several.
+func (v Verdict) unplaced() bool { return v == Conflict || v == Ambiguous }
 
 // good reports whether a stack is complete with the patch in this state.
 func (v Verdict) good() bool {
@@ -45,7 +50,7 @@ func (v Verdict) good() bool {
 
 // broken reports whether a patch in this state stops a build that needs it. A
 // merge does: it is not made unless somebody asks for it.
-func (v Verdict) broken() bool { return v == Conflict || v == MissingFile || v == Merged }
+func (v Verdict) broken() bool { return v.unplaced() || v == MissingFile || v == Merged }
 
 // Finding is why a patch does not fit.
 type Finding struct {
@@ -59,12 +64,14 @@ type Finding struct {
 	Held      bool     `json:"held,omitempty"`   // upstream has just this change: that is why it does not fit
 	Got       []string `json:"-"`                // what stands at Line
 	Places    []int    `json:"places,omitempty"` // lines at which the whole preimage stands
+	// Proposal is which of the places git apply takes, and what speaks for it.
+	Proposal *patch.Proposal `json:"proposal,omitempty"`
 }
 
 func newFinding(c *patch.Conflict) Finding {
 	return Finding{
 		File: c.File, Line: c.Line, Hunk: c.Hunk, Cause: c.Kind, Why: c.Detail,
-		PatchLine: c.PatchLine, Got: c.Got, Places: c.Places,
+		PatchLine: c.PatchLine, Got: c.Got, Places: c.Places, Proposal: c.Proposal,
 	}
 }
 
@@ -73,7 +80,7 @@ func (f Finding) conflict(fix string, v *Variant, after string) *patch.Conflict 
 	before, _ := patch.Preimage(v.Patches, f.PatchLine)
 	return &patch.Conflict{
 		Fix: fix, Patch: v.File, File: f.File, Hunk: f.Hunk, Line: f.Line, PatchLine: f.PatchLine,
-		Kind: f.Cause, Detail: f.Why, Want: before, Got: f.Got, Places: f.Places, After: after,
+		Kind: f.Cause, Detail: f.Why, Want: before, Got: f.Got, Places: f.Places, Proposal: f.Proposal, After: after,
 	}
 }
 
@@ -90,7 +97,10 @@ func (f Finding) String() string {
 	if f.Why != "" {
 		s += " (" + f.Why + ")"
 	}
-	return s
+	if f.Proposal != nil {
+		s += fmt.Sprintf(" among %d places; %s", len(f.Places), f.Proposal)
+	}
+	return patch.Printable(s)
 }
 
 // outcome is a patch file's verdict on one set of files. Many cells share it.
@@ -104,6 +114,8 @@ type outcome struct {
 	Why      string    // Unknown: what is lacking
 	After    []entry   // where it changes the tree: what it leaves at the unit's paths
 	Merge    *Merge    // what a merge came to, where one was tried
+
+	misfits []*patch.Conflict // those of the findings, where it was judged in this run
 
 	in   []entry // what it was judged on; of a merge, nil
 	kept bool    // it is from the cache folder, and was not met yet in this run
@@ -129,7 +141,7 @@ func judged(j *patch.Judgement) *outcome {
 		}
 		return out
 	}
-	out.Verdict = Conflict
+	out.Verdict, out.misfits = Conflict, j.Conflicts
 	missing := true
 	for _, c := range j.Conflicts {
 		f := newFinding(c)
@@ -147,8 +159,11 @@ func judged(j *patch.Judgement) *outcome {
 		}
 		return 1
 	})
-	if missing {
+	switch {
+	case missing:
 		out.Verdict = MissingFile
+	case j.Files != nil:
+		out.Verdict = Ambiguous
 	}
 	return out
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/bundle"
 	"github.com/llpatch/llpatch/internal/exit"
+	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/regular"
 )
 
@@ -35,7 +36,7 @@ type NotBundle struct {
 }
 
 // Error names the file and what is wrong with it.
-func (e *NotBundle) Error() string { return printable(e.Path + ": " + e.Why) }
+func (e *NotBundle) Error() string { return patch.Printable(e.Path + ": " + e.Why) }
 
 // ExitCode is exit.Usage.
 func (e *NotBundle) ExitCode() int { return exit.Usage }

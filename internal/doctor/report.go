@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/exit"
+	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -52,7 +53,7 @@ const (
 )
 
 func (r *Report) add(about string, s Status, format string, args ...any) *Finding {
-	r.Findings = append(r.Findings, Finding{About: about, Status: s, Says: printable(fmt.Sprintf(format, args...))})
+	r.Findings = append(r.Findings, Finding{About: about, Status: s, Says: patch.Printable(fmt.Sprintf(format, args...))})
 	return &r.Findings[len(r.Findings)-1]
 }
 
@@ -60,7 +61,7 @@ func (r *Report) ok(about, format string, args ...any) { r.add(about, OK, format
 
 // lacks notes what stops the user, with the way out.
 func (r *Report) lacks(about, fix, format string, args ...any) {
-	r.add(about, Missing, format, args...).Fix = printable(fix)
+	r.add(about, Missing, format, args...).Fix = patch.Printable(fix)
 }
 
 // without notes what is missing and stops nothing.
@@ -100,7 +101,7 @@ func (r *Report) Text() string {
 	}
 	if r.Security != nil {
 		for _, line := range r.Security.Lines(listedDefects) {
-			b.WriteString(printable(line) + "\n")
+			b.WriteString(patch.Printable(line) + "\n")
 		}
 	}
 	fmt.Fprintf(&b, "%s.\n", r.verdict())
@@ -111,7 +112,7 @@ func (r *Report) Text() string {
 const listedDefects = 8
 
 func (r *Report) verdict() string {
-	what := printable(strings.TrimSpace(r.Tag + " " + r.Subject))
+	what := patch.Printable(strings.TrimSpace(r.Tag + " " + r.Subject))
 	sure := ""
 	if slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Status == Unknown }) {
 		sure = ", as far as can be told"

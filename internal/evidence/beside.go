@@ -57,12 +57,8 @@ type view struct {
 // look takes a view of what is not llpatch's own. No program of the plan runs meanwhile.
 func (r *recorder) look(ctx context.Context) view {
 	v := view{at: time.Now(), used: map[int]run.ProcStat{}}
-	if b, err := os.ReadFile("/proc/loadavg"); err == nil {
-		if f := strings.Fields(string(b)); len(f) > 0 {
-			if load, err := strconv.ParseFloat(f[0], 64); err == nil {
-				v.load = []float64{load}
-			}
-		}
+	if load, ok := run.Load(); ok {
+		v.load = []float64{load}
 	} else {
 		r.note("what else runs on this host is not known: it has no /proc/loadavg")
 	}

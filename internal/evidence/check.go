@@ -28,6 +28,13 @@ func (c *checker) fail(key, format string, args ...any) {
 	c.errs = append(c.errs, spec.ErrorIn(c.name, c.data, key, format, args...))
 }
 
+// refuse is fail where something is wrong.
+func (c *checker) refuse(wrong bool, key, format string, args ...any) {
+	if wrong {
+		c.fail(key, format, args...)
+	}
+}
+
 var nameRE = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9._-]*$`)
 
 // maxPairs and maxRequests keep a slip of the finger from running for weeks.
@@ -39,12 +46,9 @@ const (
 
 func (c *checker) check() {
 	p := c.plan
-	if strings.TrimSpace(p.What) == "" {
-		c.fail("what", "what is missing or empty: say in a line what the plan is to show")
-	}
-	if len(p.Builds) == 0 {
-		c.fail("build", "there is no [[build]]")
-	}
+	c.refuse(strings.TrimSpace(p.What) == "", "what",
+		"what is missing or empty: say in a line what the plan is to show")
+	c.refuse(len(p.Builds) == 0, "build", "there is no [[build]]")
 	seen := map[string]bool{All: true, "build": true}
 	for i := range p.Builds {
 		b, at := &p.Builds[i], fmt.Sprintf("build[%d]", i)
@@ -70,12 +74,8 @@ func (c *checker) check() {
 		}
 	}
 	p.Baseline = cmp.Or(p.Baseline, "stock")
-	if !c.known(p.Baseline) {
-		c.fail("baseline", "baseline is %q; there is no [[build]] of that name", p.Baseline)
-	}
-	if len(p.Runs) == 0 {
-		c.fail("run", "there is no [[run]]")
-	}
+	c.refuse(!c.known(p.Baseline), "baseline", "baseline is %q; there is no [[build]] of that name", p.Baseline)
+	c.refuse(len(p.Runs) == 0, "run", "there is no [[run]]")
 	runs := map[string]bool{}
 	for i := range p.Runs {
 		r, at := &p.Runs[i], fmt.Sprintf("run[%d]", i)
@@ -100,9 +100,8 @@ func (c *checker) known(build string) bool {
 }
 
 func (c *checker) run(at string, r *PlanRun) {
-	if r.Program == "" || strings.ContainsAny(r.Program, `/\`) {
-		c.fail(at+".program", "program is %q; it must be the name of a file in the builds' folders", r.Program)
-	}
+	c.refuse(r.Program == "" || strings.ContainsAny(r.Program, `/\`), at+".program",
+		"program is %q; it must be the name of a file in the builds' folders", r.Program)
 	for i := range r.Args {
 		r.Args[i] = c.expand(at+".args", r.Args[i])
 	}
@@ -111,9 +110,7 @@ func (c *checker) run(at string, r *PlanRun) {
 	}
 	c.expandMap(at+".env", r.Env)
 	for _, b := range slices.Sorted(maps.Keys(r.BuildEnv)) {
-		if !c.known(b) {
-			c.fail(at+".build-env."+b, "there is no build %q", b)
-		}
+		c.refuse(!c.known(b), at+".build-env."+b, "there is no build %q", b)
 		c.expandMap(at+".build-env."+b, r.BuildEnv[b])
 	}
 	for i, b := range r.Builds {
@@ -129,9 +126,7 @@ func (c *checker) run(at string, r *PlanRun) {
 			r.Builds = append(r.Builds, b.Name)
 		}
 	}
-	if r.Pairs < 0 || r.Pairs > maxPairs {
-		c.fail(at+".pairs", "pairs is %d; it must be 1 to %d", r.Pairs, maxPairs)
-	}
+	c.refuse(r.Pairs < 0 || r.Pairs > maxPairs, at+".pairs", "pairs is %d; it must be 1 to %d", r.Pairs, maxPairs)
 	r.Pairs = max(r.Pairs, 1)
 	r.limit = c.duration(at+".timeout", r.Timeout, defaultTimeout)
 	r.keep = c.patterns(at+".keep", r.Keep)
@@ -145,9 +140,7 @@ func (c *checker) run(at string, r *PlanRun) {
 	}
 	for _, b := range slices.Sorted(maps.Keys(r.Aim)) {
 		key := at + ".aim." + b
-		if b != All && !slices.Contains(r.Builds, b) {
-			c.fail(key, "%q is neither %q nor a build of this run", b, All)
-		}
+		c.refuse(b != All && !slices.Contains(r.Builds, b), key, "%q is neither %q nor a build of this run", b, All)
 		a := r.Aim[b]
 		c.aim(key, r, &a)
 		r.Aim[b] = a
@@ -174,13 +167,10 @@ func (c *checker) server(at string, s *Server) {
 		{"prefills", s.Prefills.Count, maxRequests},
 		{"prefills", s.Prefills.Tokens, maxTokens},
 	} {
-		if n.value < 0 || n.value > n.most {
-			c.fail(at+"."+n.key, "%s is %d; it must be at most %d", n.key, n.value, n.most)
-		}
+		c.refuse(n.value < 0 || n.value > n.most, at+"."+n.key,
+			"%s is %d; it must be at most %d", n.key, n.value, n.most)
 	}
-	if (s.Prefills.Count > 0) != (s.Prefills.Tokens > 0) {
-		c.fail(at+".prefills", "prefills needs both count and tokens")
-	}
+	c.refuse((s.Prefills.Count > 0) != (s.Prefills.Tokens > 0), at+".prefills", "prefills needs both count and tokens")
 	s.ready = c.duration(at+".ready", s.Ready, defaultReady)
 }
 
@@ -188,18 +178,14 @@ func (c *checker) aim(at string, r *PlanRun, a *Aim) {
 	switch v := a.RC.(type) {
 	case nil, int64:
 	case string:
-		if v != "nonzero" && v != "any" {
-			c.fail(at+".rc", `rc is %q; it must be a number, "nonzero" or "any"`, v)
-		}
+		c.refuse(v != "nonzero" && v != "any", at+".rc", `rc is %q; it must be a number, "nonzero" or "any"`, v)
 	default:
 		c.fail(at+".rc", `rc is %v; it must be a number, "nonzero" or "any"`, v)
 	}
 	for _, w := range []struct{ key, value, word string }{
 		{"tokens", a.Tokens, "equal"}, {"kept", a.Kept, "equal"}, {"rss", a.RSS, "flat"}, {"vram", a.VRAM, "flat"},
 	} {
-		if w.value != "" && w.value != w.word {
-			c.fail(at+"."+w.key, "%s is %q; it can be %q", w.key, w.value, w.word)
-		}
+		c.refuse(w.value != "" && w.value != w.word, at+"."+w.key, "%s is %q; it can be %q", w.key, w.value, w.word)
 	}
 	for _, least := range []struct {
 		key   string
@@ -210,18 +196,14 @@ func (c *checker) aim(at string, r *PlanRun, a *Aim) {
 		}
 	}
 	compared := a.Tokens != "" || a.Kept != "" || a.PP != nil || a.TG != nil
-	if compared && !slices.Contains(r.Builds, c.plan.Baseline) {
-		c.fail(at, "the baseline %q does not take part in this run, so nothing can be compared with it", c.plan.Baseline)
-	}
-	if r.Server == nil && (a.Tokens != "" || a.RSS != "" || a.VRAM != "") {
-		c.fail(at, "tokens, rss and vram are judged for a llama-server only; program is %q", r.Program)
-	}
-	if r.Program != llamaBench && r.Program != llamaServer && (a.PP != nil || a.TG != nil) {
-		c.fail(at, "speed is known of llama-bench and llama-server only; program is %q", r.Program)
-	}
-	if a.Kept != "" && len(r.Keep) == 0 {
-		c.fail(at+".kept", "kept needs keep: regular expressions of the lines to compare")
-	}
+	c.refuse(compared && !slices.Contains(r.Builds, c.plan.Baseline), at,
+		"the baseline %q does not take part in this run, so nothing can be compared with it", c.plan.Baseline)
+	c.refuse(r.Server == nil && (a.Tokens != "" || a.RSS != "" || a.VRAM != ""), at,
+		"tokens, rss and vram are judged for a llama-server only; program is %q", r.Program)
+	c.refuse(r.Program != llamaBench && r.Program != llamaServer && (a.PP != nil || a.TG != nil), at,
+		"speed is known of llama-bench and llama-server only; program is %q", r.Program)
+	c.refuse(a.Kept != "" && len(r.Keep) == 0, at+".kept",
+		"kept needs keep: regular expressions of the lines to compare")
 	a.has, a.lacks = c.patterns(at+".has", a.Has), c.patterns(at+".lacks", a.Lacks)
 }
 
@@ -261,18 +243,14 @@ func (c *checker) expand(at, s string) string {
 			return m
 		}
 		v, ok := c.vars[key]
-		if !ok {
-			c.fail(at, "{%s} has no value: give it with --var %s=VALUE", key, key)
-		}
+		c.refuse(!ok, at, "{%s} has no value: give it with --var %s=VALUE", key, key)
 		return v
 	})
 }
 
 func (c *checker) expandMap(at string, m map[string]string) {
 	for _, k := range slices.Sorted(maps.Keys(m)) {
-		if k == "" || strings.ContainsAny(k, "=\x00") {
-			c.fail(at, "%q is no name of a variable", k)
-		}
+		c.refuse(k == "" || strings.ContainsAny(k, "=\x00"), at, "%q is no name of a variable", k)
 		m[k] = c.expand(at+"."+k, m[k])
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -25,17 +24,9 @@ import (
 // machine reads what the machine is; what it does not tell stays empty.
 func machine(env []string, h *hider) Machine {
 	out := Machine{OS: runtime.GOOS + "/" + runtime.GOARCH, Cores: runtime.NumCPU(), Boot: boot()}
-	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
-		out.Kernel = strings.TrimSpace(string(b))
-	}
-	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		out.CPU = field(string(b), "model name")
-	}
-	if b, err := os.ReadFile("/proc/meminfo"); err == nil {
-		if kib, err := strconv.ParseInt(strings.TrimSuffix(field(string(b), "MemTotal"), " kB"), 10, 64); err == nil {
-			out.Memory = kib >> 10
-		}
-	}
+	var kib int64
+	out.Kernel, out.CPU, kib = run.Machine()
+	out.Memory = kib >> 10
 	telling := map[string]string{}
 	for _, e := range env {
 		k, v, _ := strings.Cut(e, "=")
@@ -45,16 +36,6 @@ func machine(env []string, h *hider) Machine {
 	}
 	out.Env = h.env(telling)
 	return out
-}
-
-// field is the value of the first "key : value".
-func field(text, key string) string {
-	for line := range strings.Lines(text) {
-		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == key {
-			return strings.TrimSpace(v)
-		}
-	}
-	return ""
 }
 
 const factLimit = time.Minute // a first start loads gigabytes of libraries

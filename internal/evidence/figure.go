@@ -65,18 +65,6 @@ func (s *Source) Figure(key string) (*Figure, error) {
 	return s.res.figure(key)
 }
 
-// State is what the record says of the aims on the figure: the worst of them, and Passed
-// where there is none.
-func (f *Figure) State() State {
-	s := Passed
-	for _, c := range f.Aims {
-		if c.State == Missed || s == Passed {
-			s = c.State
-		}
-	}
-	return s
-}
-
 // String is the figure as a page may write it, and the aims that it did not reach.
 func (f *Figure) String() string {
 	s := f.text

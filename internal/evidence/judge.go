@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -189,21 +190,19 @@ func (rec *Run) judgeOutput(a Aim) {
 			}
 		}
 	})
-	for _, re := range a.has {
-		aim := "prints " + re.String()
-		if line, ok := found[re.String()]; ok || err == nil {
-			rec.check(aim, passedIf(ok), "%s", line)
+	told := func(aim string, wanted bool, re *regexp.Regexp) {
+		line, ok := found[re.String()]
+		if ok || err == nil {
+			rec.check(aim+re.String(), passedIf(ok == wanted), "%s", line)
 		} else {
-			rec.check(aim, Unclear, "its output could not be read")
+			rec.check(aim+re.String(), Unclear, "its output could not be read")
 		}
 	}
+	for _, re := range a.has {
+		told("prints ", true, re)
+	}
 	for _, re := range a.lacks {
-		aim := "does not print " + re.String()
-		if line, ok := found[re.String()]; ok || err == nil {
-			rec.check(aim, passedIf(!ok), "%s", line)
-		} else {
-			rec.check(aim, Unclear, "its output could not be read")
-		}
+		told("does not print ", false, re)
 	}
 }
 

@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,15 +62,11 @@ func (r *recorder) note(s string) {
 // where it was cut short. The error is a *Missing where an aim was missed, and a
 // *NotRun where something could not be run or told.
 func Record(ctx context.Context, o Options) (*Result, error) {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Progress == nil {
 		o.Progress = func(string, int64, int64) {}
 	}
-	if o.Every == 0 {
-		o.Every = memory.MinEvery
-	}
+	o.Every = cmp.Or(o.Every, memory.MinEvery)
 	if o.State != "" {
 		o.Source = "simulated device"
 	}

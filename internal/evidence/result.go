@@ -51,30 +51,6 @@ type Machine struct {
 	Env    map[string]string `json:"env,omitempty"`  // the caller's variables that change what the programs do
 }
 
-// Same says whether two records may be of one machine: of one start of it where both know
-// theirs, else where processor, kernel and memory are the same. The cores that a program may
-// use tell nothing: a trial can be kept on some of them.
-func (h Machine) Same(o Machine) bool {
-	if h.Boot != "" && o.Boot != "" {
-		return h.Boot == o.Boot
-	}
-	return h.CPU == o.CPU && h.Kernel == o.Kernel && h.Memory == o.Memory
-}
-
-// Over is when the record ended, or the last run of one that was cut short.
-func (r *Result) Over() time.Time {
-	if r.Ended != nil {
-		return *r.Ended
-	}
-	over := r.Began
-	for i := range r.Runs {
-		if end := r.Runs[i].Began.Add(time.Duration(r.Runs[i].Seconds * float64(time.Second))); end.After(over) {
-			over = end
-		}
-	}
-	return over
-}
-
 // Built is what a build's folder holds.
 type Built struct {
 	Dir     string            `json:"dir"`

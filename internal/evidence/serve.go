@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -78,7 +79,7 @@ func (w *work) serve(outer context.Context, pr *PlanRun, cmd run.Cmd, s *memory.
 		case <-time.After(time.Second):
 		}
 	}
-	ended := isDone(p)
+	ended := p.Ended()
 	series := s.Stop() // what it gives back on its way out is no part of its work
 	w.rec.Memory = w.judge(series)
 	w.rec.Timeout = ctx.Err() != nil && outer.Err() == nil
@@ -94,15 +95,6 @@ func (w *work) serve(outer context.Context, pr *PlanRun, cmd run.Cmd, s *memory.
 	}
 	w.rec.Notes = append(w.rec.Notes, w.Notes()...)
 	return series
-}
-
-func isDone(p *run.Process) bool {
-	select {
-	case <-p.Done():
-		return true
-	default:
-		return false
-	}
 }
 
 func (s *Server) total() int { return s.First + s.Requests + s.Prefills.Count }
@@ -133,25 +125,12 @@ func (w *work) await(ctx context.Context, began time.Time, limit time.Duration) 
 // shutDown asks the server itself to end, which is below the program that it may
 // run under, twice: the first time it finishes what it does.
 func (w *work) shutDown(ctx context.Context, p *run.Process, program string) {
-	for range 2 {
-		if isDone(p) {
-			return
-		}
-		signalServer(p, program)
-		select {
-		case <-p.Done():
-		case <-ctx.Done():
-			return
-		case <-time.After(grace):
-		}
-	}
-	if !isDone(p) {
+	killed, err := p.Terminate(ctx, func() { signalServer(p, program) }, grace)
+	if killed {
 		w.Note(fmt.Sprintf("it did not end within %v of SIGTERM, twice, and was killed", grace))
-		now, cancel := context.WithCancel(context.WithoutCancel(ctx))
-		cancel() // no grace
-		if err := p.Stop(now); err != nil {
-			w.Note(err.Error())
-		}
+	}
+	if err != nil {
+		w.Note(err.Error())
 	}
 }
 
@@ -239,9 +218,7 @@ func isSpeed(v float64) bool { return v > 1e-9 && v < 1e12 }
 func (w *work) fail(err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.why == "" {
-		w.why = err.Error()
-	}
+	w.why = cmp.Or(w.why, err.Error())
 }
 
 // load sends the rest, each client one request at a time. A client whose request

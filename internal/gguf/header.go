@@ -92,15 +92,6 @@ func (h *Header) KVBytes(k, v Type) int64 {
 	return int64(sum)
 }
 
-// Params returns the number of weights in all tensors.
-func (h *Header) Params() uint64 {
-	var n uint64
-	for _, t := range h.Tensors {
-		n += t.Elems
-	}
-	return n
-}
-
 // Has reports whether the metadata hold a key, whatever its type.
 func (h *Header) Has(key string) bool { _, ok := h.keys[key]; return ok }
 
@@ -108,29 +99,9 @@ func (h *Header) Has(key string) bool { _, ok := h.keys[key]; return ok }
 // it is longer than 4 KiB.
 func (h *Header) Text(key string) string { return h.keys[key].text }
 
-// Int returns a number or a boolean (0 or 1) of the metadata by its whole key,
-// such as "llama.attention.head_count". It is false where there is none.
-func (h *Header) Int(key string) (int64, bool) {
-	v := h.keys[key]
-	if v.array || len(v.ints) == 0 {
-		return 0, false
-	}
-	return v.ints[0], true
-}
-
 // Ints returns an array of numbers or booleans by its whole key, or nil; one
 // number alone is an array of one. Arrays of more than 1,024 are not kept.
 func (h *Header) Ints(key string) []int64 { return h.keys[key].ints }
-
-// Float returns a fraction of the metadata by its whole key, false where there is
-// none.
-func (h *Header) Float(key string) (float64, bool) {
-	v := h.keys[key]
-	if v.array || len(v.floats) == 0 {
-		return 0, false
-	}
-	return v.floats[0], true
-}
 
 // facts fills the numbers from the metadata, with the defaults of
 // llama_model::load_hparams.

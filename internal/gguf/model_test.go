@@ -194,7 +194,7 @@ func TestRandomShapes(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := headerOf(t, b.Bytes())
-		got := Facts{Bytes: h.FileBytes, Tensors: len(h.Tensors), Params: h.Params(), KVF16: h.KVBytes(F16, F16), KVQ8: facts.KVQ8}
+		got := Facts{Bytes: h.FileBytes, Tensors: len(h.Tensors), Params: params(h), KVF16: h.KVBytes(F16, F16), KVQ8: facts.KVQ8}
 		if got != facts || h.Missing != 0 || info.Bytes != facts.Bytes || h.MLA() != (m.KVRank > 0) || h.Experts != m.Experts {
 			t.Errorf("%+v\nsaid %+v\nread %+v, missing %d", m, facts, got, h.Missing)
 		}

@@ -2,6 +2,7 @@ package gguf
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -82,33 +83,30 @@ func ReadHeader(r io.Reader, size int64) (Header, error) {
 		s.end = min(s.end, size)
 	}
 	h := Header{FileBytes: size, keys: map[string]value{}}
-	tensors, keys, err := s.start(&h)
-	if err != nil {
-		return Header{}, err
-	}
-	for i := range keys {
-		name, err := s.name(fmt.Sprintf("metadata key %d of %d", i+1, keys))
-		if err != nil {
-			return Header{}, err
-		}
+	tensors, keys := s.start(&h)
+	for i := uint64(0); i < keys && s.err == nil; i++ {
+		name := s.name(fmt.Sprintf("metadata key %d of %d", i+1, keys))
 		if _, twice := h.keys[name]; twice {
-			return Header{}, fmt.Errorf("metadata %q stands there twice", name)
+			s.fail("metadata %q stands there twice", name)
 		}
-		if h.keys[name], err = s.value(); err != nil {
-			return Header{}, fmt.Errorf("metadata %q: %w", name, err)
+		if s.err != nil {
+			break
+		}
+		if h.keys[name] = s.value(); s.err != nil {
+			s.err = fmt.Errorf("metadata %q: %w", name, s.err)
 		}
 	}
 	seen := map[string]bool{}
-	for i := range tensors {
-		t, err := s.tensor(fmt.Sprintf("tensor %d of %d", i+1, tensors))
-		if err != nil {
-			return Header{}, err
-		}
+	for i := uint64(0); i < tensors && s.err == nil; i++ {
+		t := s.tensor(fmt.Sprintf("tensor %d of %d", i+1, tensors))
 		if seen[t.Name] {
-			return Header{}, fmt.Errorf("tensor %q stands there twice", t.Name)
+			s.fail("tensor %q stands there twice", t.Name)
 		}
 		seen[t.Name] = true
 		h.Tensors = append(h.Tensors, t)
+	}
+	if s.err != nil {
+		return Header{}, s.err
 	}
 	if err := h.place(s.at); err != nil {
 		return Header{}, err
@@ -120,82 +118,58 @@ func ReadHeader(r io.Reader, size int64) (Header, error) {
 }
 
 // start reads up to the number of tensors and of metadata entries.
-func (s *scanner) start(h *Header) (tensors, keys uint64, err error) {
+func (s *scanner) start(h *Header) (tensors, keys uint64) {
 	if h.FileBytes == 0 {
-		return 0, 0, fmt.Errorf("%w: it is empty", ErrNotGGUF)
+		s.fail("%w: it is empty", ErrNotGGUF)
 	}
 	var magic [4]byte
-	if err := s.read(magic[:]); err != nil && !errors.Is(err, errCut) {
-		return 0, 0, err
+	s.read(magic[:])
+	if string(magic[:]) != "GGUF" && (s.err == nil || errors.Is(s.err, errCut)) {
+		s.err = fmt.Errorf("%w: it starts with %q", ErrNotGGUF, magic[:])
 	}
-	if string(magic[:]) != "GGUF" {
-		return 0, 0, fmt.Errorf("%w: it starts with %q", ErrNotGGUF, magic[:])
-	}
-	if h.Version, err = s.u32(); err != nil {
-		return 0, 0, err
-	}
+	h.Version = s.u32()
 	switch {
 	// llama.cpp's own test for the other byte order.
 	case h.Version&0xffff == 0 && h.Version != 0:
-		return 0, 0, errors.New("it is written for big-endian machines; gguf-py's gguf_convert_endian.py turns it round")
+		s.fail("it is written for big-endian machines; gguf-py's gguf_convert_endian.py turns it round")
 	case h.Version < 2 || h.Version > 3:
-		return 0, 0, fmt.Errorf("it has GGUF version %d; versions 2 and 3 can be read", h.Version)
+		s.fail("it has GGUF version %d; versions 2 and 3 can be read", h.Version)
 	}
-	if tensors, err = s.u64(); err != nil {
-		return 0, 0, err
-	}
-	if keys, err = s.u64(); err != nil {
-		return 0, 0, err
-	}
+	tensors, keys = s.u64(), s.u64()
 	if tensors > maxTensors || keys > maxKeys {
-		return 0, 0, fmt.Errorf("it claims %d tensors and %d metadata entries; more than %d and %d is taken for damage",
+		s.fail("it claims %d tensors and %d metadata entries; more than %d and %d is taken for damage",
 			tensors, keys, maxTensors, maxKeys)
 	}
-	return tensors, keys, nil
+	return tensors, keys
 }
 
-func (s *scanner) tensor(what string) (Tensor, error) {
-	name, err := s.name(what)
-	if err != nil {
-		return Tensor{}, err
-	}
-	t := Tensor{Name: name, Elems: 1}
-	dims, err := s.u32()
-	if err != nil {
-		return t, err
-	}
+func (s *scanner) tensor(what string) Tensor {
+	t := Tensor{Name: s.name(what), Elems: 1}
+	dims := s.u32()
 	if dims > 4 { // GGML_MAX_DIMS
-		return t, fmt.Errorf("tensor %q has %d dimensions; 4 is the most", name, dims)
+		s.fail("tensor %q has %d dimensions; 4 is the most", t.Name, dims)
+		return t
 	}
 	for range dims {
-		d, err := s.u64()
-		if err != nil {
-			return t, err
-		}
+		d := s.u64()
 		if d == 0 || d > math.MaxInt64/t.Elems {
-			return t, fmt.Errorf("tensor %q has %v by %d elements, which cannot be", name, t.Dims, d)
+			s.fail("tensor %q has %v by %d elements, which cannot be", t.Name, t.Dims, d)
+			return t
 		}
 		t.Dims = append(t.Dims, d)
 		t.Elems *= d
 	}
-	typ, err := s.u32()
-	if err != nil {
-		return t, err
-	}
-	t.Type = Type(typ)
-	if t.Offset, err = s.u64(); err != nil {
-		return t, err
-	}
+	t.Type, t.Offset = Type(s.u32()), s.u64()
 	if t.Type.Known() {
 		if per, _ := t.Type.block(); len(t.Dims) > 0 && t.Dims[0]%per != 0 {
-			return t, fmt.Errorf("tensor %q is %s with rows of %d elements, which is no multiple of %d", name, t.Type, t.Dims[0], per)
+			s.fail("tensor %q is %s with rows of %d elements, which is no multiple of %d", t.Name, t.Type, t.Dims[0], per)
 		}
 	}
 	var ok bool
 	if t.Bytes, ok = t.Type.Size(t.Elems); !ok || t.Offset > math.MaxInt64/4 || t.Bytes > math.MaxInt64/4 {
-		return t, fmt.Errorf("tensor %q of %d elements at offset %d is more than a file can hold", name, t.Elems, t.Offset)
+		s.fail("tensor %q of %d elements at offset %d is more than a file can hold", t.Name, t.Elems, t.Offset)
 	}
-	return t, nil
+	return t
 }
 
 // place finds where the tensor data begin, the size of tensors whose type is
@@ -213,12 +187,7 @@ func (h *Header) place(end int64) error {
 	for i := range h.Tensors {
 		order[i] = &h.Tensors[i]
 	}
-	slices.SortStableFunc(order, func(a, b *Tensor) int {
-		if a.Offset < b.Offset {
-			return -1
-		}
-		return int(min(a.Offset-b.Offset, 1))
-	})
+	slices.SortStableFunc(order, func(a, b *Tensor) int { return cmp.Compare(a.Offset, b.Offset) })
 	var data uint64
 	for i, t := range order {
 		if t.Offset < data {

@@ -69,6 +69,14 @@ func headerOf(t *testing.T, b []byte) Header {
 	return h
 }
 
+// params is the number of weights in all tensors.
+func params(h Header) (n uint64) {
+	for _, t := range h.Tensors {
+		n += t.Elems
+	}
+	return n
+}
+
 func TestReadHeader(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "m.gguf")
 	info, err := WriteFile(t.Context(), path, tiny, nil)
@@ -88,9 +96,6 @@ func TestReadHeader(t *testing.T) {
 	if k, v := h.KVElems(1); k != 32 || v != 32 || h.KVBytes(F16, F16) != 256 || h.KVBytes(Q8_0, F16) != 2*(34+64) {
 		t.Errorf("cache: %d, %d, %d, %d", k, v, h.KVBytes(F16, F16), h.KVBytes(Q8_0, F16))
 	}
-	if eps, ok := h.Float("llama.attention.layer_norm_rms_epsilon"); !ok || eps < 0.9e-5 || eps > 1.1e-5 {
-		t.Errorf("epsilon %g, %v", eps, ok)
-	}
 	// Every tensor as the independent reader has it.
 	f, err := parser.ParseGGUFFile(path)
 	if err != nil {
@@ -103,8 +108,8 @@ func TestReadHeader(t *testing.T) {
 	if d := cmp.Diff(want, h.Tensors); d != "" {
 		t.Error(d)
 	}
-	if h.DataOffset != f.TensorDataStartOffset || h.Params() != uint64(f.Metadata().Parameters) {
-		t.Errorf("data at %d, want %d; %d parameters, want %d", h.DataOffset, f.TensorDataStartOffset, h.Params(), f.Metadata().Parameters)
+	if h.DataOffset != f.TensorDataStartOffset || params(h) != uint64(f.Metadata().Parameters) {
+		t.Errorf("data at %d, want %d; %d parameters, want %d", h.DataOffset, f.TensorDataStartOffset, params(h), f.Metadata().Parameters)
 	}
 }
 
@@ -194,12 +199,12 @@ func TestReadForeign(t *testing.T) {
 		f.kvs.Write([]byte{0, 0, 0, 0, 0, 0, 0xe0, 0x3f})
 		h := headerOf(t, f.bytes())
 		for typ, want := range map[uint32]int64{kvUint8: 200, kvInt8: -2, kvUint16: 513, kvInt16: -2, kvInt32: -2, kvBool: 1, kvUint64: 1<<32 + 1, kvInt64: -2} {
-			if got, ok := h.Int(fmt.Sprint("k", typ)); !ok || got != want {
+			if got := h.Ints(fmt.Sprint("k", typ)); !slices.Equal(got, []int64{want}) {
 				t.Errorf("type %d: %d, want %d", typ, got, want)
 			}
 		}
-		if half, ok := h.Float("half"); !ok || half != 0.5 {
-			t.Errorf("half is %g", half)
+		if !h.Has("half") || h.Ints("half") != nil {
+			t.Errorf("half is %d", h.Ints("half"))
 		}
 	})
 }
@@ -346,7 +351,7 @@ func TestReadSplit(t *testing.T) {
 	}
 	second := part("m-00002-of-00002.gguf", new(fileOf).num("split.no", 1).num("split.count", 2).tensor("b", F32, 0, 8))
 	h, err := ReadFile(first)
-	if err != nil || len(h.Tensors) != 2 || h.Params() != 16 || h.Layers != 2 || h.Missing != 0 {
+	if err != nil || len(h.Tensors) != 2 || params(h) != 16 || h.Layers != 2 || h.Missing != 0 {
 		t.Errorf("%+v, %v", h, err)
 	}
 	if _, err := ReadFile(second); err == nil || !strings.Contains(err.Error(), "name the first") {

@@ -44,182 +44,150 @@ var kvSizes = [...]int64{
 	kvBool: 1, kvUint64: 8, kvInt64: 8, kvFloat64: 8,
 }
 
-// value is one entry of the metadata. Booleans and unsigned numbers stand in
-// ints; a number above 2^63 is kept as a float.
+// value is one entry of the metadata. Booleans and unsigned numbers stand in ints;
+// fractions, and numbers above 2^63, are not kept.
 type value struct {
-	typ    uint32
-	array  bool
-	n      uint64 // elements of the array, also where they were not kept
-	ints   []int64
-	floats []float64
-	text   string
+	typ   uint32
+	array bool
+	n     uint64 // elements of the array, also where they were not kept
+	ints  []int64
+	text  string
 }
 
 var errCut = errors.New("the file ends inside its header")
 
-// scanner reads little-endian GGUF from a stream, and never further than end.
+// scanner reads little-endian GGUF from a stream, and never further than end. After the
+// first error, which is kept, it reads nothing but zeros.
 type scanner struct {
 	r   *bufio.Reader
 	at  int64
 	end int64
 	b   [8]byte
+	err error
 }
 
-// need says that n bytes more are there, as far as is known.
-func (s *scanner) need(n uint64) error {
-	if left := s.end - s.at; n > uint64(left) {
-		if s.end == maxHeader {
-			return fmt.Errorf("the header goes on past %d MiB: at byte %d it wants %d more", maxHeader>>20, s.at, n)
-		}
-		return fmt.Errorf("%w: at byte %d it wants %d more, and %d are left", errCut, s.at, n, left)
+// fail keeps the first error.
+func (s *scanner) fail(format string, args ...any) {
+	if s.err == nil {
+		s.err = fmt.Errorf(format, args...)
 	}
-	return nil
 }
 
-func (s *scanner) read(b []byte) error {
-	if err := s.need(uint64(len(b))); err != nil {
-		return err
+// need says whether n bytes more are there, as far as is known.
+func (s *scanner) need(n uint64) bool {
+	switch left := s.end - s.at; {
+	case n <= uint64(left):
+	case s.end == maxHeader:
+		s.fail("the header goes on past %d MiB: at byte %d it wants %d more", maxHeader>>20, s.at, n)
+	default:
+		s.fail("%w: at byte %d it wants %d more, and %d are left", errCut, s.at, n, left)
 	}
-	n, err := io.ReadFull(s.r, b)
+	return s.err == nil
+}
+
+// moved notes that n bytes were read, and why no more.
+func (s *scanner) moved(n int, err error) {
 	s.at += int64(n)
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return fmt.Errorf("%w at byte %d", errCut, s.at)
+	switch {
+	case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		s.fail("%w at byte %d", errCut, s.at)
+	case err != nil:
+		s.fail("%w", err)
 	}
-	return err
 }
 
-func (s *scanner) skip(n uint64) error {
-	if err := s.need(n); err != nil {
-		return err
+func (s *scanner) read(b []byte) {
+	if s.need(uint64(len(b))) {
+		s.moved(io.ReadFull(s.r, b))
 	}
-	// At most maxHeader, so that int holds it on any machine.
-	done, err := s.r.Discard(int(n))
-	s.at += int64(done)
-	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w at byte %d", errCut, s.at)
-	}
-	return err
 }
 
-func (s *scanner) u32() (uint32, error) {
-	err := s.read(s.b[:4])
-	return binary.LittleEndian.Uint32(s.b[:]), err
+func (s *scanner) skip(n uint64) {
+	if s.need(n) {
+		s.moved(s.r.Discard(int(n))) // at most maxHeader, so that int holds it on any machine
+	}
 }
 
-func (s *scanner) u64() (uint64, error) {
-	err := s.read(s.b[:8])
-	return binary.LittleEndian.Uint64(s.b[:]), err
+// number reads a number of so many bytes.
+func (s *scanner) number(bytes int64) uint64 {
+	clear(s.b[:])
+	if s.read(s.b[:bytes]); s.err != nil {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(s.b[:])
 }
+
+func (s *scanner) u32() uint32 { return uint32(s.number(4)) }
+
+func (s *scanner) u64() uint64 { return s.number(8) }
 
 // name reads a text that must be short.
-func (s *scanner) name(what string) (string, error) {
-	n, err := s.u64()
-	if err != nil {
-		return "", err
-	}
+func (s *scanner) name(what string) string {
+	n := s.u64()
 	if n == 0 || n > maxName {
-		return "", fmt.Errorf("%s has a name of %d bytes; it must be from 1 to %d", what, n, maxName)
+		s.fail("%s has a name of %d bytes; it must be from 1 to %d", what, n, maxName)
+		return ""
 	}
 	b := make([]byte, n)
-	err = s.read(b)
-	return string(b), err
+	s.read(b)
+	return string(b)
 }
 
 // text reads a text, and skips it where it is too long to keep.
-func (s *scanner) text() (string, error) {
-	n, err := s.u64()
-	if err != nil {
-		return "", err
-	}
+func (s *scanner) text() string {
+	n := s.u64()
 	if n > keepText {
-		return "", s.skip(n)
-	}
-	if err := s.need(n); err != nil {
-		return "", err
+		s.skip(n)
+		return ""
 	}
 	b := make([]byte, n)
-	err = s.read(b)
-	return string(b), err
+	s.read(b)
+	return string(b)
 }
 
-func (s *scanner) value() (value, error) {
-	var v value
-	var err error
-	if v.typ, err = s.u32(); err != nil {
-		return v, err
+func (s *scanner) value() (v value) {
+	v.typ, v.n = s.u32(), 1
+	if v.array = v.typ == kvArray; v.array {
+		v.typ, v.n = s.u32(), s.u64()
 	}
-	v.n = 1
-	if v.typ == kvArray {
-		v.array = true
-		if v.typ, err = s.u32(); err != nil {
-			return v, err
+	switch {
+	case v.typ == kvArray || v.typ >= uint32(len(kvSizes)):
+		s.fail("its value has type %d, which GGUF does not have", v.typ)
+	case v.typ == kvString && !v.array:
+		v.text = s.text()
+	case v.typ == kvString:
+		for i := uint64(0); i < v.n && s.err == nil; i++ {
+			s.skip(s.u64())
 		}
-		if v.n, err = s.u64(); err != nil {
-			return v, err
+	case v.n > maxHeader:
+		s.fail("its array has %d elements, more than a header can hold", v.n)
+	case v.n > keepArray:
+		s.skip(v.n * uint64(kvSizes[v.typ]))
+	default:
+		for range v.n {
+			v.add(s.number(kvSizes[v.typ]))
 		}
 	}
-	if v.typ == kvArray || v.typ >= uint32(len(kvSizes)) {
-		return v, fmt.Errorf("its value has type %d, which GGUF does not have", v.typ)
-	}
-	if v.typ == kvString {
-		return v, s.texts(&v)
-	}
-	size := kvSizes[v.typ]
-	if v.n > maxHeader {
-		return v, fmt.Errorf("its array has %d elements, more than a header can hold", v.n)
-	}
-	if v.n > keepArray {
-		return v, s.skip(v.n * uint64(size))
-	}
-	for range v.n {
-		clear(s.b[:])
-		if err := s.read(s.b[:size]); err != nil {
-			return v, err
-		}
-		v.add(binary.LittleEndian.Uint64(s.b[:]))
-	}
-	return v, nil
+	return v
 }
 
-func (s *scanner) texts(v *value) (err error) {
-	if !v.array {
-		v.text, err = s.text()
-		return err
-	}
-	for range v.n {
-		n, err := s.u64()
-		if err != nil {
-			return err
-		}
-		if err := s.skip(n); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// add appends a number whose bytes are in u.
+// add appends a whole number whose bytes are in u.
 func (v *value) add(u uint64) {
 	switch v.typ {
+	case kvFloat32, kvFloat64:
+		return
 	case kvInt8:
-		v.ints = append(v.ints, int64(int8(u)))
+		u = uint64(int8(u))
 	case kvInt16:
-		v.ints = append(v.ints, int64(int16(u)))
+		u = uint64(int16(u))
 	case kvInt32:
-		v.ints = append(v.ints, int64(int32(u)))
-	case kvInt64:
-		v.ints = append(v.ints, int64(u))
-	case kvFloat32:
-		v.floats = append(v.floats, float64(math.Float32frombits(uint32(u))))
-	case kvFloat64:
-		v.floats = append(v.floats, math.Float64frombits(u))
+		u = uint64(int32(u))
 	case kvBool:
-		v.ints = append(v.ints, int64(min(u, 1)))
-	default:
+		u = min(u, 1)
+	case kvUint64:
 		if u > math.MaxInt64 {
-			v.floats = append(v.floats, float64(u))
 			return
 		}
-		v.ints = append(v.ints, int64(u))
 	}
+	v.ints = append(v.ints, int64(u))
 }

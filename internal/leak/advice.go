@@ -17,7 +17,7 @@ func (r *Result) advise(o Options, growsHost, growsVRAM bool, vram memory.Verdic
 	for _, f := range r.Tools {
 		ran[f.Tool] = true
 	}
-	if isServer(o.Argv) && hasVRAM {
+	if looksLikeServer(o.Argv) && hasVRAM {
 		quantised := strings.HasPrefix(option(o.Argv, "-ctk", "--cache-type-k"), "q") || strings.HasPrefix(option(o.Argv, "-ctv", "--cache-type-v"), "q")
 		if r.Workload == "prefill" && (growsVRAM || vram.State == memory.Bounded && vram.Growth.Low > 0) {
 			if quantised {
@@ -96,7 +96,7 @@ func (r *Result) forecast() {
 			continue
 		}
 		at := []float64{16384, 32768, 65536, 131072}
-		if h, err := gguf.ReadFile(optionModel(r.Argv)); err == nil && h.Context > 0 {
+		if h, err := gguf.ReadFile(option(r.Argv, "-m", "--model")); err == nil && h.Context > 0 {
 			at = append(at, float64(h.Context))
 		}
 		for _, x := range at {
@@ -108,5 +108,3 @@ func (r *Result) forecast() {
 		}
 	}
 }
-
-func optionModel(argv []string) string { return option(argv, "-m", "--model") }

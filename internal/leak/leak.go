@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/llpatch/llpatch/internal/exit"
+	"github.com/llpatch/llpatch/internal/llamaserver"
 	"github.com/llpatch/llpatch/internal/memory"
 	"github.com/llpatch/llpatch/internal/run"
 )
@@ -154,9 +155,7 @@ func (o Options) defaults() Options {
 	o.Ready = cmp.Or(o.Ready, 5*time.Minute)
 	o.Workload = cmp.Or(o.Workload, "auto")
 	o.toolPatience = cmp.Or(o.toolPatience, toolPatience)
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Status == nil {
 		o.Status = func(string) {}
 	}
@@ -230,9 +229,9 @@ type program struct {
 	o       Options
 	log     string
 	began   time.Time
-	srv     *server       // nil where it is none
-	below   atomic.Int64  // the program's own process below the tool that runs it; 0: there is none
-	started chan struct{} // closed when below is known, or is not to be found; nil: there is no tool above
+	srv     *llamaserver.Client // nil where it is none
+	below   atomic.Int64        // the program's own process below the tool that runs it; 0: there is none
+	started chan struct{}       // closed when below is known, or is not to be found; nil: there is no tool above
 }
 
 // patience is the time that a server gets for each SIGTERM: an idle one needs 3 to 8 ms,
@@ -319,51 +318,28 @@ func (p *program) drive(ctx context.Context, w *work) (from, to time.Duration, e
 	return from, to, nil
 }
 
-func gone(p *run.Process) bool {
-	select {
-	case <-p.Done():
-		return true
-	default:
-		return false
-	}
-}
-
 // shutDown asks the program to end, twice, and then makes it.
 func (p *program) shutDown(ctx context.Context, notes *[]string) {
-	for range 2 {
-		if gone(p.Process) {
-			return
-		}
-		p.signalProgram(syscall.SIGTERM)
-		select {
-		case <-p.Done():
-		case <-ctx.Done():
-		case <-time.After(patience):
-		}
-	}
-	if gone(p.Process) {
-		return
-	}
-	if ctx.Err() == nil {
+	killed, err := p.Terminate(ctx, p.askToEnd, patience)
+	if killed {
 		*notes = append(*notes, fmt.Sprintf("it did not end within %v of SIGTERM, twice, and was killed: its shutdown hangs", patience))
 	}
-	now, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	cancel() // no grace
-	if err := p.Stop(now); err != nil {
+	if err != nil {
 		*notes = append(*notes, err.Error())
 	}
 }
 
-// signalProgram signals the program itself, which is below the tool that runs it.
-func (p *program) signalProgram(sig syscall.Signal) {
-	if pid, ok := p.inner(); ok {
-		// FindProcess never fails on Unix, and Windows knows no signals but kill.
-		if inner, err := os.FindProcess(pid); err == nil {
-			_ = inner.Signal(sig)
-		}
+// askToEnd signals the program itself, which is below the tool that runs it.
+func (p *program) askToEnd() {
+	pid, ok := p.inner()
+	if !ok {
+		_ = p.Signal(syscall.SIGTERM)
 		return
 	}
-	_ = p.Signal(sig)
+	// FindProcess never fails on Unix, and Windows knows no signals but kill.
+	if inner, err := os.FindProcess(pid); err == nil {
+		_ = inner.Signal(syscall.SIGTERM)
+	}
 }
 
 // exitCode is that of a program that is gone; nil where a signal ended it.
@@ -383,18 +359,15 @@ func (p *program) exitCode() *int {
 
 // how says how a program that is gone has ended.
 func (p *program) how() string {
-	if !gone(p.Process) {
+	if !p.Ended() {
 		return "was still running"
 	}
-	err := p.Wait()
-	var e *run.Error
+	end := p.End()
 	switch {
-	case err == nil:
-		return "ended with exit code 0"
-	case errors.As(err, &e) && e.Signal != "":
-		return "was ended by signal: " + e.Signal
-	case errors.As(err, &e) && e.Exit >= 0:
-		return fmt.Sprintf("ended with exit code %d", e.Exit)
+	case strings.HasPrefix(end, "signal: "):
+		return "was ended by " + end
+	case strings.HasPrefix(end, "exit code "):
+		return "ended with " + end
 	}
-	return err.Error()
+	return end
 }

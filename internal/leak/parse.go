@@ -7,7 +7,6 @@ import (
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"path"
 	"slices"
@@ -26,72 +25,53 @@ const (
 // of leaks comes last.
 func parseValgrind(b []byte) (Finding, error) {
 	var f Finding
-	d := xml.NewDecoder(bytes.NewReader(b))
-	finished := false
-	for {
-		tok, err := d.Token()
-		if errors.Is(err, io.EOF) {
-			break
+	var report struct {
+		States []string `xml:"status>state"`
+		Errors []struct {
+			Kind  string `xml:"kind"`
+			XWhat struct {
+				Bytes  int64 `xml:"leakedbytes"`
+				Blocks int64 `xml:"leakedblocks"`
+			} `xml:"xwhat"`
+			Frames []struct {
+				Fn   string `xml:"fn"`
+				Obj  string `xml:"obj"`
+				File string `xml:"file"`
+				Line int    `xml:"line"`
+			} `xml:"stack>frame"`
+		} `xml:"error"`
+	}
+	if err := xml.Unmarshal(b, &report); err != nil {
+		return f, fmt.Errorf("valgrind's report is broken or cut short: %w", err)
+	}
+	for _, e := range report.Errors {
+		if e.XWhat.Bytes < 0 || e.XWhat.Blocks < 0 {
+			return f, errors.New("valgrind's report is broken: fewer than no bytes")
 		}
-		if err != nil {
-			return f, fmt.Errorf("valgrind's report is broken or cut short: %w", err)
-		}
-		start, ok := tok.(xml.StartElement)
-		if !ok {
+		switch e.Kind {
+		case "Leak_DefinitelyLost", "Leak_IndirectlyLost":
+			f.Lost, f.LostN = add(f.Lost, e.XWhat.Bytes), add(f.LostN, e.XWhat.Blocks)
+		case "Leak_PossiblyLost", "Leak_StillReachable":
+			f.Kept = add(f.Kept, e.XWhat.Bytes)
+			continue
+		default:
+			f.Errors++
 			continue
 		}
-		switch start.Name.Local {
-		case "state":
-			var s string
-			if err := d.DecodeElement(&s, &start); err != nil {
-				return f, fmt.Errorf("valgrind's report is broken: %w", err)
+		pl := Place{Bytes: e.XWhat.Bytes, Blocks: e.XWhat.Blocks}
+		for _, fr := range e.Frames {
+			where := cmp.Or(fr.Fn, "?")
+			switch {
+			case fr.File != "":
+				where += fmt.Sprintf(" (%s:%d)", fr.File, fr.Line)
+			case fr.Obj != "":
+				where += " (" + path.Base(fr.Obj) + ")"
 			}
-			finished = finished || s == "FINISHED"
-		case "error":
-			var e struct {
-				Kind  string `xml:"kind"`
-				XWhat struct {
-					Bytes  int64 `xml:"leakedbytes"`
-					Blocks int64 `xml:"leakedblocks"`
-				} `xml:"xwhat"`
-				Frames []struct {
-					Fn   string `xml:"fn"`
-					Obj  string `xml:"obj"`
-					File string `xml:"file"`
-					Line int    `xml:"line"`
-				} `xml:"stack>frame"`
-			}
-			if err := d.DecodeElement(&e, &start); err != nil {
-				return f, fmt.Errorf("valgrind's report is broken: %w", err)
-			}
-			if e.XWhat.Bytes < 0 || e.XWhat.Blocks < 0 {
-				return f, errors.New("valgrind's report is broken: fewer than no bytes")
-			}
-			switch e.Kind {
-			case "Leak_DefinitelyLost", "Leak_IndirectlyLost":
-				f.Lost, f.LostN = add(f.Lost, e.XWhat.Bytes), add(f.LostN, e.XWhat.Blocks)
-			case "Leak_PossiblyLost", "Leak_StillReachable":
-				f.Kept = add(f.Kept, e.XWhat.Bytes)
-				continue
-			default:
-				f.Errors++
-				continue
-			}
-			pl := Place{Bytes: e.XWhat.Bytes, Blocks: e.XWhat.Blocks}
-			for _, fr := range e.Frames {
-				where := cmp.Or(fr.Fn, "?")
-				switch {
-				case fr.File != "":
-					where += fmt.Sprintf(" (%s:%d)", fr.File, fr.Line)
-				case fr.Obj != "":
-					where += " (" + path.Base(fr.Obj) + ")"
-				}
-				pl.Stack = append(pl.Stack, where)
-			}
-			f.Places = append(f.Places, pl)
+			pl.Stack = append(pl.Stack, where)
 		}
+		f.Places = append(f.Places, pl)
 	}
-	if !finished {
+	if !slices.Contains(report.States, "FINISHED") {
 		return f, errors.New("valgrind's report does not say that the program has ended")
 	}
 	f.trim()

@@ -106,29 +106,11 @@ func FuzzReports(f *testing.F) {
 func FuzzServer(f *testing.F) {
 	f.Add([]byte(`{"prompt_progress":{"total":10,"cache":4,"processed":10}}`))
 	f.Add([]byte(`{"stop":true,"timings":{"prompt_n":6,"predicted_n":1}}`))
-	f.Add([]byte("   0: 0100007F:4807 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 29190 1"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if ev, err := parseEvent(b); err == nil && (ev.evaluated < 0 || ev.evaluated > 1<<40) {
 			t.Errorf("%q: %+v", b, ev)
 		}
-		if addr, inode, ok := parseListener(string(b)); ok && (addr == "" || inode == "") {
-			t.Errorf("%q: %q %q", b, addr, inode)
-		}
 	})
-}
-
-func TestParseListener(t *testing.T) {
-	for line, want := range map[string]string{
-		"   0: 0100007F:4807 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 29190 1":    "127.0.0.1:18439",
-		"   0: 00000000:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 29190 1":    "127.0.0.1:8080",
-		"   1: 00000000000000000000000001000000:1F90 00000000000000000000000000000000:0000 0A 0:0 00:0 0 0 0 7": "[::1]:8080",
-		"   0: 0100007F:4807 0100007F:1234 01 00000000:00000000 00:00000000 00000000     0        0 29190 1":    "",
-		"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode":      "",
-	} {
-		if got, _, _ := parseListener(line); got != want {
-			t.Errorf("%q: %q, want %q", line, got, want)
-		}
-	}
 }
 
 // The real tools on a real program that loses 4 KiB a step.

@@ -1,6 +1,7 @@
 package leak
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"slices"
@@ -54,7 +55,7 @@ type Result struct {
 
 // ended notes a program that did not wait to be stopped.
 func (r *Result) ended(p *program, w *work) {
-	if !gone(p.Process) {
+	if !p.Ended() {
 		return
 	}
 	r.End = p.how()
@@ -168,7 +169,7 @@ func (r *Result) conclude(o Options) {
 	growsHost := host.State == memory.Grows
 	growsVRAM := hasVRAM && vram.State == memory.Grows
 	r.fromTools(growsHost, growsVRAM)
-	if growsHost && isServer(o.Argv) {
+	if growsHost && looksLikeServer(o.Argv) {
 		r.promptCache(o)
 	}
 	r.advise(o, growsHost, growsVRAM, vram, hasVRAM)
@@ -232,8 +233,6 @@ func (r *Result) fromTools(growsHost, growsVRAM bool) {
 	}
 }
 
-func isServer(argv []string) bool { return looksLikeServer(argv) }
-
 // promptCache knows the cache that explains most growth of llama-server's host
 // memory: prompts of up to --cache-ram MiB (8192 where nothing is said; upstream
 // since b6685) and checkpoints.
@@ -248,10 +247,7 @@ func (r *Result) promptCache(o Options) {
 	if r.Class == Unknown {
 		r.Class = Cache
 	}
-	limit := option(o.Argv, "--cache-ram", "-cram")
-	if limit == "" {
-		limit = "8192"
-	}
+	limit := cmp.Or(option(o.Argv, "--cache-ram", "-cram"), "8192")
 	r.Cap = limit + " MiB"
 	r.Evidence = append(r.Evidence, "the server says that its prompt cache is enabled: it keeps prompts in host memory up to "+limit+" MiB")
 	r.Next = append(r.Next, "run it again with --cache-ram 0 --ctx-checkpoints 0: what still grows then is not that cache")

@@ -1,22 +1,21 @@
 package leak
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
+	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/llpatch/llpatch/internal/llamaserver"
 	"github.com/llpatch/llpatch/internal/memory"
 )
-
-// server is where a program serves HTTP.
-type server struct{ *llamaserver.Client }
 
 // option returns the value of an option in a command line, or "".
 func option(argv []string, names ...string) string {
@@ -36,7 +35,7 @@ func option(argv []string, names ...string) string {
 // await waits until the program listens and says that it is healthy. Only ports
 // on which the program itself, or one below it, listens are asked: another
 // program on the port that its command line names would answer too.
-func (p *program) await(ctx context.Context, limit time.Duration) (*server, error) {
+func (p *program) await(ctx context.Context, limit time.Duration) (*llamaserver.Client, error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	last := "it listens on no port"
@@ -45,7 +44,7 @@ func (p *program) await(ctx context.Context, limit time.Duration) (*server, erro
 			c := llamaserver.New(addr, option(p.o.Argv, "--api-key"))
 			err := c.Health(ctx, answerLimit)
 			if err == nil {
-				return &server{c}, nil
+				return c, nil
 			}
 			last = err.Error()
 		}
@@ -73,34 +72,31 @@ func (p *program) await(ctx context.Context, limit time.Duration) (*server, erro
 // addresses are those on which the program listens, the one that its command
 // line names first.
 func (p *program) addresses() []string {
-	list, known := listening(memory.Descendants(p.Pid()))
 	port := option(p.o.Argv, "--port")
-	if !known {
+	if runtime.GOOS != "linux" {
 		// No /proc: the command line, or llama-server's default.
-		if port == "" {
-			port = "8080"
-		}
-		return []string{net.JoinHostPort("127.0.0.1", port)}
+		return []string{net.JoinHostPort("127.0.0.1", cmp.Or(port, "8080"))}
 	}
-	slices.SortStableFunc(list, func(a, b string) int {
-		_, pa, _ := net.SplitHostPort(a)
-		_, pb, _ := net.SplitHostPort(b)
+	own := llamaserver.Sockets(memory.Descendants(p.Pid())...)
+	all, _ := llamaserver.Listeners(p.Pid()) // none of a program that is gone
+	var named, others []string
+	for _, l := range all {
 		switch {
-		case pa == port && pb != port:
-			return -1
-		case pb == port && pa != port:
-			return 1
+		case !own[l.Inode]:
+		case strconv.Itoa(l.Port) == port:
+			named = append(named, l.Addr())
+		default:
+			others = append(others, l.Addr())
 		}
-		return 0
-	})
-	return list
+	}
+	return append(named, others...)
 }
 
 // answerLimit is for a long prefill on a slow machine.
 const answerLimit = 10 * time.Minute
 
 // slotContext asks how many tokens one slot holds; 0 where the server does not say.
-func (s *server) slotContext(ctx context.Context) int {
+func slotContext(ctx context.Context, s *llamaserver.Client) int {
 	status, body, err := s.Call(ctx, answerLimit, http.MethodGet, "/props", nil)
 	var props struct {
 		Settings struct {

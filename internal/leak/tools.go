@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/llpatch/llpatch/internal/memory"
@@ -109,13 +108,6 @@ type installed struct {
 
 // tools finds the tools that were asked for.
 func (o Options) tools() ([]installed, error) {
-	path := ""
-	for _, e := range slices.Backward(o.Env) {
-		if v, ok := strings.CutPrefix(e, "PATH="); ok {
-			path = v
-			break
-		}
-	}
 	var out []installed
 	for _, name := range o.With {
 		t, ok := allTools[name]
@@ -124,7 +116,7 @@ func (o Options) tools() ([]installed, error) {
 		}
 		found := ""
 		for _, p := range t.programs {
-			if file, err := run.LookPath(p, path); err == nil {
+			if file, err := run.LookPathIn(o.Env, p); err == nil {
 				found = file
 				break
 			}
@@ -170,7 +162,7 @@ func under(ctx context.Context, o Options, t installed, plain *work) (Finding, e
 	if _, _, err := p.drive(ctx, w); err != nil {
 		return Finding{}, fmt.Errorf("under %s: %w", t.name, err)
 	}
-	if w.srv != nil && (gone(p.Process) || w.Requests.Load() == 0) {
+	if w.srv != nil && (p.Ended() || w.Requests.Load() == 0) {
 		why := fmt.Sprintf("under %s the server %s after %d requests: that tells nothing of a leak", t.name, p.how(), w.Requests.Load())
 		return Finding{}, &NotRun{Why: why, Tail: p.Tail(), Log: logFile}
 	}
@@ -206,10 +198,10 @@ const toolPatience = 5 * time.Minute
 // finishUnder ends the program and lets the tool write its report; false where the
 // tool does not come to an end.
 func (p *program) finishUnder(ctx context.Context, notes *[]string) bool {
-	for i := 0; i < 2 && !gone(p.Process); i++ {
+	for i := 0; i < 2 && !p.Ended(); i++ {
 		// A tool whose program is gone writes its report: a signal would end that.
 		if !p.innerGone() {
-			p.signalProgram(syscall.SIGTERM)
+			p.askToEnd()
 		}
 		select {
 		case <-p.Done():
@@ -217,7 +209,7 @@ func (p *program) finishUnder(ctx context.Context, notes *[]string) bool {
 		case <-time.After(p.o.toolPatience / 2):
 		}
 	}
-	if gone(p.Process) {
+	if p.Ended() {
 		return true
 	}
 	if p.innerGone() && ctx.Err() == nil {

@@ -23,10 +23,10 @@ type work struct {
 	memory.Tally
 	o      Options
 	kind   string
-	srv    *server      // nil: the program is no server
-	target int          // tokens of a prefill
-	cut    bool         // --for ended it
-	total  atomic.Int64 // requests that are to be made; 0: not known, or none
+	srv    *llamaserver.Client // nil: the program is no server
+	target int                 // tokens of a prefill
+	cut    bool                // --for ended it
+	total  atomic.Int64        // requests that are to be made; 0: not known, or none
 	latest atomic.Pointer[memory.Point]
 }
 
@@ -59,7 +59,7 @@ const steps = 48
 // the first pass only, a leak in both.
 func (w *work) prefill(ctx context.Context) error {
 	n := w.o.Tokens
-	slot := w.srv.slotContext(ctx)
+	slot := slotContext(ctx, w.srv)
 	if n == 0 {
 		n = maxPrefill
 		if slot > 0 {
@@ -86,7 +86,7 @@ func (w *work) prefill(ctx context.Context) error {
 
 // loop sends requests of different lengths and contents.
 func (w *work) loop(ctx context.Context) error {
-	slot := w.srv.slotContext(ctx)
+	slot := slotContext(ctx, w.srv)
 	most := 256
 	if slot > 0 {
 		most = max(8, min(most, slot-32))

@@ -193,8 +193,7 @@ func parseROCmSMI(b []byte) (Reading, error) {
 func Detect(env []string) (Probe, string) { return detect(env, "/sys") }
 
 func detect(env []string, sys string) (Probe, string) {
-	path, _ := lookup(env, "PATH")
-	has := func(name string) bool { _, err := run.LookPath(name, path); return err == nil }
+	has := func(name string) bool { _, err := run.LookPathIn(env, name); return err == nil }
 	if has("nvidia-smi") {
 		return NvidiaSMI(env), "nvidia-smi"
 	}

@@ -21,8 +21,7 @@ var capabilityRE = regexp.MustCompile(`^[0-9]+\.[0-9]+$`)
 // says that there is no driver here, or why it lists none. Drivers before 510 do not
 // tell the compute capability.
 func NvidiaCards(ctx context.Context, env []string) ([]NvidiaCard, error) {
-	path, _ := lookup(env, "PATH")
-	if _, err := run.LookPath("nvidia-smi", path); err != nil {
+	if _, err := run.LookPathIn(env, "nvidia-smi"); err != nil {
 		return nil, errors.New("there is no NVIDIA driver: nvidia-smi is not on the PATH")
 	}
 	cards, err := nvidiaCards(ctx, env)

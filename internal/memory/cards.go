@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,7 +83,7 @@ func chooseCards(ctx context.Context, env []string, pick, sys string) (*Cards, e
 	from := "--card " + pick
 	if pick == "" {
 		for _, key := range visible {
-			if v, set := lookup(env, key); set {
+			if v, set := run.LookEnv(env, key); set {
 				if pick, from = strings.TrimSpace(v), key+"="+v; pick == "" {
 					return nil, fmt.Errorf("%s is empty, which hides every card", key)
 				}
@@ -90,7 +91,7 @@ func chooseCards(ctx context.Context, env []string, pick, sys string) (*Cards, e
 			}
 		}
 	}
-	if order, _ := lookup(env, "CUDA_DEVICE_ORDER"); tool == "nvidia-smi" && strings.HasPrefix(from, "CUDA_") &&
+	if order, _ := run.LookEnv(env, "CUDA_DEVICE_ORDER"); tool == "nvidia-smi" && strings.HasPrefix(from, "CUDA_") &&
 		len(all) > 1 && strings.Trim(pick, "0123456789, ") == "" && order != "PCI_BUS_ID" {
 		return nil, fmt.Errorf("%s counts the fastest card first, and nvidia-smi counts by bus: set CUDA_DEVICE_ORDER=PCI_BUS_ID too, or name the card with --card", from)
 	}
@@ -109,7 +110,7 @@ func chooseCards(ctx context.Context, env []string, pick, sys string) (*Cards, e
 	} else {
 		c.Env, c.Probe = []string{"HIP_VISIBLE_DEVICES=" + strings.Join(numbers, ",")}, AMDSysfs(sys, ids...)
 	}
-	if v, set := lookup(env, "LD_LIBRARY_PATH"); set {
+	if v, set := run.LookEnv(env, "LD_LIBRARY_PATH"); set {
 		// In containers the driver's libraries are often found by this alone.
 		c.Env = append(c.Env, "LD_LIBRARY_PATH="+v)
 	}
@@ -143,21 +144,11 @@ func named(all []Card, list string) ([]Card, error) {
 // CardsHidden reports whether env says which cards a program is to see.
 func CardsHidden(env []string) bool {
 	for _, key := range []string{"CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"} {
-		if _, set := lookup(env, key); set {
+		if _, set := run.LookEnv(env, key); set {
 			return true
 		}
 	}
 	return false
-}
-
-// lookup returns the last value of a variable.
-func lookup(env []string, key string) (string, bool) {
-	for _, e := range slices.Backward(env) {
-		if v, ok := strings.CutPrefix(e, key+"="); ok {
-			return v, true
-		}
-	}
-	return "", false
 }
 
 // nvidiaCards asks nvidia-smi, which looks at no CUDA_VISIBLE_DEVICES.
@@ -219,9 +210,7 @@ func amdCards(sys string) ([]Card, error) {
 	var all []placed
 	for _, dir := range dirs {
 		c := placed{Card{ID: filepath.Base(filepath.Dir(dir)), Name: word(filepath.Join(dir, "product_name")), Driver: driver}, 1 << 10}
-		if c.Name == "" {
-			c.Name = strings.TrimSpace("AMD " + word(filepath.Join(dir, "device")))
-		}
+		c.Name = cmp.Or(c.Name, strings.TrimSpace("AMD "+word(filepath.Join(dir, "device"))))
 		nodes, err := filepath.Glob(filepath.Join(dir, "drm/renderD*"))
 		for _, n := range nodes {
 			if at, known := place[filepath.Base(n)]; known {

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -39,7 +38,7 @@ func nvidiaSMI(env []string, limit time.Duration, cards ...string) Probe {
 			return run.Cmd{
 				Argv:   argv,
 				Env:    env,
-				Stdout: &lines{each: line}, Grace: -1,
+				Stdout: eachLine(line), Grace: -1,
 			}
 		}
 		rows, err := run.Start(ctx, query("--query-gpu=index,uuid,memory.used,memory.total", every, n.card))
@@ -115,8 +114,7 @@ func (n *nvidia) wait(ctx context.Context, p *run.Process) error {
 				return nil
 			}
 			how := "it ended by itself"
-			var e *run.Error
-			if errors.As(p.Wait(), &e) && e.Exit >= 0 {
+			if e, ok := errors.AsType[*run.Error](p.Wait()); ok && e.Exit >= 0 {
 				how = fmt.Sprintf("it ended with exit code %d", e.Exit)
 			}
 			return n.failure(how)
@@ -275,39 +273,13 @@ func clip(s string, n int) string {
 	return strings.ToValidUTF8(s, "?")
 }
 
-// lines calls each for every whole line that is written to it. A line without an
-// end that grows past a limit is passed on as it is: a tool that prints garbage
-// must not fill the memory.
-type lines struct {
-	each func(string)
-	rest []byte
-}
-
-const maxLine = 4096
-
-func (l *lines) Write(b []byte) (int, error) {
-	for rest := b; len(rest) > 0; {
-		i := bytes.IndexByte(rest, '\n')
-		if i < 0 {
-			l.rest = append(l.rest, rest...)
-			if len(l.rest) > maxLine {
-				l.flush()
-			}
-			break
+// eachLine returns a writer that calls each for every line that is not blank.
+func eachLine(each func(string)) *run.Lines {
+	return run.NewLines(4096, func(line string) {
+		if strings.TrimSpace(line) != "" {
+			each(line)
 		}
-		l.rest = append(l.rest, rest[:i]...)
-		rest = rest[i+1:]
-		l.flush()
-	}
-	return len(b), nil
-}
-
-func (l *lines) flush() {
-	s := strings.TrimRight(string(l.rest), "\r")
-	l.rest = l.rest[:0]
-	if strings.TrimSpace(s) != "" {
-		l.each(s)
-	}
+	})
 }
 
 // hasProcess reports whether this system shows a process of that number: a

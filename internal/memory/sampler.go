@@ -70,15 +70,11 @@ type reading struct {
 // Start begins to look at the device, and returns when its idle figure is known
 // or cannot be had. Attach then names the program. The looks end with Stop or ctx.
 func Start(ctx context.Context, o Options) (*Sampler, error) {
-	if o.Every == 0 {
-		o.Every = DefaultEvery
-	}
+	o.Every = cmp.Or(o.Every, DefaultEvery)
 	if o.Every < MinEvery || o.Every > MaxEvery {
 		return nil, fmt.Errorf("a look every %v: it must be %v to %v", o.Every, MinEvery, MaxEvery)
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(ctx)
 	s := &Sampler{
 		o: o, cancel: cancel, begin: make(chan int, 1), quit: make(chan struct{}),

@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"regexp"
 	"slices"
@@ -65,27 +66,29 @@ func typeperf(env []string, host, process string) RemoteProbe {
 		before := "" // the last line of the typeperf before
 		for {
 			t := &counters{out: out}
-			text := &lines{each: t.line}
+			text := eachLine(t.line)
 			err := run.Run(ctx, run.Cmd{
 				Argv: run.SSH(host, command),
 				Env:  env, Stdout: &until{ctx, text}, Grace: time.Second,
 			})
-			text.flush() // a line without an end
+			text.Flush() // a line without an end
 			t.printed = cmp.Or(t.printed, before)
 			before = t.printed
 			if ctx.Err() != nil {
 				return t.late(host, process)
 			}
 			var e *run.Error
+			last, seen := t.said("it said nothing")
 			switch {
 			case errors.Is(err, run.ErrNotFound):
 				return errors.New("ssh is not on the PATH; install openssh-client")
 			case errors.As(err, &e) && e.Exit == run.SSHFailed:
-				return fmt.Errorf("ssh %s: %s", host, t.lastLine("it could not be reached"))
-			case t.seen():
-				return fmt.Errorf("typeperf on %s ended: %s", host, t.lastLine("it said nothing"))
-			case t.missing():
-				return fmt.Errorf("%s is no Windows machine, or has no typeperf: %s", host, t.lastLine("it said nothing"))
+				last, _ = t.said("it could not be reached")
+				return fmt.Errorf("ssh %s: %s", host, last)
+			case seen:
+				return fmt.Errorf("typeperf on %s ended: %s", host, last)
+			case noTypeperf.MatchString(last):
+				return fmt.Errorf("%s is no Windows machine, or has no typeperf: %s", host, last)
 			}
 			select {
 			case <-ctx.Done():
@@ -99,7 +102,7 @@ func typeperf(env []string, host, process string) RemoteProbe {
 // until drops what ssh prints once ctx has ended: that it was stopped.
 type until struct {
 	ctx context.Context
-	to  *lines
+	to  io.Writer
 }
 
 func (u *until) Write(b []byte) (int, error) {
@@ -167,28 +170,16 @@ func plain(s string) string {
 	return s
 }
 
-func (t *counters) seen() bool {
+// said returns the last line that is no row, or none, and whether a row with figures came.
+func (t *counters) said(none string) (last string, figures bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.good > 0
+	return cmp.Or(t.last, none), t.good > 0
 }
 
-// missing reports whether a shell says that there is no typeperf: cmd.exe's words, and
-// those of a shell of Unix.
-func (t *counters) missing() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return strings.Contains(t.last, "'typeperf'") || strings.Contains(t.last, "typeperf: ")
-}
-
-func (t *counters) lastLine(none string) string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.last == "" {
-		return none
-	}
-	return t.last
-}
+// noTypeperf finds that a shell says that there is no typeperf: cmd.exe's words, and those of
+// a shell of Unix.
+var noTypeperf = regexp.MustCompile(`'typeperf'|typeperf: `)
 
 // rowKind is what a line of typeperf is.
 type rowKind int

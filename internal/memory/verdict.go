@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -65,9 +66,7 @@ func Judge(s Series, o JudgeOptions) []Verdict {
 
 // JudgeKind judges one kind of memory.
 func JudgeKind(s Series, k Kind, o JudgeOptions) Verdict {
-	if o.Unit == "" {
-		o.Unit = s.BestUnit()
-	}
+	o.Unit = cmp.Or(o.Unit, s.BestUnit())
 	var data []xy
 	for _, p := range s.Points {
 		if b, ok := p.Bytes(k); ok {
@@ -90,10 +89,7 @@ func JudgeKind(s Series, k Kind, o JudgeOptions) Verdict {
 }
 
 func judge(data []xy, o JudgeOptions) Verdict {
-	floor := o.Floor
-	if floor == 0 {
-		floor = DefaultFloor
-	}
+	floor := cmp.Or(o.Floor, DefaultFloor)
 	v := Verdict{Unit: o.Unit, State: Unclear, Samples: len(data)}
 	for _, p := range data {
 		v.Peak = max(v.Peak, int64(p.y))

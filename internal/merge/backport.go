@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/patch"
@@ -61,6 +62,43 @@ func read(ctx context.Context, fsys fs.FS, so source.Options, upstream string, c
 		c.Credit += ", without " + strings.Join(c.Except, ", ")
 	}
 	return ps, nil
+}
+
+// Before is the tree that a commit's change starts from, as far as it is about it.
+func Before(c *source.Change) (*source.Tree, error) {
+	files := map[string]source.File{}
+	for _, f := range c.Files {
+		if f.Before != nil {
+			files[f.Path] = *f.Before
+		}
+	}
+	return source.New(files)
+}
+
+// Apply applies the patches of a series as patch.Apply does. Where one that is upstream's commit
+// does not fit, what was kept among the declarations' resolutions for the same blobs counts.
+func Apply(ctx context.Context, fsys fs.FS, so source.Options, s *spec.Series, tree *source.Tree, patches []patch.Patch) (*patch.Result, error) {
+	res, misfit := patch.Apply(tree, patches)
+	if misfit == nil || !slices.ContainsFunc(s.In, func(c spec.Chosen) bool { return c.Commit != "" }) {
+		return res, misfit
+	}
+	kept, err := patch.LoadResolutions(fsys)
+	if err != nil || len(kept) == 0 {
+		return nil, errors.Join(misfit, err)
+	}
+	base := func(ctx context.Context, p *patch.Patch) (*source.Tree, error) {
+		at := slices.IndexFunc(s.In, func(c spec.Chosen) bool { return c.Fix == p.Fix && c.Commit != "" })
+		if at < 0 {
+			return nil, nil
+		}
+		change, err := source.UpstreamCommit(ctx, so, s.Upstream, s.In[at].Commit)
+		if err != nil {
+			return nil, err
+		}
+		return Before(change)
+	}
+	res, _, err = patch.ApplyThreeWay(ctx, tree, patches, base, patch.MergeOptions{NeedGit: true, Resolutions: kept})
+	return res, err
 }
 
 // FileName is what the patch file of a chosen variant is called.

@@ -87,6 +87,12 @@ func (a Applied) Whole(refused string) ([][]byte, error) {
 					held, all, FileName(in), a.Series.Tag, refused),
 			}
 		}
+		if slices.ContainsFunc(a.Result.Placements, func(p patch.Placement) bool { return p.Fix == in.Fix && p.Kind == patch.Merged }) {
+			return nil, &spec.Error{
+				File: path.Join("patches", in.Fix, "fix.toml"),
+				Msg:  fmt.Sprintf("%s has no place on %s, only a resolution: %s; llpatch fork make has it as a commit", FileName(in), a.Series.Tag, refused),
+			}
+		}
 		data, err := Bytes(a.FS, in)
 		if err != nil {
 			return nil, err

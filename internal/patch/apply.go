@@ -2,6 +2,7 @@ package patch
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/llpatch/llpatch/internal/source"
 )
@@ -57,7 +58,15 @@ type Result struct {
 	Tree       *source.Tree
 	Placements []Placement // in the order of the series
 	Touched    []Touched
+	Steps      []Step
 	Notes      []string // what is odd but did no harm
+}
+
+// Step is what one patch of a series made of the tree before it.
+type Step struct {
+	Fix    string
+	Header Header
+	Files  map[string]*source.File // by path; nil: deleted. Empty: all of it had landed
 }
 
 // Held counts the changes of a fix, and those of them that the tree held already.
@@ -97,7 +106,43 @@ func (r *Result) Changed() map[string][]string {
 // conflict in a file that it changes says so. Errors of reading the tree come as
 // they are.
 func Apply(base *source.Tree, series []Patch) (*Result, error) {
-	s := &state{base: base, changes: map[string]*source.File{}, ids: map[string]string{}}
+	return newState(base).result(series)
+}
+
+// Settle rewrites a patch of which hunks are ambiguous on a tree: they go where git
+// apply puts them, and get so much context that their lines stand nowhere else in
+// the file. It returns the new patch file, whose message is that of original, the
+// bytes that p was read from; and the conflicts that are settled by it, each with
+// its Proposal, for the caller to show, or to refuse where one is not sound. A
+// patch that fits as it is comes back as it was. The error is Apply's where
+// something else does not fit or git would not apply it either, and Merge.Variant's.
+func Settle(tree *source.Tree, p *Patch, original []byte) ([]byte, []*Conflict, error) {
+	series := []Patch{*p}
+	_, misfit := Apply(tree, series)
+	if misfit == nil {
+		return original, nil, nil
+	}
+	settled, err := conflictsOf(misfit)
+	if err != nil {
+		return nil, nil, err
+	}
+	if slices.ContainsFunc(settled, func(c *Conflict) bool { return c.Proposal == nil }) {
+		return nil, nil, misfit
+	}
+	s := newState(tree)
+	s.guess = true
+	res, err := s.result(series)
+	if err != nil {
+		return nil, nil, err
+	}
+	m := Merge{Fix: p.Fix, Patch: p.Name, SHA256: p.SHA256, Result: res, target: tree, changes: p.changes, unique: true}
+	out, err := m.Variant(original)
+	return out, settled, err
+}
+
+// result applies the series and returns what Apply does.
+func (s *state) result(series []Patch) (*Result, error) {
+	base := s.base
 	txns, err := s.apply(series, len(series), (*txn).commit)
 	if err != nil {
 		return nil, err
@@ -110,6 +155,7 @@ func Apply(base *source.Tree, series []Patch) (*Result, error) {
 		}
 		res.Placements = append(res.Placements, t.placements...)
 		res.Touched = append(res.Touched, t.touched...)
+		res.Steps = append(res.Steps, t.step())
 		res.Notes = append(res.Notes, t.notes...)
 	}
 	if len(conflicts) > 0 {
@@ -123,13 +169,37 @@ func Apply(base *source.Tree, series []Patch) (*Result, error) {
 	return &res, nil
 }
 
+// step says what the patch made, once it is in the state.
+func (t *txn) step() Step {
+	s := Step{Fix: t.p.Fix, Header: t.p.Header, Files: map[string]*source.File{}}
+	for _, f := range t.touched {
+		if f.Before != f.After || t.written[f.Path] != nil {
+			s.Files[f.Path] = t.written[f.Path]
+		}
+	}
+	return s
+}
+
 // apply works the first n patches out one after the other; settle puts the files of one
 // that fits into the state, unless it finds a conflict. It returns what became of
 // each patch; one that does not fit has conflicts and left no files. The patches
 // behind them are only looked at for what may lie over one of them.
 func (s *state) apply(series []Patch, n int, settle func(*txn)) ([]*txn, error) {
 	txns := make([]*txn, n)
-	if len(series) > 1 && s.holdsAll(series) {
+	s.made = map[string]bool{}
+	for i := range series {
+		for _, p := range series[i].Creates() {
+			s.made[p] = true
+		}
+	}
+	all := false
+	if len(series) > 1 {
+		var err error
+		if all, err = s.holdsAll(series); err != nil {
+			return nil, err
+		}
+	}
+	if all {
 		for i := range txns {
 			txns[i] = s.allLanded(&series[i])
 		}

@@ -20,7 +20,10 @@ func (t *txn) commit() {
 	})
 	before := map[string]string{}
 	for _, p := range slices.Concat(gone, slices.Collect(maps.Keys(t.written))) {
-		before[p] = t.s.blob(p)
+		before[p] = ""
+		if !t.s.quiet {
+			before[p] = t.s.blob(p)
+		}
 	}
 	if len(fresh) > 0 {
 		t.checkNames(fresh, gone)
@@ -42,6 +45,9 @@ func (t *txn) commit() {
 	maps.Copy(t.s.changes, t.written)
 	for p := range before {
 		delete(t.s.ids, p)
+	}
+	if t.s.quiet {
+		return
 	}
 	for _, p := range slices.Sorted(maps.Keys(before)) {
 		after := t.s.blob(p)

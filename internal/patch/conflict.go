@@ -43,13 +43,16 @@ type Conflict struct {
 	Places    []int    `json:"places,omitempty"` // 1-based lines at which the whole preimage stands
 	After     string   `json:"after,omitempty"`  // an earlier patch of the file, fix/name, that did not fit either
 	Moves     []Move   `json:"moves,omitempty"`  // where a missing file may have gone, the best first
+	// Proposal is which of Places git apply takes; nil where it would not apply the
+	// file, or with the hunks in another order.
+	Proposal *Proposal `json:"proposal,omitempty"`
 }
 
 // Error returns the place, the cause, the difference and what to do next, on
 // several lines.
 func (c *Conflict) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "apply %s: %s:", orElse(c.Fix, c.Patch), c.File)
+	fmt.Fprintf(&b, "apply %s: %s:", Printable(orElse(c.Fix, c.Patch)), Printable(c.File))
 	if c.Line > 0 {
 		fmt.Fprintf(&b, "%d:", c.Line)
 	}
@@ -57,11 +60,14 @@ func (c *Conflict) Error() string {
 	if c.Hunk > 0 {
 		what = "hunk " + strconv.Itoa(c.Hunk)
 	}
-	fmt.Fprintf(&b, " %s (%s:%d) ", what, c.Patch, c.PatchLine)
-	b.WriteString(c.cause())
+	fmt.Fprintf(&b, " %s (%s:%d) ", what, Printable(c.Patch), c.PatchLine)
+	b.WriteString(Printable(c.cause()))
 	b.WriteString(c.diff())
+	if c.Proposal != nil {
+		b.WriteString("\n  " + Printable(c.Proposal.String()))
+	}
 	b.WriteString("\n  next: ")
-	b.WriteString(c.next())
+	b.WriteString(Printable(c.next()))
 	return b.String()
 }
 
@@ -84,10 +90,14 @@ func (c *Conflict) cause() string {
 		}
 		return "has no place: its lines do not stand together in the file"
 	case Ambiguous:
-		if c.Detail != "" {
+		if len(c.Places) == 1 {
 			return "may be there already: " + c.Detail
 		}
-		return "fits in several places: lines " + lineList(c.Places)
+		s := "fits in several places: lines " + lineList(c.Places)
+		if c.Detail != "" {
+			s += "; " + c.Detail
+		}
+		return s
 	case OutOfOrder:
 		return fmt.Sprintf("stands only at line %d, before an earlier hunk of the same file", c.Line)
 	case MissingFile:
@@ -119,7 +129,7 @@ func (c *Conflict) next() string {
 		return "install git, or put it on the PATH: a merge counts only if both give the same"
 	case c.Kind == GitDisagrees:
 		return "merge the file by hand, and make a variant of the fix for this tag of it"
-	case c.Kind == Ambiguous && c.Detail != "":
+	case c.Kind == Ambiguous && len(c.Places) == 1:
 		return "see whether upstream has the change already; if so, end the range of " + c.Patch + " before this tag"
 	case c.Kind == Ambiguous:
 		return "give the hunk more context (git format-patch -U8) so that only one place fits"

@@ -77,9 +77,15 @@ type merge3 struct {
 
 func newMerge(base, ours, theirs []byte) *merge3 {
 	var t lineTable
-	m := &merge3{base: t.number(base), ours: t.number(ours), theirs: t.number(theirs)}
-	left := script{m.base.id, m.ours.id, diffLines(m.base.id, m.ours.id)}
-	right := script{m.base.id, m.theirs.id, diffLines(m.base.id, m.theirs.id)}
+	b, o, n := t.number(base), t.number(ours), t.number(theirs)
+	return mergeScripts(b, o, n, diffLines(b.id, o.id), diffLines(b.id, n.id))
+}
+
+// mergeScripts merges by the edits that make either side of the base.
+func mergeScripts(base, ours, theirs *numbered, toOurs, toTheirs []lineEdit) *merge3 {
+	m := &merge3{base: base, ours: ours, theirs: theirs}
+	left := script{m.base.id, m.ours.id, toOurs}
+	right := script{m.base.id, m.theirs.id, toTheirs}
 	grown := [3]int{} // lines by which each side, and the merge, got longer so far
 	for i, j := 0, 0; i < len(left.edits) || j < len(right.edits); {
 		// A cluster is every edit of either side that touches another of it.

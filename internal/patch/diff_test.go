@@ -59,7 +59,7 @@ func FuzzDiff(f *testing.F) {
 			return // as a patch, CR at the end of every line is taken for damage
 		}
 		var diff bytes.Buffer
-		writeFile(&diff, modify, "f", "f", &source.File{Mode: source.Regular, Data: before}, &source.File{Mode: source.Regular, Data: after})
+		writeFile(&diff, modify, "f", "f", &source.File{Mode: source.Regular, Data: before}, &source.File{Mode: source.Regular, Data: after}, false)
 		if bytes.Equal(before, after) {
 			return
 		}
@@ -101,7 +101,7 @@ func TestDiffLikeGit(t *testing.T) {
 			continue
 		}
 		files++
-		writeFile(&want, modify, name, name, &source.File{Mode: source.Regular, Data: before}, &source.File{Mode: source.Regular, Data: after})
+		writeFile(&want, modify, name, name, &source.File{Mode: source.Regular, Data: before}, &source.File{Mode: source.Regular, Data: after}, false)
 	}
 	cmd := exec.CommandContext(t.Context(), "git", "diff", "--no-index", "--no-indent-heuristic", "--full-index", "--no-prefix", "a", "b")
 	cmd.Dir, cmd.Env = dir, gitEnv(t, dir)

@@ -20,7 +20,8 @@
 //     binary.go (binary patches and blob ids).
 //   - Applying: apply.go (Apply, Result), state.go, txn.go (one patch), lines.go (a
 //     text and where lines stand in it), place.go (a place for each hunk, and the
-//     new text), commit.go and casefold.go (names that collide).
+//     new text), order.go (hunks that may stand in several places; what git would
+//     do), commit.go and casefold.go (names that collide).
 //   - What the tree holds already: landed.go for one patch, landed_series.go for
 //     patches that lie over one another.
 //   - Judging without a tree: judge.go (Judge and JudgeUnder return a Judgement from
@@ -28,7 +29,7 @@
 //     that a patch was made for).
 //   - Three-way: threeway.go (ThreeWay returns a Merge), threeway_file.go (one file),
 //     threeway_series.go (ApplyThreeWay, Replay), diff3.go (Merge3), gitmerge.go (git
-//     must agree), moved.go (renamed files), resolution.go (merges made by hand).
+//     must agree), memo.go (many merges of one patch), moved.go (renamed files), resolution.go (merges made by hand).
 //   - Writing patches: diff.go and diff_myers.go (which lines differ), unified.go (the
 //     text), fromcommit.go (FromCommit, from upstream's commit), variant.go
 //     (Merge.Variant, a merge as a patch).
@@ -36,6 +37,10 @@
 // # Differences from git apply
 //
 //   - Two places are an error that lists both, where git takes the nearer one.
+//     The hunks of a file are placed together: a place of which the order of the
+//     hunks leaves nothing does not count, and what it leaves counts only where
+//     git puts the hunks so, too. The error names git's place as a Proposal, with
+//     what speaks for it; Settle makes a patch of it that is not ambiguous.
 //     As in git, a hunk that stands exactly where its header says is taken there
 //     even if it stands elsewhere too; but once an earlier hunk of the same file
 //     was found off its line, the stated line is no longer trusted.
@@ -44,6 +49,8 @@
 //     its context, at one place and in order counts, and only where the preimage
 //     stands nowhere. A preimage off its line beside a postimage on it is
 //     ambiguous, unless the blob ids of the index line tell which it is.
+//     A file that is to be deleted and is not there has landed, unless it seems to
+//     have another name now; git refuses both.
 //   - Hunks stay in the order of the patch.
 //   - A last line without a newline in the patch matches only a last line
 //     without a newline. Git drops the newline of the line that it finds.

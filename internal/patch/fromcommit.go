@@ -28,7 +28,8 @@ func FromCommit(c *source.Change, fix, name string) ([]byte, []Patch, error) {
 		return nil, nil, fmt.Errorf("commit %s changes no file", c.ID)
 	}
 	var out bytes.Buffer
-	writeCommitHeader(&out, c)
+	writeCommitHeader(&out, c, "[PATCH] ", time.RFC1123Z)
+	out.Write(separator)
 	before, after := map[string]source.File{}, map[string]source.File{}
 	for _, f := range c.Files {
 		if err := representable(f); err != nil {
@@ -42,11 +43,11 @@ func FromCommit(c *source.Change, fix, name string) ([]byte, []Patch, error) {
 		}
 		// What a file is does not change in place: git, too, writes two parts.
 		if f.Before != nil && f.After != nil && f.Before.Mode&modeType != f.After.Mode&modeType {
-			writeFile(&out, remove, f.Path, f.Path, f.Before, nil)
-			writeFile(&out, create, f.Path, f.Path, nil, f.After)
+			writeFile(&out, remove, f.Path, f.Path, f.Before, nil, false)
+			writeFile(&out, create, f.Path, f.Path, nil, f.After, false)
 			continue
 		}
-		writeFile(&out, modify, f.Path, f.Path, f.Before, f.After)
+		writeFile(&out, modify, f.Path, f.Path, f.Before, f.After, false)
 	}
 	ps, err := Parse(fix, name, out.Bytes())
 	if err == nil {
@@ -91,13 +92,25 @@ func representable(c source.Changed) error {
 	return nil
 }
 
+// CommitHead returns what stands before the diff in the patch file of a commit, as git
+// format-patch --keep-subject --zero-commit --no-stat writes it.
+func CommitHead(c source.Change) []byte {
+	var out bytes.Buffer
+	c.ID = strings.Repeat("0", 40)
+	writeCommitHeader(&out, &c, "", "Mon, 2 Jan 2006 15:04:05 -0700")
+	if !bytes.HasSuffix(out.Bytes(), []byte("\n\n")) {
+		out.WriteByte('\n')
+	}
+	return out.Bytes()
+}
+
 // writeCommitHeader writes what stands before the diff.
-func writeCommitHeader(out *bytes.Buffer, c *source.Change) {
+func writeCommitHeader(out *bytes.Buffer, c *source.Change, prefix, layout string) {
 	subject, body := splitMessage(c.Message)
 	author := mailAuthor(c.Author, c.Email)
 	// The date is fixed: git's mark of a file made by format-patch.
 	fmt.Fprintf(out, "From %s Mon Sep 17 00:00:00 2001\nFrom: %s\nDate: %s\nSubject: %s\n",
-		c.ID, author, c.When.Format(time.RFC1123Z), encodeWords("[PATCH] ", subject))
+		c.ID, author, c.When.Format(layout), encodeWords(prefix, subject))
 	if strings.ContainsFunc(body, func(r rune) bool { return r >= 0x80 }) {
 		out.WriteString("MIME-Version: 1.0\nContent-Type: text/plain; charset=UTF-8\nContent-Transfer-Encoding: 8bit\n")
 	}
@@ -110,7 +123,6 @@ func writeCommitHeader(out *bytes.Buffer, c *source.Change) {
 		}
 		writeBody(out, []byte(body))
 	}
-	out.Write(separator)
 }
 
 // splitMessage returns the first paragraph as one line, and the rest, which ends

@@ -7,6 +7,13 @@ import (
 	"strings"
 )
 
+// What file systems take: bytes of a name, and of a path below the folder that a
+// tree is written to.
+const (
+	maxNameLen = 255
+	maxPathLen = 3072
+)
+
 // checkPath says why a path must not be touched, or nil. It is asked before any
 // tree is looked at, and refuses what is dangerous on any system, because a tree
 // that is patched here may be checked out on Windows or macOS.
@@ -21,7 +28,13 @@ func checkPath(p string) error {
 	case len(p) > 1 && p[1] == ':' && isLetter(p[0]):
 		return fmt.Errorf("path %q has a drive letter", p)
 	}
+	if len(p) > maxPathLen {
+		return fmt.Errorf("path %q… has %d bytes, more than %d", p[:40], len(p), maxPathLen)
+	}
 	for part := range strings.SplitSeq(p, "/") {
+		if len(part) > maxNameLen {
+			return fmt.Errorf("path with the name %q… of %d bytes, and file systems take %d", part[:40], len(part), maxNameLen)
+		}
 		if part == "" {
 			return fmt.Errorf("path %q has an empty component", p)
 		}

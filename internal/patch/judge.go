@@ -15,7 +15,8 @@ type Judgement struct {
 	Conflicts  []*Conflict // none: it fits
 
 	// Files holds what the patch made of each file that it changed; nil: deleted.
-	// It is empty where there are conflicts.
+	// It is nil where there are conflicts, unless all of them have a Proposal and the
+	// patch fits with those: then it holds what that makes.
 	Files map[string]*source.File
 
 	// Changes counts the hunks and the changes of whole files, Held those that the
@@ -68,11 +69,28 @@ func JudgeUnder(unit, later []Patch, files map[string]*source.File) (*Judgement,
 	}
 	if len(j.Conflicts) > 0 {
 		j.Files, j.Placements = nil, nil
+		if !slices.ContainsFunc(j.Conflicts, func(c *Conflict) bool { return c.Proposal == nil }) {
+			if j.Files, err = guess(unit, files); err != nil {
+				return nil, err
+			}
+		}
 		j.Held, j.Rest = min(len(j.HeldAt), j.Changes), rest
 	} else {
 		j.Rest = j.Changes - j.Held
 	}
 	return j, nil
+}
+
+// guess applies the patches with what is proposed for ambiguous hunks, and returns
+// the files that they change; nil if something else does not fit then.
+func guess(unit []Patch, files map[string]*source.File) (map[string]*source.File, error) {
+	s := &state{base: new(source.Tree), changes: maps.Clone(files), ids: map[string]string{}, guess: true}
+	out := map[string]*source.File{}
+	txns, err := s.apply(unit, len(unit), func(t *txn) { t.settle(out) })
+	if err != nil || slices.ContainsFunc(txns, func(t *txn) bool { return len(t.conflicts) > 0 }) {
+		return nil, err
+	}
+	return out, nil
 }
 
 // Preimage returns the lines that the hunk at a line of the patch file wants to
@@ -125,17 +143,32 @@ func (p *Patch) Creates() []string {
 	return slices.Compact(out)
 }
 
+// Removes returns the files that the patch deletes, by the line of the patch file
+// at which that begins.
+func (p *Patch) Removes() map[int]string {
+	out := map[int]string{}
+	for i := range p.changes {
+		if c := &p.changes[i]; c.kind == remove {
+			out[c.line] = c.old
+		}
+	}
+	return out
+}
+
 // text returns the content cut into lines. Where texts are kept, the same content
 // is cut, and its lines indexed, once.
 func (s *state) text(data []byte) *text {
-	if s.texts == nil || len(data) == 0 {
-		return newText(data)
+	var t *text
+	if s.texts != nil && len(data) > 0 {
+		t = s.texts[&data[0]]
 	}
-	t := s.texts[&data[0]]
 	if t == nil || len(t.data) != len(data) {
 		t = newText(data)
-		s.texts[&data[0]] = t
+		if s.texts != nil && len(data) > 0 {
+			s.texts[&data[0]] = t
+		}
 	}
+	t.quiet = s.quiet
 	return t
 }
 
@@ -219,7 +252,8 @@ func (s *state) holdsFile(p *Patch, c *change, heldAt map[int]bool) (whole bool,
 		return c.binary != nil && blobID(to.Data) == c.newID || c.binary == nil && string(to.Data) == afterText(hunks(to)), 0
 	case remove:
 		if from == nil {
-			return true, 0
+			_, mode, blocked := s.blocker(c.old)
+			return !blocked || mode&modeType == modeFile, 0
 		}
 		return false, count(c.binary != nil && blobID(from.Data) == c.oldID || c.binary == nil && string(from.Data) == beforeText(hunks(from)))
 	case rename, copied:

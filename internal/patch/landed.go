@@ -18,6 +18,9 @@ import (
 func (t *txn) place(c *change, txt *text, hunks []hunk) ([]spot, []misfit) {
 	blob := once(func() string { return blobID(txt.data) })
 	spots, bad := place(txt, hunks, c.oldID, blob)
+	if t.s.guess {
+		spots, bad = guessed(hunks, spots, bad)
+	}
 	if t.strict || c.kind == create || c.kind == copied {
 		return spots, bad
 	}
@@ -65,6 +68,19 @@ func (t *txn) place(c *change, txt *text, hunks []hunk) ([]spot, []misfit) {
 		return mixed, nil
 	}
 	return spots, bad
+}
+
+// guessed returns the spots with those that git apply has for the ambiguous hunks,
+// unless there are hunks that it does not place.
+func guessed(hunks []hunk, spots []spot, bad []misfit) ([]spot, []misfit) {
+	if len(bad) == 0 || slices.ContainsFunc(bad, func(m misfit) bool { return m.git == nil }) {
+		return spots, bad
+	}
+	for _, m := range bad {
+		h := &hunks[m.hunk]
+		spots = slices.Insert(spots, m.hunk, spot{want: h.start(), at: m.git.Line - 1, n: len(h.old)})
+	}
+	return spots, nil
 }
 
 // once returns f, called once at the most.
@@ -168,10 +184,19 @@ func (t *txn) landedFile(c *change) (bool, error) {
 	}
 	switch c.kind {
 	case remove:
-		if gone(c.old) {
-			t.placed(c, Landed)
-			return true, nil
+		if _, mode, blocked := t.s.blocker(c.old); !gone(c.old) || blocked && mode&modeType != modeFile {
+			return false, nil
 		}
+		moves, err := t.moves(c)
+		if err != nil {
+			return false, err
+		}
+		if len(moves) > 0 {
+			t.conflict(c, MissingFile, "deletes a file that is not there; %s", movesText(moves)).Moves = moves
+		} else {
+			t.placed(c, Landed)
+		}
+		return true, nil
 	case rename:
 		mode, there := t.s.stat(c.new)
 		if !there || !gone(c.old) || t.leaving[c.new] || t.written[c.new] != nil || mode == source.Submodule {
@@ -228,13 +253,13 @@ func (t *txn) made(c *change, src *source.File, mode source.Mode) (bool, error) 
 // noteLanded says of a patch that fits how much of it the tree holds.
 func (t *txn) noteLanded() {
 	held := t.held()
-	name := orElse(t.p.Fix, t.p.Name)
+	name, file := Printable(orElse(t.p.Fix, t.p.Name)), Printable(t.p.Name)
 	switch {
 	case held == 0:
 	case len(t.written) == 0 && len(t.removed) == 0 || t.unchanged():
-		t.notes = append(t.notes, fmt.Sprintf("%s: landed: the tree has all of %s already", name, t.p.Name))
+		t.notes = append(t.notes, fmt.Sprintf("%s: landed: the tree has all of %s already", name, file))
 	default:
-		t.notes = append(t.notes, fmt.Sprintf("%s: partly landed: the tree has %d of the %d changes of %s already", name, held, t.p.count(), t.p.Name))
+		t.notes = append(t.notes, fmt.Sprintf("%s: partly landed: the tree has %d of the %d changes of %s already", name, held, t.p.count(), file))
 	}
 }
 

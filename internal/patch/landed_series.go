@@ -10,7 +10,7 @@ import (
 // holdsAll reports whether the state has just the blobs that the series ends
 // with, by the ids of its index lines: then nothing needs to be searched for.
 // One that also starts with one of them is told apart from its result by nothing.
-func (s *state) holdsAll(series []Patch) bool {
+func (s *state) holdsAll(series []Patch) (bool, error) {
 	type ends struct {
 		first, last string // blob ids; "-": no file
 	}
@@ -39,7 +39,7 @@ func (s *state) holdsAll(series []Patch) bool {
 				ok = put(c.new, "-", c.newID) && (c.kind == copied || put(c.old, c.oldID, "-"))
 			}
 			if !ok {
-				return false
+				return false, nil
 			}
 		}
 	}
@@ -47,10 +47,22 @@ func (s *state) holdsAll(series []Patch) bool {
 		blob := orElse(s.blob(path), "-")
 		is := func(id string) bool { return id == blob || sameBlob(id, blob) }
 		if !is(e.last) || is(e.first) {
-			return false
+			return false, nil
 		}
 	}
-	return len(paths) > 0
+	// What is deleted may only have moved.
+	for i := range series {
+		for k := range series[i].changes {
+			c := &series[i].changes[k]
+			if c.kind != remove || paths[c.old].last != "-" {
+				continue
+			}
+			if moves, err := s.begin(&series[i]).moves(c); err != nil || len(moves) > 0 {
+				return false, err
+			}
+		}
+	}
+	return len(paths) > 0, nil
 }
 
 // allLanded is what became of a patch whose every change the tree holds.
@@ -115,9 +127,10 @@ func (p *Patch) repeats() bool {
 	return false
 }
 
-// trial returns a copy of the state, to try things on.
+// trial returns a copy of the state, to try things on of which nobody reads why
+// they do not fit.
 func (s *state) trial() *state {
-	return &state{base: s.base, changes: maps.Clone(s.changes), ids: map[string]string{}, texts: s.texts}
+	return &state{base: s.base, changes: maps.Clone(s.changes), ids: map[string]string{}, texts: s.texts, quiet: true}
 }
 
 // step applies a patch of which nothing may have landed; nil where it does not fit.
@@ -125,13 +138,11 @@ func (s *state) step(p *Patch) (*txn, error) {
 	t := s.begin(p)
 	t.strict = true
 	for k := range p.changes {
-		if err := t.apply(&p.changes[k]); err != nil {
+		if err := t.apply(&p.changes[k]); err != nil || len(t.conflicts) > 0 {
 			return nil, err
 		}
 	}
-	if len(t.conflicts) == 0 {
-		t.commit()
-	}
+	t.commit()
 	if len(t.conflicts) > 0 {
 		return nil, nil
 	}
@@ -171,7 +182,7 @@ func (s *state) unwind(series []Patch, group []int) (map[int]*txn, error) {
 			t.placements[n].Kind, t.placements[n].Patch = Landed, series[k].Name
 		}
 		t.touched = nil
-		t.notes = []string{fmt.Sprintf("%s: landed: the tree has all of %s already", orElse(series[k].Fix, series[k].Name), series[k].Name)}
+		t.notes = []string{fmt.Sprintf("%s: landed: the tree has all of %s already", Printable(orElse(series[k].Fix, series[k].Name)), Printable(series[k].Name))}
 		out[k] = t
 	}
 	for _, k := range group {

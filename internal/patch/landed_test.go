@@ -156,6 +156,102 @@ func TestLandedFiles(t *testing.T) {
 	}
 }
 
+// A file that a patch deletes has not gone because it has another name.
+func TestDeletionIsNotLanding(t *testing.T) {
+	text := countedLines("line", 30)
+	gone := func(path string) string {
+		h := fmt.Sprintf("diff --git a/%[1]s b/%[1]s\ndeleted file mode 100644\nindex %[2]s..0000000\n--- a/%[1]s\n+++ /dev/null\n@@ -1,30 +0,0 @@\n", path, blobID([]byte(text)))
+		return h + "-" + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n-") + "\n"
+	}
+	other := created("n", "100644", "n")
+	for name, tt := range map[string]struct {
+		files  map[string]source.File
+		series []string
+		moves  []Move // nil: it has landed
+	}{
+		"renamed":               {map[string]source.File{"dir/g": file(text)}, []string{gone("dir/f")}, []Move{{"dir/g", 100}}},
+		"in another folder":     {map[string]source.File{"a/f": file(text), "b": file("b\n")}, []string{gone("dir/f")}, []Move{{"a/f", 100}}},
+		"and edited":            {map[string]source.File{"dir/g": file(text + "more\n")}, []string{gone("dir/f")}, []Move{{"dir/g", 97}}},
+		"in a series":           {map[string]source.File{"dir/g": file(text)}, []string{gone("dir/f"), gone("dir/e")}, []Move{{"dir/g", 100}}},
+		"gone":                  {map[string]source.File{"dir/h": file("other\n")}, []string{gone("dir/f")}, nil},
+		"the patch has made it": {map[string]source.File{"dir/g": file("n\n")}, []string{strings.Replace(deleted("dir/f", "n")+other, "b/n", "b/dir/g", -1)}, nil},
+		"another patch has":     {map[string]source.File{"dir/g": file("n\n")}, []string{deleted("dir/f", "n"), strings.ReplaceAll(strings.ReplaceAll(other, "a/n", "a/dir/g"), "b/n", "b/dir/g")}, nil},
+	} {
+		res, err := Apply(tree(t, tt.files), parsed(t, tt.series...))
+		if tt.moves == nil {
+			if err != nil || slices.ContainsFunc(res.Placements, func(p Placement) bool { return p.Kind != Landed }) {
+				t.Errorf("%s: %v, %+v", name, err, res)
+			}
+			continue
+		}
+		got, _ := Conflicts(err)
+		if len(got) != len(tt.series) || got[0].Kind != MissingFile || !slices.Equal(got[0].Moves, tt.moves) {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if want := "deletes a file that is not there; it may be what is now " + tt.moves[0].Path; !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--three-way --follow dir/f="+tt.moves[0].Path) {
+			t.Errorf("%s: the message is %v", name, err)
+		}
+	}
+}
+
+// Followed, the renamed file is deleted, unless it was changed since.
+func TestFollowRemoval(t *testing.T) {
+	base := tree(t, map[string]source.File{"f": file("a\n")})
+	p := parsed(t, deleted("f", "a"))[0]
+	for name, tt := range map[string]struct {
+		files map[string]source.File
+		to    string
+		kind  Cause
+	}{
+		"the same": {map[string]source.File{"g": file("a\n"), "h": file("h\n")}, "g", ""},
+		"changed":  {map[string]source.File{"g": file("a\nb\n")}, "g", BothChanged},
+		"nowhere":  {map[string]source.File{"g": file("a\n")}, "x", MissingFile},
+	} {
+		m, err := ThreeWay(t.Context(), &p, base, tree(t, tt.files), MergeOptions{Follow: map[string]string{"f": tt.to}})
+		got, _ := Conflicts(err)
+		switch {
+		case tt.kind != "":
+			if len(got) != 1 || got[0].Kind != tt.kind {
+				t.Errorf("%s: %v", name, err)
+			}
+		case err != nil || len(m.Result.Tree.Files()) != 1:
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A path through a symbolic link is refused, as git does, also where there is nothing to delete.
+func TestDeletionThroughLink(t *testing.T) {
+	base := tree(t, map[string]source.File{"l": link("d"), "d/f": file("a\n")})
+	for _, path := range []string{"l/f", "l/gone"} {
+		_, err := Apply(base, parsed(t, deleted(path, "a")))
+		if got, _ := Conflicts(err); len(got) != 1 || got[0].Kind != Unsafe {
+			t.Errorf("%s: %v", path, err)
+		}
+		j, err := Judge(parsed(t, deleted(path, "a")), map[string]*source.File{"l": {Mode: source.Symlink}})
+		if err != nil || len(j.Conflicts) != 1 || j.Conflicts[0].Kind != Unsafe || j.Held != 0 {
+			t.Errorf("%s: %+v, %v", path, j, err)
+		}
+		dir := t.TempDir()
+		if err := os.MkdirAll(filepath.Join(dir, "d"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "d", "f"), []byte("a\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink("d", filepath.Join(dir, "l")); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "p"), []byte(deleted(path, "a")), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := gitTry(t, dir, "apply", "p"); err == nil {
+			t.Errorf("%s: git applies it", path)
+		}
+	}
+}
+
 // TestReplayNeedsABase: a tree that holds a part of a patch is none to replay it on.
 func TestReplayNeedsABase(t *testing.T) {
 	p := parsed(t, edited("a", "a", "x")+edited("b", "b", "y"))
@@ -228,14 +324,7 @@ func TestSecondRun(t *testing.T) {
 // from the result; where git can take it back from the tree as it is and cannot
 // apply it, it must have landed as a whole. LLPATCH_ORACLE_CASES sets how many.
 func TestLandedOracle(t *testing.T) {
-	cases := 2000
-	if s := os.Getenv("LLPATCH_ORACLE_CASES"); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cases = n
-	}
+	cases := oracleCases(t)
 	r := rand.New(rand.NewPCG(9, 10))
 	count := map[string]int{}
 	const batch = 500

@@ -98,12 +98,11 @@ func (t *text) withHash(h uint64, f func(i int) bool) {
 	}
 }
 
-// maxPlaces bounds how many places of a hunk are looked for; a message lists
-// them, and two are as bad as a hundred.
+// maxPlaces bounds the places of a hunk that are told.
 const maxPlaces = 100
 
 // find returns the lines at which the hunk's whole preimage stands, in rising
-// order and no more than maxPlaces. It looks around the occurrences of the
+// order. It looks around the occurrences of the
 // preimage's rarest line only.
 func (t *text) find(h *hunk) []int {
 	if len(h.old) == 0 {
@@ -129,7 +128,7 @@ func (t *text) find(h *hunk) []int {
 		if t.at(h, i-rarest) {
 			places = append(places, i-rarest)
 		}
-		return len(places) < maxPlaces
+		return true
 	})
 	return places
 }

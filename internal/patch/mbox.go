@@ -35,6 +35,25 @@ func splitMbox(data []byte) []message {
 	return append(out, cur)
 }
 
+// Split cuts the bytes of a patch file into its mails, each a patch file of its own, and
+// leaves out the introduction of a series.
+func Split(data []byte) [][]byte {
+	var out [][]byte
+	for _, m := range splitMbox(data) {
+		if coverLetter.Match(m.data) {
+			continue
+		}
+		if m.commit != "" { // with the line that began it
+			at := bytes.Index(data, m.data)
+			start := bytes.LastIndexByte(data[:at-1], '\n') + 1
+			out = append(out, data[start:at+len(m.data)])
+			continue
+		}
+		out = append(out, m.data)
+	}
+	return out
+}
+
 // lineEnd returns the offset behind the line that begins at pos.
 func lineEnd(data []byte, pos int) int {
 	if i := bytes.IndexByte(data[pos:], '\n'); i >= 0 {

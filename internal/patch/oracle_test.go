@@ -90,18 +90,45 @@ func conflictKinds(t testing.TB, err error) []Cause {
 	return kinds
 }
 
+// oracleCases is how many random cases an oracle test takes; LLPATCH_ORACLE_CASES sets it.
+func oracleCases(t *testing.T) int {
+	s := os.Getenv("LLPATCH_ORACLE_CASES")
+	if s == "" {
+		return 2000
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // TestGitOracle compares with git apply over random cases: the same bytes where
 // both apply; never applied where git refuses, but for what landed; refused where git applies only
-// for the reasons that doc.go names. LLPATCH_ORACLE_CASES sets how many.
+// for the reasons that doc.go names.
 func TestGitOracle(t *testing.T) {
-	cases := 2000
-	if s := os.Getenv("LLPATCH_ORACLE_CASES"); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		cases = n
+	cases := oracleCases(t)
+	count := gitOracle(t, cases, randomTrial)
+	if count["same"] < cases/4 || count["both refuse"] < cases/20 || count["ambiguous"] == 0 {
+		t.Errorf("the cases do not cover what they should: %v", count)
 	}
+}
+
+// TestGitOracleRepeated is TestGitOracle for files of repeated blocks, where it is
+// the order of the hunks that gives each of them one place.
+func TestGitOracleRepeated(t *testing.T) {
+	cases := oracleCases(t)
+	count := gitOracle(t, cases, repeatedTrial)
+	if count["same"] < cases/4 || count["by order"] < cases/20 || count["as proposed"] < cases/50 {
+		t.Errorf("the cases do not cover what they should: %v", count)
+	}
+}
+
+// gitOracle compares random cases with git apply and counts what came of them. An
+// ambiguous file of which every hunk has a proposal must, if those are taken, come
+// out as git makes it.
+func gitOracle(t *testing.T, cases int, make func(*rand.Rand, int) trial) map[string]int {
+	t.Helper()
 	count := map[string]int{}
 	r := rand.New(rand.NewPCG(1, 2))
 	// One git process judges many files: with --reject each is on its own.
@@ -112,7 +139,7 @@ func TestGitOracle(t *testing.T) {
 		var diffs []string
 		var all strings.Builder
 		for i := range min(batch, cases-first) {
-			tr := randomTrial(r, []int{3, 3, 1, 5}[r.IntN(4)])
+			tr := make(r, []int{3, 3, 1, 5}[r.IntN(4)])
 			name := "f" + strconv.Itoa(i)
 			diff := unified(name, tr.base, tr.want, tr.context)
 			if !strings.Contains(diff, "@@") {
@@ -150,6 +177,9 @@ func TestGitOracle(t *testing.T) {
 				count["git joins lines"]++
 			case err == nil:
 				count["same"]++
+				if byOrder(t, target, diff) {
+					count["by order"]++
+				}
 			case !gitOK:
 				count["both refuse"]++
 			default:
@@ -158,13 +188,46 @@ func TestGitOracle(t *testing.T) {
 					report("git applies, refused: %v", err)
 				}
 				count[why]++
+				if guess, ok := proposed(t, name, target, diff); ok {
+					count["as proposed"]++
+					if guess != string(gitOut) && !joined(string(gitOut), tr) {
+						report("proposed is other than git: %q", guess)
+					}
+				}
 			}
 		}
 	}
 	t.Log(count)
-	if count["same"] < cases/4 || count["both refuse"] < cases/20 || count["ambiguous"] == 0 {
-		t.Errorf("the cases do not cover what they should: %v", count)
+	return count
+}
+
+// byOrder reports whether some hunk of a patch that fits stands in several places, off its line.
+func byOrder(t *testing.T, target, diff string) bool {
+	t.Helper()
+	hunks := parsed(t, diff)[0].changes[0].hunks
+	txt := newText([]byte(target))
+	spots, bad := place(txt, hunks, "", func() string { return "" })
+	for i := range spots {
+		if len(bad) == 0 && spots[i].at != spots[i].want && hunks[i].trail > 0 && len(txt.find(&hunks[i])) > 1 {
+			return true
+		}
 	}
+	return false
+}
+
+// proposed applies a patch of one file with what is proposed for its ambiguous hunks.
+func proposed(t *testing.T, path, before, diff string) (string, bool) {
+	t.Helper()
+	s := newState(tree(t, map[string]source.File{path: file(before)}))
+	s.guess = true
+	txns, err := s.apply(parsed(t, diff), 1, (*txn).commit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(txns[0].conflicts) > 0 {
+		return "", false
+	}
+	return string(s.changes[path].Data), true
 }
 
 // open reports whether the last of the lines has no newline.

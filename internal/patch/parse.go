@@ -197,6 +197,7 @@ func newHunk(f *gitdiff.TextFragment, line int, strip bool) (hunk, error) {
 		oldLine: int(f.OldPosition), newLine: int(f.NewPosition),
 		newLines: int(f.NewLines),
 		lead:     int(f.LeadingContext), trail: int(f.TrailingContext),
+		section: strings.TrimSpace(f.Comment),
 	}
 	var oldText, newText strings.Builder
 	oldSize, newSize := 0, 0

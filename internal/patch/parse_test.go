@@ -124,14 +124,14 @@ func TestCheckPath(t *testing.T) {
 	for _, p := range []string{
 		"", ".", "..", "../x", "x/..", "x/../y", "./x", "/x", `\x`, `\\host\x`, "C:x", "c:/x", `x\..\y`, `..\x`, "x/", "x//y",
 		"x\x00", ".git", ".GIT/x", "x/.git/y", ".git ", ".git.", ".git::$INDEX_ALLOCATION", "git~1/x", "GIT~12", `x\.git\y`,
-		".g\u200cit/config", ". ./x", "x/ .. /y", ".git\ufeff",
+		".g\u200cit/config", ". ./x", "x/ .. /y", ".git\ufeff", strings.Repeat("n", 256), "x/" + strings.Repeat("ä", 128) + "/y", strings.Repeat("n/", 1536) + "n",
 	} {
 		if checkPath(p) == nil {
 			t.Errorf("%q is let through", p)
 		}
 	}
 	for _, p := range []string{
-		"x", "x/y", ".gitignore", ".github/x", "x.git", "git", "git~x", "a b", `back\slash`, `x\`, "..x", "x..", "...x", "ä", "xx:y/z", "new\nline", " lead ",
+		"x", "x/y", ".gitignore", ".github/x", "x.git", "git", "git~x", "a b", `back\slash`, `x\`, "..x", "x..", "...x", "ä", "xx:y/z", "new\nline", " lead ", strings.Repeat("n", 255), strings.Repeat("n/", 1535) + "nn",
 	} {
 		if err := checkPath(p); err != nil {
 			t.Errorf("%q: %v", p, err)

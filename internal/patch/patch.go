@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net/mail"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/llpatch/llpatch/internal/exit"
@@ -100,9 +101,9 @@ func (e *ParseError) Error() string {
 		where = e.Fix + "/" + e.Name
 	}
 	if e.Line > 0 {
-		return fmt.Sprintf("%s:%d: %s", where, e.Line, e.Msg)
+		where += ":" + strconv.Itoa(e.Line)
 	}
-	return fmt.Sprintf("%s: %s", where, e.Msg)
+	return Printable(where + ": " + e.Msg)
 }
 
 // ExitCode is exit.Declaration.
@@ -172,7 +173,8 @@ type hunk struct {
 	hash             []uint64 // of old
 	newLines         int
 	oldText, newText string
-	lead, trail      int // context lines before the first and after the last change
+	lead, trail      int    // context lines before the first and after the last change
+	section          string // what its header names: the function that it lies in, as a rule
 }
 
 // start returns the 0-based line before which the hunk's preimage begins, as

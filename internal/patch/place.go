@@ -25,25 +25,30 @@ type misfit struct {
 	equal  int // preimage lines that stand there
 	places []int
 	why    string
+	git    *Proposal
 }
 
-// place finds the spot of every hunk, in order, or says why it has none. blob
-// returns the id of the file's blob; it is asked only for hunks that have no
-// line to go by.
+// place finds the spot of every hunk, or says why it has none. blob returns the
+// id of the file's blob; it is asked only for hunks that have no line to go by.
 //
 // A hunk must stand whole, with git's rules for the ends of a file: one that
 // starts at line 1 stands at the beginning, one without trailing context at the
 // end. Elsewhere its stated line counts first, as long as no earlier hunk was
-// off its line; then the only place there is.
+// off its line; then the only place there is. Hunks with several places are
+// settled together (settleOrder).
 func place(t *text, hunks []hunk, oldID string, blob func() string) ([]spot, []misfit) {
 	p := placer{t: t, lone: len(hunks) == 1, oldID: oldID, blob: blob, trusted: true}
-	spots := make([]spot, 0, len(hunks))
+	slots := make([]slot, 0, len(hunks))
 	var bad []misfit
 	grown := 0 // lines that the hunks so far add, by their headers
+	open := false
 	for i := range hunks {
 		h := &hunks[i]
-		at, m := p.place(h, h.consistent(grown))
+		at, m := p.places(h, h.consistent(grown))
 		grown += h.newLines - len(h.old)
+		if m == nil && len(at) == 1 {
+			m = p.inOrder(h, at[0])
+		}
 		if m != nil {
 			m.hunk = i
 			if bad = append(bad, *m); len(bad) == maxMisfits {
@@ -51,10 +56,23 @@ func place(t *text, hunks []hunk, oldID string, blob func() string) ([]spot, []m
 			}
 			continue
 		}
-		s := spot{want: h.start(), at: at, n: len(h.old)}
-		p.done = append(p.done, s)
-		p.trusted = p.trusted && s.at == s.want
-		spots = append(spots, s)
+		slots = append(slots, slot{hunk: i, n: len(h.old), at: at})
+		p.trusted = p.trusted && len(at) == 1 && at[0] == h.start()
+		if len(at) > 1 {
+			open = true
+			continue
+		}
+		p.done = append(p.done, spot{want: h.start(), at: at[0], n: len(h.old)})
+	}
+	if open {
+		bad = append(bad, settleOrder(t, hunks, slots, len(bad) == 0)...)
+		slices.SortStableFunc(bad, func(a, b misfit) int { return cmp.Compare(a.hunk, b.hunk) })
+	}
+	spots := make([]spot, 0, len(hunks))
+	for _, s := range slots {
+		if !slices.ContainsFunc(bad, func(m misfit) bool { return m.hunk == s.hunk }) {
+			spots = append(spots, spot{want: hunks[s.hunk].start(), at: s.at[0], n: s.n})
+		}
 	}
 	return spots, bad
 }
@@ -62,13 +80,13 @@ func place(t *text, hunks []hunk, oldID string, blob func() string) ([]spot, []m
 // maxMisfits bounds what is said about one file.
 const maxMisfits = 100
 
-// placer places the hunks of one file one by one.
+// placer finds where the hunks of one file may stand, one by one.
 type placer struct {
 	t       *text
 	lone    bool // there is only one hunk
 	oldID   string
 	blob    func() string
-	done    []spot // of the hunks so far, in rising order and apart
+	done    []spot // of the hunks so far that have one place, in rising order and apart
 	trusted bool   // none of them was off its line
 	// shift is what to add to a hunk's stated line, because of earlier hunks that
 	// the file holds already.
@@ -83,50 +101,71 @@ func (p *placer) next() int {
 	return p.done[len(p.done)-1].end()
 }
 
-// overlaps reports whether n lines at that line meet a placed hunk.
-func (p *placer) overlaps(at, n int) bool {
+// inOrder says why a hunk's only place is none: it does not lie behind the
+// placed hunks.
+func (p *placer) inOrder(h *hunk, at int) *misfit {
+	if at >= p.next() {
+		return nil
+	}
 	i, _ := slices.BinarySearchFunc(p.done, at, func(s spot, at int) int { return cmp.Compare(s.end(), at+1) })
-	return i < len(p.done) && p.done[i].at < at+n
+	if i < len(p.done) && p.done[i].at < at+len(h.old) {
+		return h.misfit(p.t, h.start()+p.shift, "its only place is taken by an earlier hunk")
+	}
+	return &misfit{kind: OutOfOrder, line: at, places: []int{at}}
 }
 
+// place finds the one place of a hunk behind the placed ones.
 func (p *placer) place(h *hunk, consistent bool) (int, *misfit) {
-	t, want, n := p.t, h.start()+p.shift, len(h.old)
-	fits := func(at int) bool { return at >= p.next() && t.at(h, at) && !h.joins(t, at) }
-	if h.lead == 0 && h.trail == 0 {
-		return p.placeBare(h, consistent, fits)
+	all, m := p.places(h, consistent)
+	if m == nil && len(all) > 1 {
+		m = &misfit{kind: Ambiguous, line: all[0], places: all}
 	}
-	fixed, rule := 0, ""
-	switch {
-	case h.oldLine <= 1 && h.trail == 0 && n != t.count():
-		fixed, rule = -1, "it spans a whole file, and this one has other lines too"
-	case h.oldLine <= 1:
-		rule = "it starts at line 1, so it fits at the beginning of the file only"
-	case h.trail == 0:
-		fixed, rule = t.count()-n, "it has no context below, so it fits at the end of the file only"
+	if m == nil {
+		m = p.inOrder(h, all[0])
 	}
-	if rule != "" {
-		if fits(fixed) {
-			return fixed, nil
-		}
-		return 0, h.misfit(t, want, rule)
-	}
-	if p.trusted && consistent && fits(want) {
-		return want, nil
-	}
-	all := t.find(h)
-	stands := len(all) > 0
-	all = slices.DeleteFunc(all, func(at int) bool { return p.overlaps(at, n) || h.joins(t, at) })
-	switch {
-	case len(all) == 0 && stands:
-		return 0, h.misfit(t, want, "its only place is taken by an earlier hunk")
-	case len(all) == 0:
-		return 0, h.misfit(t, want, "")
-	case len(all) > 1:
-		return 0, &misfit{kind: Ambiguous, line: all[0], places: all}
-	case all[0] < p.next():
-		return 0, &misfit{kind: OutOfOrder, line: all[0], places: all}
+	if m != nil {
+		return 0, m
 	}
 	return all[0], nil
+}
+
+// places returns the lines at which a hunk may stand, in rising order: one where
+// a rule or its stated line decides, else all of them, whatever the other hunks do.
+func (p *placer) places(h *hunk, consistent bool) ([]int, *misfit) {
+	t, want := p.t, h.start()+p.shift
+	fits := func(at int) bool { return at >= p.next() && t.at(h, at) && !h.joins(t, at) }
+	if h.lead == 0 && h.trail == 0 {
+		at, m := p.placeBare(h, consistent, fits)
+		return []int{at}, m
+	}
+	if fixed, rule := h.fixed(t); rule != "" {
+		if fits(fixed) {
+			return []int{fixed}, nil
+		}
+		return nil, h.misfit(t, want, rule)
+	}
+	if p.trusted && consistent && fits(want) {
+		return []int{want}, nil
+	}
+	all := slices.DeleteFunc(t.find(h), func(at int) bool { return h.joins(t, at) })
+	if len(all) == 0 {
+		return nil, h.misfit(t, want, "")
+	}
+	return all, nil
+}
+
+// fixed returns the only line at which git's rules for the ends of a file let the
+// hunk stand, -1 where it cannot, and the rule; "" where none is about it.
+func (h *hunk) fixed(t *text) (at int, rule string) {
+	switch {
+	case h.oldLine <= 1 && h.trail == 0 && len(h.old) != t.count():
+		return -1, "it spans a whole file, and this one has other lines too"
+	case h.oldLine <= 1:
+		return 0, "it starts at line 1, so it fits at the beginning of the file only"
+	case h.trail == 0:
+		return t.count() - len(h.old), "it has no context below, so it fits at the end of the file only"
+	}
+	return 0, ""
 }
 
 // placeBare places a hunk without context. Either it replaces the whole file, or
@@ -158,6 +197,7 @@ func (h *hunk) joins(t *text, at int) bool {
 // misfit describes a hunk that stands nowhere it may.
 func (h *hunk) misfit(t *text, want int, why string) *misfit {
 	m := &misfit{kind: NoPlace, places: t.find(h), why: why}
+	m.places = m.places[:min(len(m.places), maxPlaces)]
 	if len(m.places) > 0 {
 		m.line, m.equal = m.places[0], len(h.old)
 		return m

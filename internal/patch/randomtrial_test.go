@@ -3,6 +3,7 @@ package patch
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -66,6 +67,64 @@ func randomTrial(r *rand.Rand, context int) trial {
 		target = openEnd(edit(closed, drift))
 	}
 	return trial{base: base, want: want, target: target, context: context}
+}
+
+// repeatedTrial is randomTrial for a file of functions whose bodies are the same,
+// edited in several of them, most times in the same way, that drifts between them.
+func repeatedTrial(r *rand.Rand, context int) trial {
+	body := func() []string {
+		var lines []string
+		for range 4 + r.IntN(9) {
+			lines = append(lines, fmt.Sprintf("    w%d\n", r.IntN(6)))
+		}
+		return lines
+	}
+	bodies := [][]string{body(), body()}
+	type function struct {
+		name        int
+		lines, want []string
+	}
+	var file []function
+	edit := func(lines []string, at, word int) []string {
+		return slices.Concat(lines[:at], []string{fmt.Sprintf("    new%d\n", word)}, lines[at+r.IntN(2):])
+	}
+	at := r.IntN(4)
+	for i := range 2 + r.IntN(4) {
+		f := function{name: i, lines: bodies[r.IntN(8)/7]}
+		f.want = f.lines
+		if r.IntN(3) > 0 {
+			f.want = edit(f.lines, at, r.IntN(6)/5)
+		}
+		file = append(file, f)
+	}
+	text := func(name int, lines []string) []string {
+		head := "void f() {\n"
+		if name%2 == 0 {
+			head = fmt.Sprintf("void f%d() {\n", name)
+		}
+		return slices.Concat([]string{head}, lines, []string{"}\n", "\n"})
+	}
+	var tr trial
+	tr.context = context
+	for _, f := range file {
+		tr.base = append(tr.base, text(f.name, f.lines)...)
+		tr.want = append(tr.want, text(f.name, f.want)...)
+		for range max(0, r.IntN(4)-1) * r.IntN(7) {
+			tr.target = append(tr.target, fmt.Sprintf("upstream %d\n", r.IntN(99)))
+		}
+		switch r.IntN(12) {
+		case 0: // gone
+		case 1: // twice
+			tr.target = append(tr.target, text(f.name, f.lines)...)
+			tr.target = append(tr.target, text(9, f.lines)...)
+		default:
+			tr.target = append(tr.target, text(f.name, f.lines)...)
+		}
+	}
+	if len(tr.target) == 0 {
+		tr.target = tr.base
+	}
+	return tr
 }
 
 // unified writes the diff of two files with so many lines of context.

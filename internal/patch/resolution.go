@@ -11,6 +11,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/source"
 )
 
@@ -33,7 +34,7 @@ type Resolution struct {
 // whether an algorithm or a person found it.
 func NewResolution(fix, path string, base, ours, theirs, merged []byte) Resolution {
 	var hunks bytes.Buffer
-	writeHunks(&hunks, theirs, merged)
+	writeHunks(&hunks, theirs, merged, false)
 	return Resolution{
 		Fix: fix, Path: path, Base: blobID(base), Ours: blobID(ours), Theirs: blobID(theirs), Merged: blobID(merged),
 		hunks: hunks.String(),
@@ -84,6 +85,36 @@ func (r *Resolution) fields() []struct {
 // ParseResolution reads a resolution; file is what errors call it, and its last
 // part must be the resolution's Name.
 func ParseResolution(file string, data []byte) (Resolution, error) {
+	r, err := parseResolution(file, data)
+	return r, damaged(err)
+}
+
+// Damaged is a resolution that is not as it was written.
+type Damaged struct{ err error }
+
+// damaged makes an error one of a resolution.
+func damaged(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &Damaged{err}
+}
+
+// Error names the file and the cause.
+func (e *Damaged) Error() string { return e.err.Error() }
+
+// Unwrap returns the cause.
+func (e *Damaged) Unwrap() error { return e.err }
+
+// ExitCode is exit.Declaration.
+func (e *Damaged) ExitCode() int { return exit.Declaration }
+
+// Hint says what to do.
+func (e *Damaged) Hint() string {
+	return "restore the file, or remove it: the merge is then made anew"
+}
+
+func parseResolution(file string, data []byte) (Resolution, error) {
 	var r Resolution
 	rest, ok := bytes.CutPrefix(data, []byte(resolutionHead))
 	if !ok {
@@ -130,6 +161,11 @@ func ParseResolution(file string, data []byte) (Resolution, error) {
 // apply returns the merge, given the content of theirs. file is what errors
 // call the resolution.
 func (r Resolution) apply(file string, theirs []byte) ([]byte, error) {
+	out, err := r.applied(file, theirs)
+	return out, damaged(err)
+}
+
+func (r Resolution) applied(file string, theirs []byte) ([]byte, error) {
 	if blobID(theirs) != r.Theirs {
 		return nil, fmt.Errorf("%s: made for blob %s, not %s", file, r.Theirs, blobID(theirs))
 	}
@@ -209,7 +245,7 @@ func readResolution(fsys fs.FS, file string) (Resolution, error) {
 		return Resolution{}, fmt.Errorf("%s: %w", file, err)
 	}
 	if len(data) > MaxSize {
-		return Resolution{}, fmt.Errorf("%s: larger than %d MiB", file, MaxSize>>20)
+		return Resolution{}, damaged(fmt.Errorf("%s: larger than %d MiB", file, MaxSize>>20))
 	}
 	return ParseResolution(file, data)
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+
+	"github.com/llpatch/llpatch/internal/exit"
 )
 
 func TestResolutionRoundTrip(t *testing.T) {
@@ -99,6 +101,9 @@ func TestLoadResolutionsRefuses(t *testing.T) {
 			}
 			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), tc.file) {
 				t.Errorf("got %v", err)
+			}
+			if exit.Code(err) != exit.Declaration || exit.Hint(err) == "" {
+				t.Errorf("it ends with %d, hint %q: %v", exit.Code(err), exit.Hint(err), err)
 			}
 		})
 	}

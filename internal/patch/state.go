@@ -19,6 +19,13 @@ type state struct {
 	texts   map[*byte]*text         // by where the content begins; nil: texts are not kept
 	written int64                   // bytes of new content
 	failed  []failed
+	made    map[string]bool // paths that a patch of the series creates
+	quiet   bool            // nobody reads what is said of it
+	guess   bool            // an ambiguous hunk goes where git apply puts it
+}
+
+func newState(base *source.Tree) *state {
+	return &state{base: base, changes: map[string]*source.File{}, ids: map[string]string{}}
 }
 
 // failed is a patch that did not fit, and the sorted paths that it touches.

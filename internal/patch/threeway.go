@@ -1,6 +1,7 @@
 package patch
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,11 @@ type MergeOptions struct {
 	// Follow allows files of the base to be taken for moved ones of the target,
 	// by path. Without it a move is only proposed.
 	Follow map[string]string
+	// Memo, where it is set, saves work over many merges of the same patches.
+	Memo *Memo
+	// Misfits are the conflicts of the only patch of the series on the target, where
+	// they are known; nil finds them.
+	Misfits []*Conflict
 }
 
 // Merge is one patch on a tree on which some of its hunks have no place.
@@ -47,6 +53,7 @@ type Merge struct {
 
 	target  *source.Tree
 	changes []change // the patch as it fits the target
+	unique  bool     // Variant gives each hunk the context that makes its lines stand once
 }
 
 // FileMerge is how one file of a patch was merged.
@@ -102,22 +109,31 @@ func ThreeWay(ctx context.Context, p *Patch, base, target *source.Tree, o MergeO
 	if err != nil {
 		return nil, fmt.Errorf("merge %s: the patch does not fit the tree that it was made for: %w", orElse(p.Fix, p.Name), err)
 	}
-	m := &Merge{Fix: p.Fix, Patch: p.Name, SHA256: p.SHA256, target: target}
 	res, err := Apply(target, []Patch{*p})
 	if err == nil {
-		m.Result, m.changes = res, p.changes
-		return m, nil
+		return &Merge{Fix: p.Fix, Patch: p.Name, SHA256: p.SHA256, target: target, Result: res, changes: p.changes}, nil
 	}
 	misfits, err := conflictsOf(err)
 	if err != nil {
 		return nil, err
 	}
+	return merge(ctx, p, base, patched, target, misfits, o)
+}
+
+// merge is ThreeWay for a patch that makes patched of base, and has misfits in target.
+func merge(ctx context.Context, p *Patch, base *source.Tree, patched *Result, target *source.Tree, misfits []*Conflict, o MergeOptions) (*Merge, error) {
+	m := &Merge{Fix: p.Fix, Patch: p.Name, SHA256: p.SHA256, target: target}
 	w := threeWay{
 		Merge: m, ctx: ctx, o: o, p: p, base: base, target: target, patched: patched,
 		misfits: p.byFile(misfits), done: map[string]bool{},
 	}
 	for i := range p.changes {
 		if err := w.change(&p.changes[i]); err != nil {
+			return nil, fmt.Errorf("merge %s: %w", orElse(p.Fix, p.Name), err)
+		}
+	}
+	for i := 0; i < len(w.later) && len(w.conflicts) == 0; i++ {
+		if err := w.later[i](); err != nil {
 			return nil, fmt.Errorf("merge %s: %w", orElse(p.Fix, p.Name), err)
 		}
 	}
@@ -176,6 +192,7 @@ type threeWay struct {
 	misfits      map[string][]*Conflict // by the change's source
 	done         map[string]bool        // sources dealt with
 	conflicts    []error
+	later        []func() error // asks git about the files, if none has a conflict
 }
 
 // change takes a change over as it is, or with what a merge made of it.
@@ -191,6 +208,9 @@ func (w *threeWay) change(c *change) error {
 		return nil
 	}
 	w.done[key] = true
+	if followed, err := w.followRemoval(c); err != nil || followed {
+		return err
+	}
 	if w.mergeable(c, misfits) {
 		if ok, err := w.merge(c); err != nil || ok {
 			return err
@@ -200,6 +220,33 @@ func (w *threeWay) change(c *change) error {
 		w.conflicts = append(w.conflicts, m)
 	}
 	return nil
+}
+
+// followRemoval deletes the file that one to be deleted has moved to, if that is
+// wanted; the tree must not have changed it since.
+func (w *threeWay) followRemoval(c *change) (bool, error) {
+	to, ok := w.o.Follow[c.old]
+	if !ok || c.kind != remove {
+		return false, nil
+	}
+	was, err := readText(w.base, c.old)
+	if err != nil || was == nil {
+		return false, err
+	}
+	is, err := readText(w.target, to)
+	switch {
+	case err != nil:
+		return false, err
+	case is == nil:
+		_ = w.fail(c, c.old, MissingFile, fmt.Sprintf("it was to be followed to %s, which is not a text file of the tree", to))
+	case !bytes.Equal(was.Data, is.Data):
+		_ = w.fail(c, to, BothChanged, "the patch deletes it, and the tree has changed it since")
+	default:
+		n := *c
+		n.old, n.oldMode = to, is.Mode
+		w.changes = append(w.changes, n)
+	}
+	return true, nil
 }
 
 // alone reports whether no other part of the patch is about the same file.

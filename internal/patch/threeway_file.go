@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"strings"
 
 	"github.com/llpatch/llpatch/internal/source"
 )
@@ -77,17 +76,18 @@ func readText(t *source.Tree, path string) (*source.File, error) {
 
 // mergeFile returns the merge, or nil after recording its conflicts.
 func (w *threeWay) mergeFile(c *change, f *FileMerge, base, ours, theirs []byte) ([]byte, error) {
-	f.Base, f.Ours, f.Theirs = blobID(base), blobID(ours), blobID(theirs)
+	blobOf := func(t *source.Tree, path string) string { e, _ := t.Stat(path); return e.Blob }
+	f.Base, f.Ours, f.Theirs = blobOf(w.base, c.old), blobOf(w.patched.Tree, c.new), blobOf(w.target, f.Path)
 	if r, ok := w.o.Resolutions.Find(f.Base, f.Ours, f.Theirs); ok {
 		f.Resolution = path.Join(ResolutionDir, r.Name())
 		merged, err := r.apply(f.Resolution, theirs)
 		if err != nil {
 			return nil, err
 		}
-		f.settle(w.Fix, base, ours, theirs, merged)
+		w.settle(f, base, ours, theirs, merged)
 		return merged, nil
 	}
-	m := newMerge(base, ours, theirs)
+	m := w.o.Memo.merge(f, base, ours, theirs)
 	f.Regions = m.regions
 	clean := true
 	for _, r := range m.regions {
@@ -104,26 +104,54 @@ func (w *threeWay) mergeFile(c *change, f *FileMerge, base, ours, theirs []byte)
 		_ = w.fail(c, f.Path, Unchecked, "the merge is clean, but there is no git to try it, too, and one engine is no proof")
 		return nil, nil
 	}
-	if w.o.Git != "" {
-		second, ok, err := gitMergeFile(w.ctx, w.o.Git, base, ours, theirs)
-		if err != nil {
+	switch {
+	case w.o.Git == "":
+	case w.o.Memo != nil:
+		w.later = append(w.later, func() error {
+			_, err := w.check(c, f, base, ours, theirs, merged)
+			return err
+		})
+	default:
+		if ok, err := w.check(c, f, base, ours, theirs, merged); err != nil || !ok {
 			return nil, err
-		}
-		if !ok || !bytes.Equal(second, merged) {
-			_ = w.fail(c, f.Path, GitDisagrees, "the merge is clean, but git merge-file gives another result")
-			return nil, nil
 		}
 		f.Checked = true
 	}
-	f.settle(w.Fix, base, ours, theirs, merged)
+	w.settle(f, base, ours, theirs, merged)
 	return merged, nil
 }
 
+// check asks git for the merge of a file, and records a conflict if that is another.
+func (w *threeWay) check(c *change, f *FileMerge, base, ours, theirs, merged []byte) (bool, error) {
+	key := [3]string{f.Base, f.Ours, f.Theirs}
+	var same, known bool
+	if w.o.Memo != nil {
+		same, known = w.o.Memo.checked[key]
+	}
+	if !known {
+		second, ok, err := gitMergeFile(w.ctx, w.o.Git, base, ours, theirs)
+		if err != nil {
+			return false, err
+		}
+		same = ok && bytes.Equal(second, merged)
+	}
+	if w.o.Memo != nil {
+		w.o.Memo.checked[key] = same
+	}
+	if !same {
+		_ = w.fail(c, f.Path, GitDisagrees, "the merge is clean, but git merge-file gives another result")
+	}
+	return same, nil
+}
+
 // settle notes the result of a merge.
-func (f *FileMerge) settle(fix string, base, ours, theirs, merged []byte) {
+func (w *threeWay) settle(f *FileMerge, base, ours, theirs, merged []byte) {
 	f.Merged = blobID(merged)
 	f.Landed = f.Merged == f.Theirs
-	f.kept = NewResolution(fix, f.Path, base, ours, theirs, merged)
+	if w.o.Memo != nil {
+		return
+	}
+	f.kept = NewResolution(w.Fix, f.Path, base, ours, theirs, merged)
 	var diff bytes.Buffer
 	if !f.Landed {
 		fmt.Fprintf(&diff, "--- %s\n+++ %s\n", quoteName("a/"+f.Path), quoteName("b/"+f.Path))
@@ -157,15 +185,7 @@ func (w *threeWay) region(c *change, f *FileMerge, m *merge3, r Region) {
 
 // propose records that a file is gone, and where it may be.
 func (w *threeWay) propose(c *change, f *FileMerge) {
-	var places []string
-	for _, m := range f.Moves {
-		places = append(places, fmt.Sprintf("%s (%d %% the same)", m.Path, m.Percent))
-	}
-	const most = 5
-	if len(places) > most {
-		places = append(places[:most], "others")
-	}
-	w.fail(c, f.From, MissingFile, "changes a file that is not there; it may be what is now "+strings.Join(places, " or ")).Moves = f.Moves
+	w.fail(c, f.From, MissingFile, "changes a file that is not there; "+movesText(f.Moves)).Moves = f.Moves
 }
 
 // take puts the merged file into the patch.
@@ -183,10 +203,15 @@ func (w *threeWay) take(c *change, f *FileMerge, theirs *source.File, merged []b
 	case n.kind == rename && n.new == f.Path:
 		n.kind = modify // the tree has made the same move
 	}
-	if !f.Landed {
+	switch {
+	case f.Landed:
+	case w.o.Memo != nil:
+		n.hunks = []hunk{wholeFile(theirs.Data, merged)}
+		n.lf = n.hunks
+	default:
 		after := &source.File{Mode: theirs.Mode, Data: merged}
 		var diff bytes.Buffer
-		writeFile(&diff, modify, n.old, n.old, theirs, after)
+		writeFile(&diff, modify, n.old, n.old, theirs, after, false)
 		ps, err := Parse(w.Fix, w.Patch, diff.Bytes())
 		if err != nil {
 			return fmt.Errorf("%s: its merge cannot be written as a diff: %w", f.Path, err)
@@ -199,4 +224,12 @@ func (w *threeWay) take(c *change, f *FileMerge, theirs *source.File, merged []b
 	}
 	w.changes = append(w.changes, n)
 	return nil
+}
+
+// wholeFile returns the hunk that makes one file of another.
+func wholeFile(before, after []byte) hunk {
+	h := hunk{oldText: string(before), newText: string(after)}
+	h.old, h.newLines = make([]string, newText(before).count()), newText(after).count()
+	h.oldLine, h.newLine = min(1, len(h.old)), min(1, h.newLines)
+	return h
 }

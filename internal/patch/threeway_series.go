@@ -15,12 +15,15 @@ import (
 // is not merged. The merges are those of the patches that needed one, also of
 // those that failed. The error is Apply's, of all patches that do not fit.
 func ApplyThreeWay(ctx context.Context, target *source.Tree, series []Patch, bases func(context.Context, *Patch) (*source.Tree, error), o MergeOptions) (*Result, []*Merge, error) {
-	res, err := Apply(target, series)
-	if err == nil {
-		return res, nil, nil
-	}
-	if _, err := conflictsOf(err); err != nil {
-		return nil, nil, err
+	if len(series) != 1 { // one alone is tried below
+		o.Misfits = nil
+		res, err := Apply(target, series)
+		if err == nil {
+			return res, nil, nil
+		}
+		if _, err := conflictsOf(err); err != nil {
+			return nil, nil, err
+		}
 	}
 	out := &Result{Tree: target}
 	var merges []*Merge
@@ -54,6 +57,7 @@ func ApplyThreeWay(ctx context.Context, target *source.Tree, series []Patch, bas
 		out.Tree = res.Tree
 		out.Placements = append(out.Placements, res.Placements...)
 		out.Touched = append(out.Touched, res.Touched...)
+		out.Steps = append(out.Steps, res.Steps...)
 		out.Notes = append(out.Notes, res.Notes...)
 	}
 	if len(conflicts) > 0 {
@@ -63,32 +67,43 @@ func ApplyThreeWay(ctx context.Context, target *source.Tree, series []Patch, bas
 }
 
 func applyOrMerge(ctx context.Context, tree *source.Tree, earlier []Patch, p *Patch, bases func(context.Context, *Patch) (*source.Tree, error), o MergeOptions) (*Result, *Merge, error) {
-	res, misfit := Apply(tree, []Patch{*p})
-	if misfit == nil {
-		return res, nil, nil
-	}
-	if _, err := conflictsOf(misfit); err != nil {
-		return nil, nil, err
+	misfits := o.Misfits
+	if misfits == nil {
+		res, err := Apply(tree, []Patch{*p})
+		if err == nil {
+			return res, nil, nil
+		}
+		if misfits, err = conflictsOf(err); err != nil {
+			return nil, nil, err
+		}
 	}
 	bare, err := bases(ctx, p)
 	if err != nil {
 		return nil, nil, fmt.Errorf("merge %s: the tree that it was made for: %w", orElse(p.Fix, p.Name), err)
 	}
 	if bare == nil {
-		return nil, nil, misfit
+		return nil, nil, joinConflicts(misfits)
 	}
-	base, err := Replay(bare, earlier, p)
+	from, err := o.Memo.start(bare, earlier, p)
 	if err != nil {
 		return nil, nil, err
 	}
-	if base == nil {
-		return nil, &Merge{Fix: p.Fix, Patch: p.Name, SHA256: p.SHA256, Note: "the patch does not fit the tree that it was made for"}, misfit
+	if from.tree == nil {
+		return nil, &Merge{Fix: p.Fix, Patch: p.Name, SHA256: p.SHA256, Note: "the patch does not fit the tree that it was made for"}, joinConflicts(misfits)
 	}
-	m, err := ThreeWay(ctx, p, base, tree, o)
+	m, err := merge(ctx, p, from.tree, from.patched, tree, misfits, o)
 	if err != nil {
 		return nil, m, err
 	}
 	return m.Result, m, nil
+}
+
+func joinConflicts(conflicts []*Conflict) error {
+	errs := make([]error, len(conflicts))
+	for i, c := range conflicts {
+		errs[i] = c
+	}
+	return errors.Join(errs...)
 }
 
 // Replay rebuilds the tree that p starts from: bare, which p was made for, with
@@ -97,6 +112,15 @@ func applyOrMerge(ctx context.Context, tree *source.Tree, earlier []Patch, p *Pa
 // itself is returned, and nil if p does not fit that either. A tree that holds
 // some of p already is not one that it starts from.
 func Replay(bare *source.Tree, earlier []Patch, p *Patch) (*source.Tree, error) {
+	s, err := replay(bare, earlier, p)
+	if err != nil {
+		return nil, err
+	}
+	return s.tree, nil
+}
+
+// replay is Replay, with what p makes of the tree.
+func replay(bare *source.Tree, earlier []Patch, p *Patch) (*start, error) {
 	tree := bare
 	for i := range earlier {
 		res, err := Apply(tree, earlier[i:i+1])
@@ -110,7 +134,7 @@ func Replay(bare *source.Tree, earlier []Patch, p *Patch) (*source.Tree, error) 
 		res, err := Apply(t, []Patch{*p})
 		if err == nil {
 			if !slices.ContainsFunc(res.Placements, func(p Placement) bool { return p.Kind == Landed }) {
-				return t, nil
+				return &start{t, res}, nil
 			}
 			continue
 		}
@@ -118,5 +142,5 @@ func Replay(bare *source.Tree, earlier []Patch, p *Patch) (*source.Tree, error) 
 			return nil, err
 		}
 	}
-	return nil, nil
+	return new(start), nil
 }

@@ -183,6 +183,7 @@ func TestThreeWay(t *testing.T) {
 			if target.ID() != before {
 				t.Error("the target was changed")
 			}
+			sameMerge(t, NewMemo(), &ps[0], base, target, MergeOptions{Git: gitProgram, Follow: c.follow})
 			want := c.trees["want"]
 			if (want == nil) != (err != nil) || (err != nil) != (m.Result == nil) {
 				t.Fatalf("it should merge: %v; got %v, %v", want != nil, err, m.Result)

@@ -162,7 +162,14 @@ func (t *txn) preimage(c *change) (*source.File, error) {
 		_ = t.conflict(c, Unsafe, "%s leads through %s, which is %s", c.old, folder, describe(mode))
 		return nil, nil
 	}
-	_ = t.conflict(c, MissingFile, "")
+	moves, err := t.moves(c)
+	if err != nil {
+		return nil, err
+	}
+	out := t.conflict(c, MissingFile, "")
+	if len(moves) > 0 {
+		out.Moves, out.Detail = moves, "changes a file that is not there; "+movesText(moves)
+	}
 	return nil, nil
 }
 
@@ -181,7 +188,7 @@ func (t *txn) checkType(c *change, f *source.File) *source.File {
 		return nil
 	}
 	if c.oldMode != 0 && c.oldMode != f.Mode {
-		t.notes = append(t.notes, fmt.Sprintf("%s/%s: %s has mode %s, the patch was made for %s", t.p.Fix, t.p.Name, c.old, f.Mode, c.oldMode))
+		t.notes = append(t.notes, Printable(fmt.Sprintf("%s/%s: %s has mode %s, the patch was made for %s", t.p.Fix, t.p.Name, c.old, f.Mode, c.oldMode)))
 	}
 	return f
 }
@@ -290,13 +297,14 @@ func (t *txn) misfit(c *change, txt *text, h *hunk, m *misfit) {
 	out.File = orElse(c.old, c.new)
 	out.Hunk, out.PatchLine, out.Line = m.hunk+1, h.line, m.line+1
 	out.Want = slices.Clone(h.old)
-	if m.kind == NoPlace && len(m.places) == 0 {
+	if m.kind == NoPlace && len(m.places) == 0 && !t.s.quiet {
 		from := max(0, m.line-around)
 		got := txt.lines(from, min(len(h.old), maxCompare)+2*around)
 		first, last := window(h.old, got, min(m.line-from, len(got)))
 		out.Got = got[first:last]
 		out.Line = min(from+first+1, max(txt.count(), 1))
 	}
+	out.Proposal = m.git
 	for _, at := range m.places {
 		out.Places = append(out.Places, at+1)
 	}

@@ -3,6 +3,7 @@ package patch
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,29 +13,76 @@ import (
 // contextLines is what format-patch writes around a change.
 const contextLines = 3
 
+// hunkEdits are the edits of one hunk and how many lines of context it gets.
+type hunkEdits struct {
+	es     []lineEdit
+	around int
+}
+
+// lines returns the part of a that the hunk covers.
+func (h hunkEdits) lines(a *numbered) (from, to int) {
+	return max(0, h.es[0].a0-h.around), min(a.count(), h.es[len(h.es)-1].a1+h.around)
+}
+
 // writeHunks writes the hunks of a unified diff as git does, with the last line
-// that looks like the start of a function behind each header.
-func writeHunks(out *bytes.Buffer, before, after []byte) {
+// that looks like the start of a function behind each header. unique gives a hunk
+// whose lines stand in the file more than once as much context as it takes.
+func writeHunks(out *bytes.Buffer, before, after []byte, unique bool) {
 	var t lineTable
 	a, b := t.number(before), t.number(after)
 	es := diffLines(a.id, b.id)
-	for len(es) > 0 {
-		n := 1
-		for n < len(es) && es[n].a0-es[n-1].a1 <= 2*contextLines {
-			n++
+	var hunks []hunkEdits
+	for i := range es {
+		hunks = append(hunks, hunkEdits{es[i : i+1], contextLines})
+	}
+	for grown := true; grown; {
+		grown = false
+		var joined []hunkEdits
+		start := 0 // of the last hunk, in es
+		for _, h := range hunks {
+			n := len(joined) - 1
+			if n < 0 || h.es[0].a0-joined[n].es[len(joined[n].es)-1].a1 > h.around+joined[n].around {
+				if n >= 0 {
+					start += len(joined[n].es)
+				}
+				joined = append(joined, h)
+				continue
+			}
+			joined[n] = hunkEdits{es[start : start+len(joined[n].es)+len(h.es)], max(h.around, joined[n].around)}
+			grown = true // upwards it may meet the one before now
 		}
-		writeHunk(out, a, b, es[:n])
-		es = es[n:]
+		hunks = joined
+		for i := range hunks {
+			if unique && a.repeats(hunks[i].lines(a)) {
+				hunks[i].around++
+				grown = true
+			}
+		}
+	}
+	for _, h := range hunks {
+		writeHunk(out, a, b, h)
 	}
 }
 
-func writeHunk(out *bytes.Buffer, a, b *numbered, es []lineEdit) {
+// repeats reports whether the lines [from,to) stand elsewhere in the file, too.
+func (f *numbered) repeats(from, to int) bool {
+	n := to - from
+	for i := 0; n > 0 && i+n <= f.count(); i++ {
+		if i != from && slices.Equal(f.id[i:i+n], f.id[from:to]) {
+			return true
+		}
+	}
+	return false
+}
+
+func writeHunk(out *bytes.Buffer, a, b *numbered, h hunkEdits) {
+	es := h.es
 	first, last := es[0], es[len(es)-1]
-	lead := min(contextLines, first.a0)
-	trail := min(contextLines, a.count()-last.a1)
+	from, to := h.lines(a)
+	lead, trail := first.a0-from, to-last.a1
 	at := first.a0 - lead
 	fmt.Fprintf(out, "@@ -%s +%s @@", lineRange(at, last.a1+trail), lineRange(first.b0-lead, last.b1+trail))
-	if h := heading(a, at); h != "" {
+	if h := heading(func(i int) []byte { return a.slice(i, i+1) }, at); h != "" {
 		out.WriteString(" " + h)
 	}
 	out.WriteByte('\n')
@@ -71,10 +119,10 @@ func lineRange(from, to int) string {
 
 // heading finds the last line above that begins with a letter, as git does for
 // files of no known language.
-func heading(f *numbered, at int) string {
+func heading(line func(i int) []byte, at int) string {
 	const most = 80
 	for i := at - 1; i >= 0; i-- {
-		line := f.slice(i, i+1)
+		line := line(i)
 		if c := line[0]; isLetter(c) || c == '_' || c == '$' {
 			line = line[:min(len(line), most)]
 			return strings.TrimRight(strings.ToValidUTF8(string(line), ""), " \t\r\n\v\f")
@@ -85,8 +133,8 @@ func heading(f *numbered, at int) string {
 
 // writeFile writes one file's part of a git diff, with whole blob ids. before
 // or after is nil where there is no file. kind and old matter for a rename or a
-// copy only.
-func writeFile(out *bytes.Buffer, kind changeKind, oldPath, newPath string, before, after *source.File) {
+// copy only. unique is that of writeHunks.
+func writeFile(out *bytes.Buffer, kind changeKind, oldPath, newPath string, before, after *source.File, unique bool) {
 	if before == nil {
 		oldPath = newPath
 	}
@@ -138,7 +186,7 @@ func writeFile(out *bytes.Buffer, kind changeKind, oldPath, newPath string, befo
 		}
 		out.WriteByte('\n')
 	}
-	writeHunks(out, oldData, newData)
+	writeHunks(out, oldData, newData, unique)
 }
 
 // quoteName writes a name as git does with its default core.quotePath.

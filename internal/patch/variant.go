@@ -32,7 +32,7 @@ func (m *Merge) Variant(original []byte) ([]byte, error) {
 	if hex.EncodeToString(sum[:]) != m.SHA256 {
 		return nil, fmt.Errorf("new variant of %s: not the bytes of the patch that was merged", name)
 	}
-	head, err := patchHead(original)
+	head, err := Head(original)
 	if err != nil {
 		return nil, fmt.Errorf("new variant of %s: %s %w", name, m.Patch, err)
 	}
@@ -106,7 +106,7 @@ func (m *Merge) writeChange(out *bytes.Buffer, c *change) error {
 			return fmt.Errorf("%s: is binary: apply the patch without its text files in git, and make the patch with git format-patch", c.target())
 		}
 	}
-	writeFile(out, c.kind, c.old, c.new, before, after)
+	writeFile(out, c.kind, c.old, c.new, before, after, m.unique)
 	return nil
 }
 
@@ -117,9 +117,9 @@ var (
 	separator   = []byte("---\n")
 )
 
-// patchHead returns the header and the message of a patch file, up to its diff,
+// Head returns the header and the message of a patch file, up to its diff,
 // without a diffstat, in LF.
-func patchHead(original []byte) ([]byte, error) {
+func Head(original []byte) ([]byte, error) {
 	var at []message
 	for _, m := range splitMbox(original) {
 		if !coverLetter.Match(m.data) {

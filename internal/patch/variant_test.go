@@ -19,7 +19,7 @@ func TestVariantHead(t *testing.T) {
 		"cover letter":     {strings.Replace(mbox, "1/2] [cuda] x", "0/1] cover", 1) + "nothing\n\n" + mbox + diff, mbox},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, err := patchHead([]byte(tc.in))
+			got, err := Head([]byte(tc.in))
 			if err != nil || string(got) != tc.want {
 				t.Errorf("got %q, %v, want %q", got, err, tc.want)
 			}
@@ -30,7 +30,7 @@ func TestVariantHead(t *testing.T) {
 		"encoded":     {strings.Replace(mbox, "Subject", "Content-Transfer-Encoding: base64\nSubject", 1) + "ZGlm\n", "encoded"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := patchHead([]byte(tc.in)); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := Head([]byte(tc.in)); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v", err)
 			}
 		})

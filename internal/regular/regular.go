@@ -64,6 +64,22 @@ func Sum(ctx context.Context, name string) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
+// Copy writes the content of a regular file, piece by piece, to another file, which it makes
+// where it is not there.
+func Copy(ctx context.Context, from, to string, mode fs.FileMode) error {
+	in, err := Open(from)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = in.Close() }() // it was only read
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, mode)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, Until(ctx, in))
+	return errors.Join(err, out.Close())
+}
+
 // Until returns a reader of r that gives the context's error once ctx has ended.
 func Until(ctx context.Context, r io.Reader) io.Reader { return until{ctx: ctx, r: r} }
 

@@ -134,7 +134,9 @@ func (d Doc) HTML() ([]byte, error) {
 // Text returns the document for a terminal, without its map, charts, and the names of its columns.
 func (d Doc) Text() string {
 	var b strings.Builder
-	line := func(s string) { b.WriteString(strings.TrimRight(Printable(strings.ReplaceAll(s, "\t", "    ")), " ") + "\n") }
+	line := func(s string) {
+		b.WriteString(strings.TrimRight(Printable(strings.ReplaceAll(s, "\t", "    ")), " ") + "\n")
+	}
 	if d.Title != "" {
 		line(title(d.Title, "", d.Mark))
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -62,12 +63,19 @@ func executable(file string) error {
 	return nil
 }
 
-// lookEnv returns the value of the last entry for key, as exec would see it.
-func lookEnv(env []string, key string) string {
-	for i := len(env) - 1; i >= 0; i-- {
-		if k, v, ok := strings.Cut(env[i], "="); ok && k == key {
-			return v
+// LookEnv returns the value of the last entry of env for key, as exec would see it, and
+// whether there is one.
+func LookEnv(env []string, key string) (value string, ok bool) {
+	for _, e := range slices.Backward(env) {
+		if value, ok = strings.CutPrefix(e, key+"="); ok {
+			return value, true
 		}
 	}
-	return ""
+	return "", false
+}
+
+// LookPathIn is LookPath on the PATH of an environment.
+func LookPathIn(env []string, name string) (string, error) {
+	path, _ := LookEnv(env, "PATH")
+	return LookPath(name, path)
 }

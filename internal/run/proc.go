@@ -73,3 +73,34 @@ func ProcStats() ([]ProcStat, error) {
 	}
 	return all, nil
 }
+
+// Machine returns what Linux says of this machine: its kernel, its processor, and its memory in
+// KiB. What it does not say is empty.
+func Machine() (kernel, processor string, memoryKiB int64) {
+	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		kernel = strings.TrimSpace(string(b))
+	}
+	memory := strings.TrimSuffix(procField("/proc/meminfo", "MemTotal"), " kB")
+	memoryKiB, _ = strconv.ParseInt(memory, 10, 64) // 0: not said
+	return kernel, procField("/proc/cpuinfo", "model name"), memoryKiB
+}
+
+// procField returns the first value of "key : value", or "".
+func procField(file, key string) string {
+	b, _ := os.ReadFile(file)
+	for line := range strings.Lines(string(b)) {
+		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == key {
+			return strings.TrimSpace(v)
+		}
+	}
+	return ""
+}
+
+// Load is how many processes ran or wanted to in the last minute (proc(5), loadavg); false
+// where the system does not tell.
+func Load() (float64, bool) {
+	b, _ := os.ReadFile("/proc/loadavg")
+	first, _, _ := strings.Cut(string(b), " ")
+	n, err := strconv.ParseFloat(first, 64)
+	return n, err == nil
+}

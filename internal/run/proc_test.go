@@ -4,6 +4,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -39,5 +40,33 @@ func TestProcStats(t *testing.T) {
 	all, err := ProcStats()
 	if err != nil || !slices.ContainsFunc(all, func(s ProcStat) bool { return s.PID == os.Getpid() && s.Parent == os.Getppid() && s.Threads > 0 }) {
 		t.Errorf("%d processes without this one, %v", len(all), err)
+	}
+}
+
+func TestMachine(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux tells")
+	}
+	if kernel, _, kib := Machine(); kernel == "" || kib < 1<<10 {
+		t.Errorf("kernel %q, %d KiB of memory", kernel, kib)
+	}
+	if load, ok := Load(); !ok || load < 0 || load > 1e6 {
+		t.Errorf("load %v, %v", load, ok)
+	}
+	if got := procField("/proc/self/status", "Pid"); got != strconv.Itoa(os.Getpid()) {
+		t.Errorf("this process is %q", got)
+	}
+}
+
+func TestLookEnv(t *testing.T) {
+	env := []string{"A=1", "AB=2", "A=3", "EMPTY="}
+	for key, want := range map[string]string{"A": "3", "AB": "2", "EMPTY": "", "B": "-"} {
+		got, ok := LookEnv(env, key)
+		if !ok {
+			got += "-"
+		}
+		if got != want {
+			t.Errorf("%s is %q, want %q", key, got, want)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -73,14 +74,12 @@ func Start(ctx context.Context, c Cmd) (*Process, error) {
 		}
 		name = abs
 	}
-	path, err := LookPath(name, lookEnv(c.Env, "PATH"))
+	path, err := LookPathIn(c.Env, name)
 	if err != nil {
 		return fail(err)
 	}
-	if c.Grace == 0 {
-		c.Grace = DefaultGrace
-	}
-	p := &Process{cmd: c, tail: &tail{}, done: make(chan struct{})}
+	c.Grace = cmp.Or(c.Grace, DefaultGrace)
+	p := &Process{cmd: c, tail: newTail(), done: make(chan struct{})}
 	p.argv = append([]string{path}, c.Argv[1:]...)
 	if c.Log != "" {
 		p.log, err = os.OpenFile(c.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -175,9 +174,7 @@ func (p *Process) copy(r *os.File, to io.Writer) {
 			if to != nil {
 				if _, werr := to.Write(buf[:n]); werr != nil {
 					p.logMu.Lock()
-					if p.outErr == nil {
-						p.outErr = werr
-					}
+					p.outErr = cmp.Or(p.outErr, werr)
 					p.logMu.Unlock()
 					to = nil
 				}
@@ -233,9 +230,7 @@ func (p *Process) watch(ctx context.Context) {
 
 func (p *Process) stopFor(why error) {
 	p.mu.Lock()
-	if p.why == nil {
-		p.why = why
-	}
+	p.why = cmp.Or(p.why, why)
 	p.mu.Unlock()
 	p.ctl.stop(p.cmd.Grace)
 }
@@ -254,7 +249,7 @@ func (p *Process) finish(e end) {
 	if p.LogCut() {
 		p.note("(what it printed after %d bytes is left out)\n", p.cmd.LogMost)
 	}
-	p.note("(%s)\n", endText(e, why))
+	p.note("(%s)\n", (&Error{Exit: e.Exit, Signal: e.Signal, Err: why}).how())
 	p.closeLog()
 	p.logMu.Lock()
 	if p.logErr != nil {
@@ -268,10 +263,6 @@ func (p *Process) finish(e end) {
 		p.err = res
 	}
 	close(p.done)
-}
-
-func endText(e end, why error) string {
-	return (&Error{Exit: e.Exit, Signal: e.Signal, Err: why}).how()
 }
 
 func (p *Process) note(format string, args ...any) {
@@ -301,6 +292,55 @@ func (p *Process) closeLog() {
 func (p *Process) Wait() error {
 	<-p.done
 	return p.err
+}
+
+// Ended reports whether the program and all its descendants are gone.
+func (p *Process) Ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// End waits, and says in a few words how the program ended: "exit code 0", "signal: killed",
+// or what Wait says of one whose end is not known.
+func (p *Process) End() string {
+	err := p.Wait()
+	e, ok := errors.AsType[*Error](err)
+	switch {
+	case err == nil:
+		return "exit code 0"
+	case ok && e.Signal != "":
+		return "signal: " + e.Signal
+	case ok && e.Exit >= 0:
+		return fmt.Sprintf("exit code %d", e.Exit)
+	}
+	return err.Error()
+}
+
+// Terminate asks the program by ask to end, waits for so long, does both once more, and then
+// ends it by force, as it does at once where ctx ends: a server finishes what it does at the
+// first signal. killed is whether it outlived both times; err, whether it could not be ended.
+func (p *Process) Terminate(ctx context.Context, ask func(), patience time.Duration) (killed bool, err error) {
+	for range 2 {
+		if p.Ended() {
+			return false, nil
+		}
+		ask()
+		select {
+		case <-p.done:
+		case <-ctx.Done():
+		case <-time.After(patience):
+		}
+	}
+	if p.Ended() {
+		return false, nil
+	}
+	now, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	cancel() // no grace
+	return ctx.Err() == nil, p.Stop(now)
 }
 
 // Done is closed when the program and all its descendants are gone.

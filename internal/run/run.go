@@ -2,6 +2,7 @@ package run
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -70,9 +71,7 @@ func Output(ctx context.Context, c Cmd) ([]byte, error) {
 	defer stop(nil)
 	out := bounded{stop: stop}
 	c.Stdout = &out
-	if c.Stderr == nil {
-		c.Stderr = io.Discard
-	}
+	c.Stderr = cmp.Or(c.Stderr, io.Discard)
 	err := Run(ctx, c)
 	if errors.Is(context.Cause(ctx), ErrTooMuch) {
 		return nil, fmt.Errorf("%s %w", c.Argv[0], ErrTooMuch)

@@ -292,6 +292,39 @@ func TestSignalReachesTheProgram(t *testing.T) {
 	}
 }
 
+// A program that ends at the first signal is not killed; one that ignores both is.
+func TestTerminate(t *testing.T) {
+	for _, c := range []struct {
+		helper, end string
+		patience    time.Duration
+		asked       int
+		killed      bool
+	}{
+		{"polite", "exit code 7", time.Minute, 1, false},
+		{"stubborn", "signal: killed", 10 * time.Millisecond, 2, true},
+	} {
+		_, p := startAndRead(t, cmd(t, c.helper), 1)
+		if p.Ended() {
+			t.Errorf("%s has ended before it was asked to", c.helper)
+		}
+		asked := 0
+		killed, err := p.Terminate(t.Context(), func() { asked++; _ = p.Signal(syscall.SIGTERM) }, c.patience)
+		if err != nil || killed != c.killed || asked != c.asked || !p.Ended() || p.End() != c.end {
+			t.Errorf("%s: killed %v, asked %d times, ended %v by %q, %v", c.helper, killed, asked, p.Ended(), p.End(), err)
+		}
+		if killed, err := p.Terminate(t.Context(), func() { t.Error("what has ended is asked to end") }, 0); killed || err != nil {
+			t.Errorf("%s, once more: %v, %v", c.helper, killed, err)
+		}
+	}
+	p, err := run.Start(t.Context(), cmd(t, "quick"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := p.End(); got != "exit code 0" {
+		t.Errorf("got %q", got)
+	}
+}
+
 // What a run costs beside BenchmarkBareExec is the supervisor.
 func BenchmarkBareExec(b *testing.B) {
 	for b.Loop() {

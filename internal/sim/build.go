@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/lock"
@@ -94,7 +93,7 @@ func Build(ctx context.Context, o Options) (*Library, error) {
 		if err := b.ninja(ctx, o.backend()); err != nil {
 			return nil, err
 		}
-		lib.Compiled = b.watch.compiled
+		lib.Compiled = b.compiled
 		return lib, nil
 	}
 	if lib.Refused, err = refused(o.Out, p, filepath.Join(lib.Dir, b.names.cudart)); err != nil {
@@ -106,7 +105,7 @@ func Build(ctx context.Context, o Options) (*Library, error) {
 	if err := b.ninja(ctx, o.backend()); err != nil {
 		return nil, err
 	}
-	lib.Compiled = b.watch.compiled
+	lib.Compiled = b.compiled
 	return lib, unresolved(lib.Backend)
 }
 
@@ -147,12 +146,12 @@ func (o Options) backend() string {
 }
 
 type builder struct {
-	o      Options
-	tools  tools
-	names  names
-	cudart int
-	c      []string // the simulation's own C files, below src
-	watch  watcher
+	o        Options
+	tools    tools
+	names    names
+	cudart   int
+	c        []string // the simulation's own C files, below src
+	compiled int
 }
 
 // open checks what a build needs and locks its folder.
@@ -207,7 +206,6 @@ func open(ctx context.Context, o *Options) (*builder, func(), error) {
 	if o.Windows {
 		b.names = dllNames(v)
 	}
-	b.watch.progress = o.Progress
 	return b, func() { _ = held.Close() }, nil
 }
 
@@ -258,7 +256,7 @@ func (b *builder) ninja(ctx context.Context, target string) error {
 	}
 	err := run.Run(ctx, run.Cmd{
 		Argv: []string{b.tools.ninja, "-C", b.o.Out, "-j", strconv.Itoa(jobs), target}, Env: b.tools.env,
-		Dir: b.o.Out, Stdout: &b.watch, Log: b.o.Log,
+		Dir: b.o.Out, Stdout: run.NewLines(1<<10, b.told), Log: b.o.Log,
 	})
 	if err != nil {
 		return fmt.Errorf("compile the simulated device: %w", err)
@@ -277,33 +275,18 @@ func writeChanged(file string, data []byte) error {
 
 var stepRE = regexp.MustCompile(`^\[(\d+)/(\d+)\] (C|CHIP|CUDA|HIP|PCH|LINK) `)
 
-// watcher reads Ninja's output and counts what was compiled.
-type watcher struct {
-	progress func(what string, done, total int64)
-	mu       sync.Mutex
-	part     []byte
-	compiled int
-}
-
-func (w *watcher) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.part = append(w.part, p...)
-	for {
-		i := bytes.IndexByte(w.part, '\n')
-		if i < 0 {
-			return len(p), nil
-		}
-		if m := stepRE.FindSubmatch(w.part[:i]); m != nil {
-			done, _ := strconv.ParseInt(string(m[1]), 10, 64) // digits
-			total, _ := strconv.ParseInt(string(m[2]), 10, 64)
-			if string(m[3]) != "LINK" && string(m[3]) != "PCH" {
-				w.compiled++
-			}
-			if w.progress != nil {
-				w.progress("simulated device", done, total)
-			}
-		}
-		w.part = slices.Delete(w.part, 0, i+1)
+// told reads a line of Ninja's, and counts what was compiled.
+func (b *builder) told(line string) {
+	m := stepRE.FindStringSubmatch(line)
+	if m == nil {
+		return
+	}
+	done, _ := strconv.ParseInt(m[1], 10, 64) // digits
+	total, _ := strconv.ParseInt(m[2], 10, 64)
+	if m[3] != "LINK" && m[3] != "PCH" {
+		b.compiled++
+	}
+	if b.o.Progress != nil {
+		b.o.Progress("simulated device", done, total)
 	}
 }

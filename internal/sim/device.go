@@ -2,18 +2,6 @@ package sim
 
 import "strconv"
 
-// ManagedClass says how the device treats managed memory.
-type ManagedClass string
-
-const (
-	// ManagedFull may exceed VRAM, as on Linux; the default.
-	ManagedFull ManagedClass = "full"
-	// ManagedLimited must fit in VRAM, as under WDDM (concurrentManagedAccess is 0).
-	ManagedLimited ManagedClass = "limited"
-	// ManagedNone is refused.
-	ManagedNone ManagedClass = "none"
-)
-
 // Device says what the simulated card is and how it misbehaves. A zero value of
 // a field is the default in brackets.
 type Device struct {
@@ -29,8 +17,9 @@ type Device struct {
 	DelayFrees int `json:"delayFrees,omitempty"`
 	// FailAlloc fails the n-th allocation of device or managed memory; 0: none.
 	FailAlloc int64 `json:"failAlloc,omitempty"`
-	// Managed is how managed memory is treated [ManagedFull].
-	Managed ManagedClass `json:"managed,omitempty"`
+	// Managed is how managed memory is treated: it may exceed VRAM ("full"), as on Linux, or must fit
+	// in it ("limited"), as under WDDM (concurrentManagedAccess is 0), or is refused ("none") [full].
+	Managed string `json:"managed,omitempty"`
 	// ManagedMiB is how much managed memory there is beyond VRAM; 0: no limit.
 	ManagedMiB int64 `json:"managedMiB,omitempty"`
 
@@ -80,7 +69,7 @@ func (d Device) Env(trace, state string) []string {
 	text("CUDA", d.CUDA)
 	number("DELAY_FREES", int64(d.DelayFrees))
 	number("FAIL_ALLOC", d.FailAlloc)
-	text("MANAGED", string(d.Managed))
+	text("MANAGED", d.Managed)
 	number("MANAGED_MORE", d.ManagedMiB)
 	flag("STORE", d.Store)
 	number("COUNT", int64(d.Count))

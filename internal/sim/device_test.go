@@ -16,7 +16,7 @@ func TestEnv(t *testing.T) {
 		t.Error(env)
 	}
 	d := Device{
-		VRAMMiB: 1, CC: "9.0", SMs: 2, VMM: true, CUDA: "12.4", DelayFrees: 3, FailAlloc: 4, Managed: ManagedLimited, ManagedMiB: 5,
+		VRAMMiB: 1, CC: "9.0", SMs: 2, VMM: true, CUDA: "12.4", DelayFrees: 3, FailAlloc: 4, Managed: "limited", ManagedMiB: 5,
 		Store: true, Count: 6, Reuse: true, Late: true, Occupancy: 7, OnFault: "error",
 	}
 	env := d.Env("t", "s")

@@ -238,8 +238,8 @@ int main(void) {
 	}
 	var names Symbols
 	i := slices.IndexFunc(events, func(e Event) bool { return e.Name == "alloc" })
-	if i < 0 || !strings.HasPrefix(names.Stack(events[i].Stack), "ggml_backend_try < main") {
-		t.Errorf("allocated by %q of %d events", names.Stack(events[max(i, 0)].Stack), len(events))
+	if i < 0 || !strings.HasPrefix(stack(&names, events[i].Stack), "ggml_backend_try < main") {
+		t.Errorf("allocated by %q of %d events", stack(&names, events[max(i, 0)].Stack), len(events))
 	}
 }
 

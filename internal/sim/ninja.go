@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/llpatch/llpatch/internal/run"
 )
 
 // script is a build.ninja in the making.
@@ -53,18 +55,7 @@ var ninjaEscapes = strings.NewReplacer("$", "$$", " ", "$ ", ":", "$:", "\n", "$
 func escape(path string) string { return ninjaEscapes.Replace(path) }
 
 // words writes arguments for the shell that Ninja uses.
-func words(args []string) string {
-	quoted := make([]string, len(args))
-	for i, a := range args {
-		if a == "" || strings.ContainsFunc(a, func(r rune) bool {
-			return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=./+,:@%", r)
-		}) {
-			a = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
-		}
-		quoted[i] = strings.ReplaceAll(a, "$", "$$")
-	}
-	return strings.Join(quoted, " ")
-}
+func words(args []string) string { return strings.ReplaceAll(run.QuoteArgv(args), "$", "$$") }
 
 // names are what a CUDA version calls its libraries.
 type names struct{ cudart, cublas, cuda string }

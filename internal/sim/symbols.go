@@ -48,15 +48,6 @@ func (s *Symbols) Name(f Frame) string {
 	return fmt.Sprintf("%s+%#x", path.Base(strings.ReplaceAll(f.Module, `\`, "/")), f.Offset)
 }
 
-// Stack returns the names of frames, innermost first, as one line.
-func (s *Symbols) Stack(frames []Frame) string {
-	names := make([]string, len(frames))
-	for i, f := range frames {
-		names[i] = s.Name(f)
-	}
-	return strings.Join(names, " < ")
-}
-
 // readModule reads a module's functions; none where the file cannot be read.
 func readModule(file string) *module {
 	m := &module{}

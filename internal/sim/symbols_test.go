@@ -22,7 +22,7 @@ int main(void) { void *p = maker(); breaker(p); user(p); return 0; }
 		}
 		found = true
 		for want, frames := range map[string][]Frame{"maker < main": ev.Alloc, "breaker < main": ev.Free, "user < main": ev.Stack} {
-			if got := s.Stack(frames); !strings.HasPrefix(got, want) {
+			if got := stack(&s, frames); !strings.HasPrefix(got, want) {
 				t.Errorf("%s, want %s", got, want)
 			}
 		}
@@ -33,4 +33,13 @@ int main(void) { void *p = maker(); breaker(p); user(p); return 0; }
 	if got := s.Name(Frame{Module: "/nowhere/lib.so", Offset: 16}); got != "lib.so+0x10" {
 		t.Error(got)
 	}
+}
+
+// stack are the names of frames, innermost first, as one line.
+func stack(s *Symbols, frames []Frame) string {
+	names := make([]string, len(frames))
+	for i, f := range frames {
+		names[i] = s.Name(f)
+	}
+	return strings.Join(names, " < ")
 }

@@ -20,10 +20,18 @@ type args struct {
 	errs   []error
 }
 
-func (a *args) get(key string) (any, bool) {
+// take reads an argument as read does, which says whether it is what is wanted.
+func take[T any](a *args, key string, def T, want string, read func(v any) (T, bool)) T {
 	a.known = append(a.known, key)
 	v, ok := a.values[key]
-	return v, ok
+	if !ok {
+		return def
+	}
+	got, ok := read(v)
+	if !ok {
+		a.bad(key, want)
+	}
+	return got
 }
 
 func (a *args) bad(key, want string) {
@@ -32,93 +40,63 @@ func (a *args) bad(key, want string) {
 
 // duration reads a time such as "5s".
 func (a *args) duration(key string, def time.Duration) time.Duration {
-	v, ok := a.get(key)
-	if !ok {
-		return def
-	}
-	text, _ := v.(string)
-	d, err := time.ParseDuration(text)
-	if err != nil || d <= 0 {
-		a.bad(key, `a time such as "5s"`)
-	}
-	return d
+	return take(a, key, def, `a time such as "5s"`, func(v any) (time.Duration, bool) {
+		text, _ := v.(string)
+		d, err := time.ParseDuration(text)
+		return d, err == nil && d > 0
+	})
 }
 
 // number reads a whole number of at least least.
 func (a *args) number(key string, def, least int) int {
-	v, ok := a.get(key)
-	if !ok {
-		return def
-	}
-	n, ok := v.(int64)
-	if i, isInt := v.(int); isInt {
-		n, ok = int64(i), true
-	}
-	if !ok || n < int64(least) || n > 1<<30 {
-		a.bad(key, fmt.Sprintf("a whole number of at least %d", least))
-	}
-	return int(n)
+	return take(a, key, def, fmt.Sprintf("a whole number of at least %d", least), func(v any) (int, bool) {
+		n, ok := v.(int64)
+		if i, isInt := v.(int); isInt {
+			n, ok = int64(i), true
+		}
+		return int(n), ok && n >= int64(least) && n <= 1<<30
+	})
 }
 
 // fraction reads a number that is not negative.
 func (a *args) fraction(key string, def float64) float64 {
-	v, ok := a.get(key)
-	if !ok {
-		return def
-	}
-	n, ok := v.(float64)
-	if i, isInt := v.(int64); isInt {
-		n, ok = float64(i), true
-	}
-	if !ok || n < 0 || math.IsNaN(n) || math.IsInf(n, 0) {
-		a.bad(key, "a number of at least 0")
-	}
-	return n
+	return take(a, key, def, "a number of at least 0", func(v any) (float64, bool) {
+		n, ok := v.(float64)
+		if i, isInt := v.(int64); isInt {
+			n, ok = float64(i), true
+		}
+		return n, ok && n >= 0 && !math.IsInf(n, 0)
+	})
 }
 
 func (a *args) flag(key string, def bool) bool {
-	v, ok := a.get(key)
-	if !ok {
-		return def
-	}
-	b, ok := v.(bool)
-	if !ok {
-		a.bad(key, "true or false")
-	}
-	return b
+	return take(a, key, def, "true or false", func(v any) (bool, bool) {
+		b, ok := v.(bool)
+		return b, ok
+	})
 }
 
 func (a *args) text(key, def string) string {
-	v, ok := a.get(key)
-	if !ok {
-		return def
-	}
-	s, ok := v.(string)
-	if !ok || s == "" {
-		a.bad(key, "a text")
-	}
-	return s
+	return take(a, key, def, "a text", func(v any) (string, bool) {
+		s, _ := v.(string)
+		return s, s != ""
+	})
 }
 
 func (a *args) list(key string, def []string) []string {
-	v, ok := a.get(key)
-	if !ok {
-		return def
-	}
-	if l, ok := v.([]string); ok {
-		return l
-	}
-	var out []string
-	l, ok := v.([]any)
-	for _, e := range l {
-		s, isText := e.(string)
-		ok = ok && isText
-		out = append(out, s)
-	}
-	if !ok {
-		a.bad(key, "a list of texts")
-	}
-	return out
+	return take(a, key, def, "a list of texts", func(v any) ([]string, bool) {
+		if l, ok := v.([]string); ok {
+			return l, true
+		}
+		var out []string
+		l, ok := v.([]any)
+		for _, e := range l {
+			s, isText := e.(string)
+			ok = ok && isText
+			out = append(out, s)
+		}
+		return out, ok
+	})
 }
 
 func (a *args) modelType() gguf.Type {

@@ -1,6 +1,7 @@
 package smoke
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -193,7 +194,7 @@ func TestStockBesidePatched(t *testing.T) {
 			}
 			files, err := r.Files()
 			if err == nil {
-				files["smoke.json"], err = r.JSON()
+				files["smoke.json"], err = json.MarshalIndent(r, "", "  ")
 			}
 			if err != nil {
 				t.Fatal(err)

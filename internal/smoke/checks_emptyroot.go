@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -193,25 +192,10 @@ func (r *emptyRoot) take(ctx context.Context, from, to string) error {
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
 	}
-	if err := copyFile(ctx, real, to, 0o755); err != nil {
+	if err := regular.Copy(ctx, real, to, 0o755); err != nil {
 		return fmt.Errorf("lay out the empty root: %w", err)
 	}
 	return nil
-}
-
-// copyFile copies a regular file piece by piece: cuBLAS alone has more than 600 MB.
-func copyFile(ctx context.Context, from, to string, mode fs.FileMode) error {
-	in, err := regular.Open(from)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = in.Close() }() // only read from
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, mode)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, regular.Until(ctx, in))
-	return errors.Join(err, out.Close())
 }
 
 // linkTree lays the entries of a folder into another: hard links where the file
@@ -241,6 +225,6 @@ func linkTree(ctx context.Context, from, to string) error {
 		if err != nil {
 			return err
 		}
-		return copyFile(ctx, p, name, info.Mode().Perm())
+		return regular.Copy(ctx, p, name, info.Mode().Perm())
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"time"
 )
@@ -44,7 +43,7 @@ func exitCheck(a *args) step {
 
 // ends runs a program that is to end by itself, and returns how long that took.
 func (s *session) ends(ctx context.Context, within time.Duration, name, arg string) (time.Duration, error) {
-	limit := patience(within, load(), runtime.NumCPU())
+	limit := patience(within)
 	start := time.Now()
 	out, err := s.outputWithin(ctx, limit, name, arg)
 	took := time.Since(start)

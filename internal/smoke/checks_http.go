@@ -1,6 +1,7 @@
 package smoke
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -53,7 +54,7 @@ func healthCheck(a *args) step {
 		if err != nil {
 			return outcome{}, err
 		}
-		within := orDefault(within, s.o.Ready)
+		within := cmp.Or(within, s.o.Ready)
 		c.ready = within
 		srv, err := s.need(ctx, c)
 		if err != nil {

@@ -157,8 +157,7 @@ func (srv *server) converse(outer context.Context, slots int, talk conversation)
 	}
 	for _, err := range errs {
 		// The others were only interrupted.
-		var f *fault
-		if errors.As(err, &f) {
+		if _, ok := errors.AsType[*fault](err); ok {
 			return err
 		}
 	}

@@ -91,7 +91,7 @@ func managedFallbackCheck(a *args) step {
 				at := srv.tokens.Load() // told after each batch
 				return outcome{}, srv.namedFault(FaultDeviceOOM,
 					"the pool got no %.1f MiB more of a device of %d MiB, between token %d and %d of a prompt of %d, and the server ended: %s",
-					float64(b.refused)/mib, d.VRAMMiB, at, at+1024, prompt, srv.end())
+					float64(b.refused)/mib, d.VRAMMiB, at, at+1024, prompt, srv.proc.End())
 			}
 			if wrong != nil {
 				return outcome{}, wrong

@@ -54,7 +54,7 @@ func (s *session) stopOne(ctx context.Context, c config, limit time.Duration, be
 			return ending{}, err
 		}
 	}
-	if srv.ended() {
+	if srv.proc.Ended() {
 		err := srv.fault("the server did not wait to be stopped")
 		srv.stop(ctx, 0)
 		return ending{}, err

@@ -72,8 +72,7 @@ func resultsCheck(a *args) step {
 			return outcome{}, fmt.Errorf("the stock build cannot be compared with: %s", firstLine(err.Error()))
 		}
 		out, err := s.output(ctx, "llama-results", append(argv, "--check")...)
-		var f *fault
-		if errors.As(err, &f) {
+		if f, ok := errors.AsType[*fault](err); ok {
 			if m := nmse.FindStringSubmatch(strings.Join(f.tail, "\n")); m != nil {
 				f.name, f.msg = FaultTokens, "llama-results --check: the logits differ from stock's by an NMSE of "+m[1]
 			}

@@ -34,7 +34,7 @@ const deathPatience = time.Second
 func (srv *server) fault(format string, args ...any) error {
 	msg := fmt.Sprintf(format, args...)
 	if srv.dies() {
-		msg += "; the server has ended: " + srv.end()
+		msg += "; the server has ended: " + srv.proc.End()
 	}
 	return srv.plainFault(msg)
 }

@@ -180,7 +180,7 @@ func (s *session) drive(ctx context.Context, c config, w workload, times int) (o
 			err = fmt.Errorf("port %d: %s, so its answers may not be ours", srv.port, other)
 		}
 	}
-	if err == nil && srv.ended() {
+	if err == nil && srv.proc.Ended() {
 		err = srv.fault("the server answered everything, and ended")
 	}
 	s.stop(ctx)

@@ -1,15 +1,13 @@
 package smoke
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io/fs"
 	"iter"
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -109,18 +107,14 @@ func (srv *server) strangers() string {
 	if err != nil {
 		return ""
 	}
-	ours := map[string]bool{}
-	if !srv.ended() {
-		pids := memory.Descendants(srv.proc.Pid())
+	var pids []int
+	if !srv.proc.Ended() {
+		pids = memory.Descendants(srv.proc.Pid())
 		if srv.s.wine != nil {
 			pids = append(pids, srv.s.winePids()...)
 		}
-		for _, pid := range pids {
-			for _, inode := range sockets(pid) {
-				ours[inode] = true
-			}
-		}
 	}
+	ours := llamaserver.Sockets(pids...)
 	for _, inode := range list {
 		if ours[inode] {
 			continue
@@ -131,65 +125,20 @@ func (srv *server) strangers() string {
 		if err != nil {
 			return ""
 		}
-		for _, i := range again {
-			if i == inode {
-				return "another program listens there too"
-			}
+		if slices.Contains(again, inode) {
+			return "another program listens there too"
 		}
 	}
 	return ""
 }
 
-// listeners returns the inodes of the sockets that take connections to the
-// loopback port, from the kernel's table (proc_net_tcp.rst: column 2 is the
-// local address, 4 the state, 0A listening, 10 the inode).
-func listeners(port int) ([]string, error) {
-	var inodes []string
-	for _, file := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		f, err := os.Open(file)
-		if err != nil {
-			if file == "/proc/net/tcp6" && os.IsNotExist(err) {
-				continue // a kernel without IPv6
-			}
-			return nil, err
-		}
-		lines := bufio.NewScanner(f)
-		for lines.Scan() {
-			col := strings.Fields(lines.Text())
-			if len(col) < 10 || col[3] != "0A" {
-				continue
-			}
-			addr, hex, ok := strings.Cut(col[1], ":")
-			if p, err := strconv.ParseUint(hex, 16, 16); !ok || err != nil || int(p) != port {
-				continue
-			}
-			// 127.0.0.1 in host order, or any address.
-			if addr == "0100007F" || addr == "7F000001" || strings.Trim(addr, "0") == "" {
-				inodes = append(inodes, col[9])
-			}
-		}
-		err = lines.Err()
-		f.Close()
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", file, err)
+// listeners returns the inodes of the sockets that take connections to the loopback port.
+func listeners(port int) (inodes []string, err error) {
+	all, err := llamaserver.Listeners(os.Getpid())
+	for _, l := range all {
+		if l.Port == port && (l.IP.IsUnspecified() || l.IP.Equal(net.IPv4(127, 0, 0, 1))) {
+			inodes = append(inodes, l.Inode)
 		}
 	}
-	return inodes, nil
-}
-
-// sockets returns the inodes of a process's open sockets.
-func sockets(pid int) []string {
-	dir := filepath.Join("/proc", strconv.Itoa(pid), "fd")
-	var inodes []string
-	entries, err := fs.ReadDir(os.DirFS(dir), ".")
-	if err != nil {
-		return nil // the process has ended
-	}
-	for _, e := range entries {
-		to, err := os.Readlink(filepath.Join(dir, e.Name()))
-		if inode, ok := strings.CutPrefix(to, "socket:["); err == nil && ok {
-			inodes = append(inodes, strings.TrimSuffix(inode, "]"))
-		}
-	}
-	return inodes
+	return inodes, err
 }

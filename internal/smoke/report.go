@@ -1,13 +1,10 @@
 package smoke
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +12,7 @@ import (
 	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/gguf"
 	"github.com/llpatch/llpatch/internal/memory"
+	"github.com/llpatch/llpatch/internal/run"
 )
 
 // Verdict is what came of a check.
@@ -101,29 +99,8 @@ type Machine struct {
 
 func thisMachine() Machine {
 	m := Machine{OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.NumCPU()}
-	// Files that only Linux has: elsewhere the report does without.
-	if b, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
-		m.Kernel = strings.TrimSpace(string(b))
-	}
-	m.CPU = procField("/proc/cpuinfo", "model name")
-	if kib, err := strconv.ParseInt(strings.TrimSuffix(procField("/proc/meminfo", "MemTotal"), " kB"), 10, 64); err == nil {
-		m.MemoryKiB = kib
-	}
+	m.Kernel, m.CPU, m.MemoryKiB = run.Machine()
 	return m
-}
-
-// procField returns the first value of "key : value", or "".
-func procField(file, key string) string {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return ""
-	}
-	for line := range strings.Lines(string(b)) {
-		if k, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(k) == key {
-			return strings.TrimSpace(v)
-		}
-	}
-	return ""
 }
 
 // FailedChecks says that a check saw a wrong answer.
@@ -204,15 +181,6 @@ func (r *Report) judge(why error) error {
 	}
 	r.Verdict = Passed
 	return nil
-}
-
-// JSON returns the report as indented JSON.
-func (r *Report) JSON() ([]byte, error) {
-	b, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return nil, fmt.Errorf("smoke report: %w", err)
-	}
-	return append(b, '\n'), nil
 }
 
 // Files returns the report in every form but JSON, by file name: Markdown for a

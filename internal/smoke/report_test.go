@@ -2,6 +2,7 @@ package smoke
 
 import (
 	"bytes"
+	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"slices"
@@ -95,11 +96,11 @@ func TestReportGolden(t *testing.T) {
 		t.Fatalf("verdict %s, %v", r.Verdict, err)
 	}
 	golden.Check(t, "testdata/failed.txt", err.Error()+"\n")
-	b, err := r.JSON()
+	b, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		t.Fatal(err)
 	}
-	golden.Check(t, "testdata/report.json", b)
+	golden.Check(t, "testdata/report.json", string(b)+"\n")
 	golden.Check(t, "testdata/report.md", r.Markdown())
 	goldenFiles(t, r)
 

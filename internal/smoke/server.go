@@ -1,6 +1,7 @@
 package smoke
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -55,7 +56,7 @@ var errClash = errors.New("the port is taken")
 // need returns a running server for the config: the one that runs, or a new one.
 func (s *session) need(ctx context.Context, c config) (*server, error) {
 	key := strings.Join(append([]string{s.side.bin, s.layers(), c.model}, c.args...), "\x00") + "\x01" + strings.Join(s.env(), "\x00")
-	if s.server != nil && (s.server.key != key || s.server.ended()) {
+	if s.server != nil && (s.server.key != key || s.server.proc.Ended()) {
 		s.stop(ctx)
 	}
 	if s.server != nil {
@@ -66,8 +67,7 @@ func (s *session) need(ctx context.Context, c config) (*server, error) {
 	}
 	srv, err := s.start(ctx, c, key)
 	if err != nil {
-		var f *fault
-		if errors.As(err, &f) {
+		if _, ok := errors.AsType[*fault](err); ok {
 			s.broken[key] = s.current.Name
 		}
 		return nil, err
@@ -120,7 +120,7 @@ func (s *session) start(ctx context.Context, c config, key string) (*server, err
 		if len(next) >= portTries {
 			break
 		}
-		srv, err := s.startOn(ctx, port, argv, orDefault(c.ready, s.o.Ready))
+		srv, err := s.startOn(ctx, port, argv, cmp.Or(c.ready, s.o.Ready))
 		if errors.Is(err, errClash) {
 			next = append(next, err.Error())
 			s.o.Log.Warn("smoke: trying another port", "why", err)
@@ -251,34 +251,9 @@ func (srv *server) early() error {
 		return fmt.Errorf("port %d: the server could not bind it: %w", srv.port, errClash)
 	}
 	if strings.TrimSpace(tail) == "" {
-		return srv.plainFault("the server printed nothing and ended before it was ready: " + srv.end())
+		return srv.plainFault("the server printed nothing and ended before it was ready: " + srv.proc.End())
 	}
-	return srv.plainFault("the server ended before it was ready: " + srv.end())
-}
-
-// end says how a server that is gone has ended.
-func (srv *server) end() string {
-	err := srv.proc.Wait()
-	var e *run.Error
-	switch {
-	case err == nil:
-		return "exit code 0"
-	case errors.As(err, &e) && e.Signal != "":
-		return "signal: " + e.Signal
-	case errors.As(err, &e) && e.Exit >= 0:
-		return fmt.Sprintf("exit code %d", e.Exit)
-	}
-	return err.Error()
-}
-
-// ended tells whether the server is gone.
-func (srv *server) ended() bool {
-	select {
-	case <-srv.proc.Done():
-		return true
-	default:
-		return false
-	}
+	return srv.plainFault("the server ended before it was ready: " + srv.proc.End())
 }
 
 const (
@@ -308,7 +283,7 @@ func (srv *server) stop(ctx context.Context, patience time.Duration) ending {
 	srv.takeMemory()
 	began := time.Now()
 	var end ending
-	if patience > 0 && !srv.ended() {
+	if patience > 0 && !srv.proc.Ended() {
 		end.terms++
 		// A server that is gone already is what is wanted.
 		_ = srv.proc.Signal(srv.s.politely())
@@ -318,13 +293,13 @@ func (srv *server) stop(ctx context.Context, patience time.Duration) ending {
 		case <-ctx.Done():
 		}
 	}
-	running := !srv.ended()
+	running := !srv.proc.Ended()
 	if running {
 		end.terms++
 	}
 	err := srv.proc.Stop(ctx)
 	end.took = time.Since(began)
-	end.how = srv.end()
+	end.how = srv.proc.End()
 	var e *run.Error
 	// SIGTERM that a program has no handler for, as under wine, kills it too.
 	end.killed = running && errors.As(srv.proc.Wait(), &e) && (e.Signal == syscall.SIGKILL.String() || srv.s.wine != nil && e.Signal != "")

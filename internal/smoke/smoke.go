@@ -1,6 +1,7 @@
 package smoke
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -184,15 +185,13 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Model == (gguf.Model{}) {
 		o.Model = DefaultModel
 	}
-	o.Ready = orDefault(o.Ready, DefaultReady)
-	o.Answer = orDefault(o.Answer, DefaultAnswer)
-	o.Sample = orDefault(o.Sample, memory.DefaultEvery)
+	o.Ready = cmp.Or(o.Ready, DefaultReady)
+	o.Answer = cmp.Or(o.Answer, DefaultAnswer)
+	o.Sample = cmp.Or(o.Sample, memory.DefaultEvery)
 	start := time.Now()
 	r := &Report{
 		Tag: o.Tag, Target: o.Target, Commit: o.Commit, Tree: o.Tree, Series: o.Series, Want: o.Want,
@@ -235,9 +234,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 			continue
 		}
 		r.PeakRSSKiB = max(r.PeakRSSKiB, run.PeakRSSKiB)
-		if r.ReadySeconds == 0 {
-			r.ReadySeconds = run.ReadySeconds
-		}
+		r.ReadySeconds = cmp.Or(r.ReadySeconds, run.ReadySeconds)
 	}
 	if err := context.Cause(ctx); err != nil {
 		r.Verdict = Errored
@@ -295,12 +292,4 @@ func (s *session) run(ctx context.Context, c spec.Check, do step) Result {
 	return res
 }
 
-func orDefault(d, def time.Duration) time.Duration {
-	if d == 0 {
-		return def
-	}
-	return d
-}
-
-// seconds rounds to microseconds, so that a report is not full of digits.
 func seconds(d time.Duration) float64 { return d.Round(time.Microsecond).Seconds() }

@@ -2,15 +2,14 @@ package smoke
 
 import (
 	"context"
-	"fmt"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 
 	"github.com/llpatch/llpatch/internal/memory"
+	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/sim"
 	"github.com/llpatch/llpatch/internal/wine"
 )
@@ -46,11 +45,11 @@ func (s *session) stopWine(ctx context.Context) {
 // winePids are the processes of wine's server and services, which hold the sockets of
 // every program that wine runs. They belong to the supervisor of the one that stays.
 func (s *session) winePids() []int {
-	parent, err := strconv.Atoi(procField(fmt.Sprintf("/proc/%d/status", s.wine.Pid()), "PPid"))
-	if err != nil {
+	stat, ok := run.ReadStat(s.wine.Pid())
+	if !ok {
 		return nil
 	}
-	return memory.Descendants(parent)
+	return memory.Descendants(stat.Parent)
 }
 
 // argv is the command that runs a program of the build.

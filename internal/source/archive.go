@@ -30,6 +30,7 @@ type tarFile struct {
 	mode Mode
 	size int64
 	link string // target of a symlink
+	hard string // the path, below the top folder too, of an earlier file that this is another name of
 	time int64  // seconds since 1970
 }
 
@@ -88,9 +89,9 @@ func checkHeader(h *tar.Header, top *string) (tarFile, error) {
 		}
 	case tar.TypeSymlink:
 		f.mode, f.link = Symlink, h.Linkname
-	case tar.TypeDir:
+	case tar.TypeDir, tar.TypeLink:
 	default:
-		return f, fmt.Errorf("type %q is neither a file, a folder nor a symlink", string(h.Typeflag))
+		return f, fmt.Errorf("type %q is neither a file, a folder nor a link", string(h.Typeflag))
 	}
 	if len(h.Name) > maxPath || len(h.Linkname) > maxPath {
 		return f, fmt.Errorf("a name of more than %d bytes", maxPath)
@@ -118,6 +119,13 @@ func checkHeader(h *tar.Header, top *string) (tarFile, error) {
 		return f, errors.New("it stands in the place of the top folder")
 	}
 	f.top, f.path = first, below
+	if h.Typeflag == tar.TypeLink {
+		to, ok := strings.CutPrefix(strings.TrimPrefix(h.Linkname, "./"), *top+"/")
+		if err := checkPath(to); !ok || err != nil {
+			return f, fmt.Errorf("it is a hard link to %q, which is no file of the archive", clip(h.Linkname))
+		}
+		f.hard, f.size = to, 0
+	}
 	if _, ok := regular.Inside(f.path, f.link); f.mode == Symlink && !ok {
 		return f, fmt.Errorf("it links to %q, out of the tree", clip(f.link))
 	}
@@ -182,6 +190,18 @@ func (s *scratch) addArchive(ctx context.Context, r io.Reader) (found, error) {
 	top := ""
 	err = scanTar(ctx, r, maxEntries, func(f tarFile, r io.Reader) error {
 		data := []byte(f.link)
+		if f.hard != "" {
+			e, there := files[f.hard]
+			if !there || e.Mode == Symlink {
+				return fmt.Errorf("%s is a hard link to %s, which is no file before it in the archive", f.path, f.hard)
+			}
+			if _, twice := files[f.path]; twice {
+				return fmt.Errorf("%s is in the archive twice", f.path)
+			}
+			e.Path = f.path
+			files[f.path] = e
+			return nil
+		}
 		if f.mode != Symlink {
 			if f.size > maxObject {
 				return fmt.Errorf("%s has more than %d bytes", f.path, maxObject)

@@ -67,6 +67,9 @@ func TestBadArchives(t *testing.T) {
 	link := func(name, to string) entry {
 		return entry{tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: to}, ""}
 	}
+	hard := func(name, to string) entry {
+		return entry{tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: to}, ""}
+	}
 	typed := func(typ byte) entry {
 		return entry{tar.Header{Typeflag: typ, Name: "top-b1/x", Linkname: "top-b1/ok"}, ""}
 	}
@@ -88,7 +91,13 @@ func TestBadArchives(t *testing.T) {
 		"link, too long":  {ok, link("top-b1/l", strings.Repeat("x", maxPath+1))},
 		"link to nothing": {ok, link("top-b1/l", "")},
 		"through a link":  {ok, link("top-b1/l", "a"), file("top-b1/l/x", "x")},
-		"hard link":       {ok, typed(tar.TypeLink)},
+		"hard link out":   {ok, hard("top-b1/x", "/etc/passwd")},
+		"hard link up":    {ok, hard("top-b1/x", "top-b1/../ok")},
+		"hard link, late": {hard("top-b1/x", "top-b1/ok"), ok},
+		"hard to nothing": {ok, hard("top-b1/x", "top-b1/no")},
+		"hard to a link":  {ok, link("top-b1/l", "ok"), hard("top-b1/x", "top-b1/l")},
+		"hard to itself":  {ok, hard("top-b1/ok", "top-b1/ok")},
+		"name too long":   {ok, file("top-b1/"+strings.Repeat("x", 256), "x")},
 		"char device":     {ok, typed(tar.TypeChar)},
 		"block device":    {ok, typed(tar.TypeBlock)},
 		"fifo":            {ok, typed(tar.TypeFifo)},
@@ -112,13 +121,16 @@ func TestBadArchives(t *testing.T) {
 			nothingLeft(t, o.Cache)
 		})
 	}
-	// Links inside the tree are fine.
+	// Links inside the tree are fine; a hard one is its file under another name.
 	path := filepath.Join(t.TempDir(), "good.tar.gz")
 	must(t, os.WriteFile(path, tarGzOf(t, ok, link("top-b1/a/l", "../ok"), link("top-b1/m", "a/l"),
-		link("top-b1/n", "..ok"), link("top-b1/a/b/o", "../.."), link("top-b1/p", strings.Repeat("x", maxPath))), 0o644))
+		link("top-b1/n", "..ok"), link("top-b1/a/b/o", "../.."), link("top-b1/p", strings.Repeat("x", maxPath)), hard("top-b1/a/hard", "./top-b1/ok")), 0o644))
 	o, _ := options(t, nil)
 	o.Override = path
-	mustFetch(t, o, "b1")
+	tree := mustFetch(t, o, "b1")
+	if got, err := tree.Read("a/hard"); err != nil || string(got.Data) != "fine" || got.Mode != Regular {
+		t.Errorf("%q, %v", got.Data, err)
+	}
 }
 
 // TestArchiveLimits: a header that claims too much is refused before its data come.

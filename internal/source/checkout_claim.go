@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -161,7 +160,7 @@ func (c *checkout) checkLinks() error {
 			return err
 		}
 		if _, ok := regular.Inside(e.Path, string(f.Data)); !ok {
-			return fmt.Errorf("%s links to %q, out of the tree; exclude the path", e.Path, clip(string(f.Data)))
+			return &Outward{Path: e.Path, Target: string(f.Data)}
 		}
 	}
 	return nil

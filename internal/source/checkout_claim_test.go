@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/llpatch/llpatch/internal/exit"
 )
 
 // snapshot is every file below dir with its content, and every link's target.
@@ -335,6 +337,9 @@ func TestCheckoutOfBadLinks(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "w")
 			_, err := checkout(t.Context(), dir, nil)
 			wantErr(t, err, "l", to, "out of the tree")
+			if exit.Code(err) != exit.Source {
+				t.Errorf("exit code %d", exit.Code(err))
+			}
 			if _, err := os.Stat(filepath.Join(dir, "a.c")); err == nil {
 				t.Error("a file was written")
 			}

@@ -171,6 +171,17 @@ func (e *Corrupt) ExitCode() int { return exit.Source }
 // Unwrap returns the cause.
 func (e *Corrupt) Unwrap() error { return e.Err }
 
+// Outward says that a tree has a symbolic link that leads out of it. Nothing was written.
+type Outward struct{ Path, Target string }
+
+// Error names the link, where it leads, and what to do.
+func (e *Outward) Error() string {
+	return fmt.Sprintf("%q links to %q, out of the tree; exclude the path", e.Path, clip(e.Target))
+}
+
+// ExitCode is exit.Source.
+func (e *Outward) ExitCode() int { return exit.Source }
+
 // fatal marks errors that another source cannot cure, so that the fetch stops.
 func fatal(err error) bool {
 	var mismatch *Mismatch

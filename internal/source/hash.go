@@ -109,12 +109,17 @@ func parseTree(b []byte) ([]rawEntry, error) {
 	return out, nil
 }
 
+// maxName is how many bytes a name may have on the file systems of all systems.
+const maxName = 255
+
 // checkName refuses a name that is not a plain name inside a folder. ".git" is
 // refused in every spelling that some file system takes for it, as git does.
 func checkName(name string) error {
 	switch {
 	case name == "", name == ".", name == "..":
 		return fmt.Errorf("name %q in a tree", name)
+	case len(name) > maxName:
+		return fmt.Errorf("name %q… in a tree has %d bytes, and file systems take %d", clip(name), len(name), maxName)
 	case strings.ContainsAny(name, "/\x00"):
 		return fmt.Errorf("name %q in a tree holds a slash or a zero byte", name)
 	case strings.EqualFold(name, ".git"), strings.EqualFold(name, "git~1"):
@@ -127,7 +132,7 @@ func checkName(name string) error {
 func checkPath(p string) error {
 	for name := range strings.SplitSeq(p, "/") {
 		if err := checkName(name); err != nil {
-			return fmt.Errorf("path %q: %w", p, err)
+			return fmt.Errorf("path %q: %w", clip(p), err)
 		}
 	}
 	return nil

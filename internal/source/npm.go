@@ -183,11 +183,11 @@ func (s *scratch) addBundleOf(ctx context.Context, name, file string, t tag.Tag)
 	info := map[string]tag.Tag{}
 	bundle := ""
 	err = scanTar(ctx, r, maxEntries, func(e tarFile, r io.Reader) error {
-		if e.mode == Regular && path.Base(e.path) == npmInfo {
+		if e.mode == Regular && e.hard == "" && path.Base(e.path) == npmInfo {
 			info[e.path] = tagOfInfo(r)
 			return nil
 		}
-		if seen || e.mode == Symlink || (e.path != file && (file != "" || !strings.HasSuffix(e.path, ".bundle"))) {
+		if seen || e.mode == Symlink || e.hard != "" || (e.path != file && (file != "" || !strings.HasSuffix(e.path, ".bundle"))) {
 			return nil
 		}
 		seen, bundle = true, e.path

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -125,6 +126,23 @@ func (r *Repository) Objects() (*Objects, error) {
 		o.packs = append(o.packs, packfile.NewPackfileWithCache(idx, nil, f, r.bases, 0))
 	}
 	return o, nil
+}
+
+// Tree returns the tree of a commit, by its full id. It is read from the repository as
+// long as that is open.
+func (r *Repository) Tree(ctx context.Context, commit string) (*Tree, error) {
+	rd, err := r.st.acquire()
+	if err != nil {
+		return nil, err
+	}
+	defer r.st.release(rd)
+	c, err := rd.peel(commit)
+	if err != nil {
+		return nil, err
+	}
+	t := &Tree{Source: r.st.where, InPlace: true, id: c.TreeHash.String(), store: r.st}
+	t.entries, err = loadTree(ctx, r.st, t.id)
+	return t, err
 }
 
 // Close lets go of the files that reading opened.

@@ -113,28 +113,19 @@ func (f *file) defects(fix *Fix) {
 		if slices.ContainsFunc(fix.Defects[:i], func(o Defect) bool { return o.Upstream == d.Upstream }) {
 			f.fail(key("upstream"), "a [[defect]] of %s stands above; one upstream has one", d.Upstream)
 		}
-		if !slices.Contains(fix.Upstreams(), d.Upstream) {
-			f.fail(key("upstream"), "no [[variant]] is for %s", d.Upstream)
-		}
+		f.refuse(!slices.Contains(fix.Upstreams(), d.Upstream), key("upstream"), "no [[variant]] is for %s", d.Upstream)
 		unknown := fix.Group == Security && d.Since == 0 // when it came is not known: every build before FixedIn counts
-		if d.Since < 1 && !unknown {
-			f.fail(key("since"), "since is missing or below 1: the number of the first build that has the defect")
-		}
-		if d.Why == "" && !unknown {
-			f.fail(key("why"), "why is missing or empty: what the commit did that brought the defect")
-		}
+		f.refuse(d.Since < 1 && !unknown, key("since"),
+			"since is missing or below 1: the number of the first build that has the defect")
+		f.refuse(d.Why == "" && !unknown, key("why"), "why is missing or empty: what the commit did that brought the defect")
 		if !unknown {
 			f.commit(key("commit"), d.Commit)
 		}
 		before, what := d.Since, "since"
 		for k, c := range d.Partly {
 			part := func(name string) string { return fmt.Sprintf("defect[%d].partly[%d].%s", i, k, name) }
-			if c.Build <= before {
-				f.fail(part("build"), "build %d does not come after %s = %d", c.Build, what, before)
-			}
-			if c.What == "" {
-				f.fail(part("what"), "what is missing or empty: what no longer happens from this build on")
-			}
+			f.refuse(c.Build <= before, part("build"), "build %d does not come after %s = %d", c.Build, what, before)
+			f.refuse(c.What == "", part("what"), "what is missing or empty: what no longer happens from this build on")
 			f.commit(part("commit"), c.Commit)
 			before, what = c.Build, "the build of the part before it"
 		}
@@ -142,9 +133,8 @@ func (f *file) defects(fix *Fix) {
 		case d.FixedIn == 0 && d.FixedBy != "":
 			f.fail(key("fixed-by"), "fixed-by needs fixed-in: the build of that commit")
 		case d.FixedIn != 0:
-			if d.FixedIn <= before {
-				f.fail(key("fixed-in"), "fixed-in = %d does not come after %s = %d", d.FixedIn, what, before)
-			}
+			f.refuse(d.FixedIn <= before, key("fixed-in"),
+				"fixed-in = %d does not come after %s = %d", d.FixedIn, what, before)
 			f.commit(key("fixed-by"), d.FixedBy)
 		}
 	}
@@ -152,7 +142,5 @@ func (f *file) defects(fix *Fix) {
 
 // commit checks a full commit id.
 func (f *file) commit(key, id string) {
-	if !commitRE.MatchString(id) {
-		f.fail(key, "commit %q is not a full commit id of 40 hex digits", id)
-	}
+	f.refuse(!commitRE.MatchString(id), key, "commit %q is not a full commit id of 40 hex digits", id)
 }

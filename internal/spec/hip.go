@@ -53,19 +53,14 @@ func (f *file) hip(rec *Recipe) {
 	case !builds:
 		f.fail("verify.hip", "verify.hip is for recipes that build the backend hip, which backends does not name")
 	}
-	if len(h.Files) == 0 {
-		f.fail("verify.hip.files", "verify.hip says no files: name those that hold device code, such as libggml-hip.so")
-	}
+	f.refuse(len(h.Files) == 0, "verify.hip.files",
+		"verify.hip says no files: name those that hold device code, such as libggml-hip.so")
 	f.names("verify.hip.files", h.Files)
-	if len(h.Archs) == 0 {
-		f.fail("verify.hip.archs", "verify.hip says no archs: name the targets, such as gfx1201; without them a machine with no card builds for another one")
-	}
+	f.refuse(len(h.Archs) == 0, "verify.hip.archs",
+		"verify.hip says no archs: name the targets, such as gfx1201; without them a machine with no card builds for another one")
 	for i, a := range h.Archs {
-		if !GFX(a) {
-			f.fail("verify.hip.archs", "%q is not a target as clang writes it, such as gfx1201 or gfx12-generic", a)
-		}
-		if slices.Contains(h.Archs[:i], a) {
-			f.fail("verify.hip.archs", "%s is named twice", a)
-		}
+		f.refuse(!GFX(a), "verify.hip.archs",
+			"%q is not a target as clang writes it, such as gfx1201 or gfx12-generic", a)
+		f.refuse(slices.Contains(h.Archs[:i], a), "verify.hip.archs", "%s is named twice", a)
 	}
 }

@@ -135,8 +135,7 @@ func readFile(fsys fs.FS, name string) ([]byte, error) {
 
 // cause drops the operation and the path that fs errors carry: the message has the path already.
 func cause(err error) string {
-	var p *fs.PathError
-	if errors.As(err, &p) {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		return p.Err.Error()
 	}
 	return err.Error()
@@ -191,11 +190,16 @@ func (f *file) fail(key, format string, args ...any) {
 	f.l.fail(errorAt(f.name, f.data, p, format, args...))
 }
 
+// refuse is fail where something is wrong.
+func (f *file) refuse(wrong bool, key, format string, args ...any) {
+	if wrong {
+		f.fail(key, format, args...)
+	}
+}
+
 func (f *file) required(values map[string]string) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		if strings.TrimSpace(values[key]) == "" {
-			f.fail(key, "%s is missing or empty", key)
-		}
+		f.refuse(strings.TrimSpace(values[key]) == "", key, "%s is missing or empty", key)
 	}
 }
 

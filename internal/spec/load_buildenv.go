@@ -70,9 +70,8 @@ func (l *loader) env(dir string) (buildenv.Decl, bool) {
 		return d, false
 	}
 	d.Name = path.Base(dir)
-	if !wordRE.MatchString(d.Name) {
-		f.fail("", "%q is not a fit name for a buildenv: lower-case letters, digits, dots and hyphens", d.Name)
-	}
+	f.refuse(!wordRE.MatchString(d.Name), "",
+		"%q is not a fit name for a buildenv: lower-case letters, digits, dots and hyphens", d.Name)
 	f.required(map[string]string{"summary": d.Summary})
 	if d.Kind() == buildenv.Debian {
 		f.debian(d)
@@ -82,9 +81,8 @@ func (l *loader) env(dir string) (buildenv.Decl, bool) {
 	f.rootGlobs("exclude", d.Exclude)
 	f.rootGlobs("keep", d.Keep)
 	for _, from := range sortedKeys(d.Links) {
-		if !rootPath(from) || d.Links[from] == "" {
-			f.fail("links", "link %q must be an absolute path in the root, and point somewhere", from)
-		}
+		f.refuse(!rootPath(from) || d.Links[from] == "", "links",
+			"link %q must be an absolute path in the root, and point somewhere", from)
 	}
 	for _, dir := range sortedKeys(d.Gather) {
 		from := d.Gather[dir]
@@ -106,42 +104,28 @@ func (l *loader) env(dir string) (buildenv.Decl, bool) {
 // debian checks what is said of a root of Debian's packages.
 func (f *file) debian(d buildenv.Decl) {
 	for key, words := range map[string][]string{"suite": {d.Suite}, "arch": {d.Arch}, "components": d.Components} {
-		if len(words) == 0 {
-			f.fail(key, "%s is empty", key)
-		}
+		f.refuse(len(words) == 0, key, "%s is empty", key)
 		for _, w := range words {
-			if !wordRE.MatchString(w) {
-				f.fail(key, "%q is not a word of Debian's for %s", w, key)
-			}
+			f.refuse(!wordRE.MatchString(w), key, "%q is not a word of Debian's for %s", w, key)
 		}
 	}
 	f.packages("base", d.Base)
 	f.packages("unpack", d.Unpack)
 	// A buildenv of libraries alone is not built in.
 	libraries := len(d.Base) == 0 && len(d.Programs) == 0
-	if len(d.Base) == 0 && (!libraries || len(d.Unpack) == 0) {
-		f.fail("base", "base is empty: name the packages that are wanted with all that they depend on")
-	}
+	f.refuse(len(d.Base) == 0 && (!libraries || len(d.Unpack) == 0), "base",
+		"base is empty: name the packages that are wanted with all that they depend on")
 	for _, p := range d.Unpack {
-		if slices.Contains(d.Base, p) {
-			f.fail("unpack", "package %s is in base as well", p)
-		}
+		f.refuse(slices.Contains(d.Base, p), "unpack", "package %s is in base as well", p)
 	}
 	for _, role := range sortedKeys(d.Programs) {
 		p := d.Programs[role]
-		if !rootPath(p.Path) {
-			f.fail("program."+role+".path", "path %q must be absolute in the root", p.Path)
-		}
-		if !buildenvVersionRE.MatchString(p.Version) {
-			f.fail("program."+role+".version", "version %q must be numbers with dots between them", p.Version)
-		}
+		f.refuse(!rootPath(p.Path), "program."+role+".path", "path %q must be absolute in the root", p.Path)
+		f.refuse(!buildenvVersionRE.MatchString(p.Version), "program."+role+".version",
+			"version %q must be numbers with dots between them", p.Version)
 	}
-	if len(d.Programs) == 0 && !libraries {
-		f.fail("program", "no program is promised: a root is proven by running one")
-	}
-	if len(d.Holds) > 0 || d.RoomMiB != 0 {
-		f.fail("holds", "holds and room-mib are for archives and wheels")
-	}
+	f.refuse(len(d.Programs) == 0 && !libraries, "program", "no program is promised: a root is proven by running one")
+	f.refuse(len(d.Holds) > 0 || d.RoomMiB != 0, "holds", "holds and room-mib are for archives and wheels")
 }
 
 var (
@@ -157,54 +141,34 @@ func (f *file) archives(d buildenv.Decl) {
 		"suite": d.Suite != "", "components": len(d.Components) > 0, "base": len(d.Base) > 0, "unpack": len(d.Unpack) > 0,
 		"program": len(d.Programs) > 0, "runtime": d.Runtime != "", "gather": len(d.Gather) > 0, "redist": d.Redist != nil && d.Wheels != nil,
 	} {
-		if said {
-			f.fail(key, "%s has no place in a buildenv of %s", key, d.Kind())
-		}
+		f.refuse(said, key, "%s has no place in a buildenv of %s", key, d.Kind())
 	}
-	if d.Arch != "amd64" {
-		f.fail("arch", "arch is %q; archives and wheels are known for amd64", d.Arch)
-	}
-	if d.RoomMiB <= 0 {
-		f.fail("room-mib", "room-mib is %d; it must be a bound, in MiB, for what is unpacked", d.RoomMiB)
-	}
-	if len(d.Holds) == 0 {
-		f.fail("holds", "holds is empty: a root is proven by what it must have")
-	}
+	f.refuse(d.Arch != "amd64", "arch", "arch is %q; archives and wheels are known for amd64", d.Arch)
+	f.refuse(d.RoomMiB <= 0, "room-mib", "room-mib is %d; it must be a bound, in MiB, for what is unpacked", d.RoomMiB)
+	f.refuse(len(d.Holds) == 0, "holds", "holds is empty: a root is proven by what it must have")
 	for _, h := range d.Holds {
-		if !fs.ValidPath(h) || h == "." {
-			f.fail("holds", "%q must be a path in the root, with no slash before it", h)
-		}
+		f.refuse(!fs.ValidPath(h) || h == ".", "holds", "%q must be a path in the root, with no slash before it", h)
 	}
 	list := func(key string, names []string, re *regexp.Regexp, what string) {
 		for i, n := range names {
-			if !re.MatchString(n) {
-				f.fail(key, "%q is not %s", n, what)
-			}
-			if slices.Contains(names[:i], n) {
-				f.fail(key, "%s stands here twice", n)
-			}
+			f.refuse(!re.MatchString(n), key, "%q is not %s", n, what)
+			f.refuse(slices.Contains(names[:i], n), key, "%s stands here twice", n)
 		}
 	}
 	if r := d.Redist; r != nil {
 		if u, err := url.Parse(r.URL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 			f.fail("redist.url", "url %q must be the folder of NVIDIA's archives, http or https", r.URL)
 		}
-		if !releaseRE.MatchString(r.Release) {
-			f.fail("redist.release", "release %q must be numbers with dots between them", r.Release)
-		}
-		if len(r.Linux)+len(r.Windows) == 0 {
-			f.fail("redist", "it names no component, neither in linux nor in windows")
-		}
+		f.refuse(!releaseRE.MatchString(r.Release), "redist.release",
+			"release %q must be numbers with dots between them", r.Release)
+		f.refuse(len(r.Linux)+len(r.Windows) == 0, "redist", "it names no component, neither in linux nor in windows")
 		list("redist.linux", r.Linux, componentRE, "the name of a component")
 		list("redist.windows", r.Windows, componentRE, "the name of a component")
 	}
 	if w := d.Wheels; w != nil {
-		if !platformRE.MatchString(w.Platform) {
-			f.fail("wheels.platform", "platform %q must be one of pip's, such as win_amd64", w.Platform)
-		}
-		if len(w.Packages) == 0 {
-			f.fail("wheels.packages", "packages is empty")
-		}
+		f.refuse(!platformRE.MatchString(w.Platform), "wheels.platform",
+			"platform %q must be one of pip's, such as win_amd64", w.Platform)
+		f.refuse(len(w.Packages) == 0, "wheels.packages", "packages is empty")
 		list("wheels.packages", w.Packages, wheelRE, "a package and its version, joined by ==")
 	}
 }
@@ -231,20 +195,15 @@ func (l *loader) buildenvLock(name string, d *buildenv.Decl) bool {
 
 func (f *file) packages(key string, names []string) {
 	for i, p := range names {
-		if !packageRE.MatchString(p) {
-			f.fail(key, "%q is not the name of a Debian package", p)
-		}
-		if slices.Contains(names[:i], p) {
-			f.fail(key, "package %s stands here twice", p)
-		}
+		f.refuse(!packageRE.MatchString(p), key, "%q is not the name of a Debian package", p)
+		f.refuse(slices.Contains(names[:i], p), key, "package %s stands here twice", p)
 	}
 }
 
 func (f *file) rootGlobs(key string, globs []string) {
 	for _, g := range globs {
-		if strings.HasPrefix(g, "/") || !doublestar.ValidatePattern(g) {
-			f.fail(key, "%q must be a pattern of paths in the root, with no slash before it", g)
-		}
+		f.refuse(strings.HasPrefix(g, "/") || !doublestar.ValidatePattern(g), key,
+			"%q must be a pattern of paths in the root, with no slash before it", g)
 	}
 }
 

@@ -105,9 +105,7 @@ func (l *loader) fix(id, name string) (Fix, bool) {
 			f.fail("requires", "requires %q, which %s lists after it", r, SeriesFile)
 		}
 	}
-	if len(fix.Variants) == 0 {
-		f.fail("", "has no [[variant]]: a fix needs a patch file and the tags it is for")
-	}
+	f.refuse(len(fix.Variants) == 0, "", "has no [[variant]]: a fix needs a patch file and the tags it is for")
 	for i := range fix.Variants {
 		v := &fix.Variants[i]
 		v.Upstream = cmp.Or(v.Upstream, fix.Upstream)
@@ -121,9 +119,7 @@ func (l *loader) fix(id, name string) (Fix, bool) {
 
 func (f *file) variant(fix Fix, i int, v Variant) {
 	key := func(k string) string { return fmt.Sprintf("variant[%d].%s", i, k) }
-	if v.Range.IsZero() {
-		f.fail(key("range"), "variant has no range")
-	}
+	f.refuse(v.Range.IsZero(), key("range"), "variant has no range")
 	f.oneOf(key("upstream"), v.Upstream, LlamaCpp, IkLlamaCpp)
 	switch {
 	case v.Patch == "" && v.Commit == "":
@@ -143,9 +139,8 @@ func (f *file) variant(fix Fix, i int, v Variant) {
 		}
 	}
 	for j, o := range fix.Variants[:i] {
-		if v.Upstream == o.Upstream && v.Range.Overlaps(o.Range) {
-			f.fail(key("range"), "range %q overlaps %q of variant %d: at most one variant may fit a tag", v.Range, o.Range, j+1)
-		}
+		f.refuse(v.Upstream == o.Upstream && v.Range.Overlaps(o.Range), key("range"),
+			"range %q overlaps %q of variant %d: at most one variant may fit a tag", v.Range, o.Range, j+1)
 	}
 	d := fix.Defect(v.Upstream)
 	lo, hi := v.Range.Bounds()

@@ -31,33 +31,24 @@ func (l *loader) recipe(name string) (Recipe, bool) {
 	rec.Name = strings.TrimSuffix(path.Base(name), ".toml")
 	rec.Upstream = upstreamOrDefault(rec.Upstream)
 	f.required(map[string]string{"summary": rec.Summary, "toolchain": rec.Toolchain, "os": rec.OS, "arch": rec.Arch, "backend": rec.Backend})
-	if rec.Range.IsZero() {
-		f.fail("range", "range is missing: the build numbers that this recipe can build")
-	}
-	if !wordRE.MatchString(rec.Name) {
-		f.fail("", "%q is not a fit name for a target: lower-case letters, digits, dots and hyphens", rec.Name)
-	}
+	f.refuse(rec.Range.IsZero(), "range", "range is missing: the build numbers that this recipe can build")
+	f.refuse(!wordRE.MatchString(rec.Name), "",
+		"%q is not a fit name for a target: lower-case letters, digits, dots and hyphens", rec.Name)
 	f.oneOf("upstream", rec.Upstream, LlamaCpp, IkLlamaCpp)
 	for _, key := range []struct{ name, value string }{{"os", rec.OS}, {"arch", rec.Arch}, {"backend", rec.Backend}} {
-		if key.value != "" && !wordRE.MatchString(key.value) {
-			f.fail(key.name, "%s %q does not fit into a file name", key.name, key.value)
-		}
+		f.refuse(key.value != "" && !wordRE.MatchString(key.value), key.name,
+			"%s %q does not fit into a file name", key.name, key.value)
 	}
 	if rec.Toolchain != "" && !slices.Contains(l.toolchains, path.Join("toolchains", rec.Toolchain+".toml")) {
 		f.fail("toolchain", "toolchain %q has no file toolchains/%s.toml", rec.Toolchain, rec.Toolchain)
 	}
-	if rec.Box != "" && !slices.Contains(l.studios, rec.Box) {
-		f.fail("box", "box %q is no toolchain with visual-studio in toolchains/", rec.Box)
-	}
-	if len(rec.Backends) == 0 {
-		f.fail("backends", "backends is empty: it says which fixes are compiled")
-	}
+	f.refuse(rec.Box != "" && !slices.Contains(l.studios, rec.Box), "box",
+		"box %q is no toolchain with visual-studio in toolchains/", rec.Box)
+	f.refuse(len(rec.Backends) == 0, "backends", "backends is empty: it says which fixes are compiled")
 	for _, b := range rec.Backends {
 		f.oneOf("backends", b, backends...)
 	}
-	if len(rec.Programs) == 0 {
-		f.fail("programs", "programs is empty: name the CMake targets to build")
-	}
+	f.refuse(len(rec.Programs) == 0, "programs", "programs is empty: name the CMake targets to build")
 	for _, p := range rec.Programs {
 		if !programRE.MatchString(p) || slices.Contains([]string{"all", "clean", "install", "test", "help"}, p) {
 			f.fail("programs", "program %q is not the plain name of a CMake target that makes a program", p)
@@ -85,15 +76,13 @@ func (l *loader) recipe(name string) (Recipe, bool) {
 		key   string
 		there bool
 	}{{"verify.pe", rec.Verify.PE != nil}, {"wine", rec.Wine != ""}, {"bundle.format", rec.Bundle.Format == Zip}, {"bundle.start", rec.Bundle.Start != ""}} {
-		if w.there && rec.OS == Linux {
-			f.fail(w.key, "%s is for a recipe with os = %q, and this one has os = %q", w.key, Win7, rec.OS)
-		}
+		f.refuse(w.there && rec.OS == Linux, w.key,
+			"%s is for a recipe with os = %q, and this one has os = %q", w.key, Win7, rec.OS)
 	}
 	f.script("bundle.check", rec.Bundle.Check, scriptFor(rec.OS))
 	f.script("bundle.start", rec.Bundle.Start, ".cmd")
-	if rec.DiskMiB < 0 {
-		f.fail("disk-mib", "disk-mib is %d; it must be the room in MiB that a release takes", rec.DiskMiB)
-	}
+	f.refuse(rec.DiskMiB < 0, "disk-mib",
+		"disk-mib is %d; it must be the room in MiB that a release takes", rec.DiskMiB)
 	f.fixList(&rec)
 	for _, id := range sortedKeys(rec.Without) {
 		switch {
@@ -106,22 +95,18 @@ func (l *loader) recipe(name string) (Recipe, bool) {
 		}
 	}
 	for backend, flags := range map[string][]string{"cuda": rec.CUDAFlags, "hip": rec.HIPFlags} {
-		if len(flags) > 0 && !slices.Contains(rec.Backends, backend) {
-			f.fail(backend+"-flags", "%[1]s-flags is for recipes that build the backend %[1]s, which backends does not name", backend)
-		}
+		f.refuse(len(flags) > 0 && !slices.Contains(rec.Backends, backend), backend+"-flags",
+			"%[1]s-flags is for recipes that build the backend %[1]s, which backends does not name", backend)
 	}
 	f.options("cmake", rec.CMake)
 	f.cmakeFor("cmake-for", rec.CMakeFor)
 	for i, o := range rec.Optional {
-		if !optionRE.MatchString(o.Option) || o.Header == "" || o.Gives == "" {
-			f.fail(fmt.Sprintf("optional[%d]", i), "optional needs option, header and gives")
-		}
+		f.refuse(!optionRE.MatchString(o.Option) || o.Header == "" || o.Gives == "", fmt.Sprintf("optional[%d]", i),
+			"optional needs option, header and gives")
 	}
 	f.verify(&rec)
 	for i, c := range rec.Smoke {
-		if c.Name == "" {
-			f.fail(fmt.Sprintf("smoke[%d]", i), "smoke check has no name")
-		}
+		f.refuse(c.Name == "", fmt.Sprintf("smoke[%d]", i), "smoke check has no name")
 		if !slices.Contains([]string{"", Host, Sim, Card}, c.Device) {
 			f.fail(fmt.Sprintf("smoke[%d].device", i), "device of a smoke check is %q; it must be one of %s, %s, %s", c.Device, Host, Sim, Card)
 		}
@@ -147,12 +132,10 @@ func (f *file) carry(b Bundle) {
 	if b.Runtime != "" {
 		f.oneOf("bundle.runtime", b.Runtime, Thin, Full)
 	}
-	if b.Runtime == Full && len(b.Carry) == 0 {
-		f.fail("bundle.runtime", "bundle.runtime is full and bundle.carry names no library, such as libcudart.so.*")
-	}
-	if b.Libraries != "" && len(b.Carry) == 0 {
-		f.fail("bundle.libraries", "bundle.libraries names a buildenv and bundle.carry no library of it")
-	}
+	f.refuse(b.Runtime == Full && len(b.Carry) == 0, "bundle.runtime",
+		"bundle.runtime is full and bundle.carry names no library, such as libcudart.so.*")
+	f.refuse(b.Libraries != "" && len(b.Carry) == 0, "bundle.libraries",
+		"bundle.libraries names a buildenv and bundle.carry no library of it")
 }
 
 // scriptFor is how the scripts in a bundle for a system end.
@@ -181,9 +164,7 @@ func (f *file) fixList(rec *Recipe) {
 	case nil:
 		f.fail("fixes", `fixes is missing: "all", or a list of fixes`)
 	case string:
-		if v != "all" {
-			f.fail("fixes", `fixes is %q; it must be "all" or a list of fixes`, v)
-		}
+		f.refuse(v != "all", "fixes", `fixes is %q; it must be "all" or a list of fixes`, v)
 		rec.Fixes.All = true
 	case []any:
 		for _, e := range v {
@@ -247,25 +228,9 @@ func OptionValue(v any) (string, error) {
 
 func (f *file) cmakeFor(key string, list []CMakeFor) {
 	for i, c := range list {
-		if c.Range.IsZero() {
-			f.fail(fmt.Sprintf("%s[%d]", key, i), "cmake-for has no range")
-		}
+		f.refuse(c.Range.IsZero(), fmt.Sprintf("%s[%d]", key, i), "cmake-for has no range")
 		f.options(fmt.Sprintf("%s[%d].set", key, i), c.Set)
 	}
-}
-
-// OptionsFor returns the recipe's options at build number n, later blocks over earlier ones.
-func (r Recipe) OptionsFor(n int) Options {
-	o := maps.Clone(r.CMake)
-	if o == nil {
-		o = Options{}
-	}
-	for _, c := range slices.Concat(r.Shared, r.CMakeFor) {
-		if c.Range.Contains(n) {
-			maps.Copy(o, c.Set)
-		}
-	}
-	return o
 }
 
 func (l *loader) toolchain(name string) (Toolchain, bool) {
@@ -281,9 +246,7 @@ func (l *loader) toolchain(name string) (Toolchain, bool) {
 			f.fail("file", "CMake toolchain file toolchains/%s: %s", tc.File, cause(err))
 		}
 	}
-	if tc.JobMiB <= 0 {
-		f.fail("job-mib", "job-mib must say how much memory one compile job may take, in MiB")
-	}
+	f.refuse(tc.JobMiB <= 0, "job-mib", "job-mib must say how much memory one compile job may take, in MiB")
 	switch {
 	case tc.VisualStudio == 0:
 	case !slices.Contains(VisualStudios, tc.VisualStudio):
@@ -294,21 +257,15 @@ func (l *loader) toolchain(name string) (Toolchain, bool) {
 		l.studios = append(l.studios, tc.Name)
 	}
 	for role, t := range tc.Programs {
-		if len(t.Names) == 0 {
-			f.fail("program."+role, "program %q has no names", role)
-		}
+		f.refuse(len(t.Names) == 0, "program."+role, "program %q has no names", role)
 		if t.For != "" {
 			f.oneOf("program."+role+".for", t.For, ForSmoke)
 		}
 		if t.First != "" {
 			f.oneOf("program."+role+".first", t.First, FirstDirs)
 		}
-		if t.Min != "" && !versionRE.MatchString(t.Min) {
-			f.fail("program."+role+".min", "min %q is not a version", t.Min)
-		}
-		if t.Max != "" && !versionRE.MatchString(t.Max) {
-			f.fail("program."+role+".max", "max %q is not a version", t.Max)
-		}
+		f.refuse(t.Min != "" && !versionRE.MatchString(t.Min), "program."+role+".min", "min %q is not a version", t.Min)
+		f.refuse(t.Max != "" && !versionRE.MatchString(t.Max), "program."+role+".max", "max %q is not a version", t.Max)
 		for _, dir := range t.Dirs {
 			if _, err := path.Match(dir, ""); err != nil || !dirRE.MatchString(dir) {
 				f.fail("program."+role+".dirs", "%q is not an absolute folder, nor one below a variable of the environment such as $CUDA_HOME/bin", dir)
@@ -332,21 +289,14 @@ func (l *loader) sources() ([]Source, []Upstream, map[string][]string) {
 		s := &doc.Source[i]
 		key := func(k string) string { return fmt.Sprintf("source[%d].%s", i, k) }
 		s.Upstream = upstreamOrDefault(s.Upstream)
-		if s.Name == "" {
-			f.fail(key("name"), "source has no name")
-		}
+		f.refuse(s.Name == "", key("name"), "source has no name")
 		switch s.Kind {
 		case "git", "archive":
-			if s.URL == "" {
-				f.fail(key("url"), "source %q needs url", s.Name)
-			}
+			f.refuse(s.URL == "", key("url"), "source %q needs url", s.Name)
 		case "bundle":
-			if (s.URL == "") == (s.NPM == "") {
-				f.fail(key("url"), "source %q needs either url or npm", s.Name)
-			}
-			if s.NPM != "" && (s.File == "" || len(s.Tags) == 0) {
-				f.fail(key("npm"), "source %q needs file and tags beside npm", s.Name)
-			}
+			f.refuse((s.URL == "") == (s.NPM == ""), key("url"), "source %q needs either url or npm", s.Name)
+			f.refuse(s.NPM != "" && (s.File == "" || len(s.Tags) == 0), key("npm"),
+				"source %q needs file and tags beside npm", s.Name)
 		default:
 			f.fail(key("kind"), "kind is %q; it must be git, bundle or archive", s.Kind)
 		}

@@ -18,12 +18,10 @@ var (
 // verify checks what a recipe says the built binaries must look like.
 func (f *file) verify(rec *Recipe) {
 	v := rec.Verify
-	if v.Machine != "" && !machineRE.MatchString(v.Machine) {
-		f.fail("verify.machine", "machine %q is not the name of an ELF or PE machine, such as EM_X86_64 or IMAGE_FILE_MACHINE_AMD64", v.Machine)
-	}
-	if v.GlibcMax != "" && !versionRE.MatchString(v.GlibcMax) {
-		f.fail("verify.glibc-max", "glibc-max %q is not a version, such as 2.31", v.GlibcMax)
-	}
+	f.refuse(v.Machine != "" && !machineRE.MatchString(v.Machine), "verify.machine",
+		"machine %q is not the name of an ELF or PE machine, such as EM_X86_64 or IMAGE_FILE_MACHINE_AMD64", v.Machine)
+	f.refuse(v.GlibcMax != "" && !versionRE.MatchString(v.GlibcMax), "verify.glibc-max",
+		"glibc-max %q is not a version, such as 2.31", v.GlibcMax)
 	f.names("verify.needed", v.Needed)
 	f.hip(rec)
 	if v.PE != nil {
@@ -33,16 +31,13 @@ func (f *file) verify(rec *Recipe) {
 	if c == nil {
 		return
 	}
-	if !slices.Contains(rec.Backends, "cuda") {
-		f.fail("verify.cuda", "verify.cuda is for recipes that build the backend cuda, which backends does not name")
-	}
-	if len(c.Files) == 0 {
-		f.fail("verify.cuda.files", "verify.cuda says no files: name those that hold device code, such as libggml-cuda.so")
-	}
+	f.refuse(!slices.Contains(rec.Backends, "cuda"), "verify.cuda",
+		"verify.cuda is for recipes that build the backend cuda, which backends does not name")
+	f.refuse(len(c.Files) == 0, "verify.cuda.files",
+		"verify.cuda says no files: name those that hold device code, such as libggml-cuda.so")
 	f.names("verify.cuda.files", c.Files)
-	if (len(c.Archs) == 0) == (len(c.AtLeast) == 0) {
-		f.fail("verify.cuda.archs", "verify.cuda needs either archs, for exactly these, or at-least, for these and others")
-	}
+	f.refuse((len(c.Archs) == 0) == (len(c.AtLeast) == 0), "verify.cuda.archs",
+		"verify.cuda needs either archs, for exactly these, or at-least, for these and others")
 	f.archs("verify.cuda.archs", c.Archs, smRE, "sm_86")
 	f.archs("verify.cuda.at-least", c.AtLeast, smRE, "sm_86")
 	f.archs("verify.cuda.ptx", c.PTX, computeRE, "compute_86")
@@ -61,12 +56,9 @@ func (f *file) verify(rec *Recipe) {
 func (f *file) pe(pe PE) {
 	f.oneOf("verify.pe.os", pe.OS, Win7, Win7VxKex)
 	for i, u := range pe.Updates {
-		if !updateRE.MatchString(u) {
-			f.fail("verify.pe.updates", "%q is not the number of an update of Windows, such as KB2533623", u)
-		}
-		if slices.Contains(pe.Updates[:i], u) {
-			f.fail("verify.pe.updates", "%s is named twice", u)
-		}
+		f.refuse(!updateRE.MatchString(u), "verify.pe.updates",
+			"%q is not the number of an update of Windows, such as KB2533623", u)
+		f.refuse(slices.Contains(pe.Updates[:i], u), "verify.pe.updates", "%s is named twice", u)
 	}
 }
 
@@ -81,11 +73,7 @@ func (f *file) names(key string, patterns []string) {
 
 func (f *file) archs(key string, list []string, re *regexp.Regexp, such string) {
 	for i, a := range list {
-		if !re.MatchString(a) {
-			f.fail(key, "%q is not an architecture as nvcc names it, such as %s", a, such)
-		}
-		if slices.Contains(list[:i], a) {
-			f.fail(key, "%s is named twice", a)
-		}
+		f.refuse(!re.MatchString(a), key, "%q is not an architecture as nvcc names it, such as %s", a, such)
+		f.refuse(slices.Contains(list[:i], a), key, "%s is named twice", a)
 	}
 }

@@ -45,13 +45,11 @@ func (f *file) upstreams(list []Upstream) map[string][]string {
 		}
 		f.globs(key("exclude"), u.Exclude)
 		f.cmakeFor(key("cmake-for"), u.CMakeFor)
-		if len(u.Marks) == 0 && u.Exclude == nil && u.CMakeFor == nil {
-			f.fail(key("marks"), "marks is missing or empty: name a file or a folder that every tree of %s has and no tree of another upstream", u.Name)
-		}
+		f.refuse(len(u.Marks) == 0 && u.Exclude == nil && u.CMakeFor == nil, key("marks"),
+			"marks is missing or empty: name a file or a folder that every tree of %s has and no tree of another upstream", u.Name)
 		for _, m := range u.Marks {
-			if !fs.ValidPath(m) || m == "." || strings.ContainsAny(m, `\*?[`) {
-				f.fail(key("marks"), "%q is not a plain path from the top of the tree, such as ggml/src/iqk", m)
-			}
+			f.refuse(!fs.ValidPath(m) || m == "." || strings.ContainsAny(m, `\*?[`), key("marks"),
+				"%q is not a plain path from the top of the tree, such as ggml/src/iqk", m)
 			for _, o := range slices.Sorted(maps.Keys(of)) {
 				if m == o || strings.HasPrefix(m, o+"/") || strings.HasPrefix(o, m+"/") {
 					f.fail(key("marks"), "%s and %s, of %s, cannot both be marks: one is in the other", m, o, of[o])

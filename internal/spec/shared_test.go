@@ -42,7 +42,7 @@ set = `+set+"\n"...)
 		}
 		rec, shared := r.Recipes[target], upstream == spec.LlamaCpp
 		for _, n := range []int{7999, 8000, 9000} {
-			o := rec.OptionsFor(n)
+			o := optionsFor(rec, n)
 			if _, has := o["LLAMA_SHARED_B"]; has != (shared && n >= 8000) || n >= 9000 && o["LLAMA_SHARED_A"] != true {
 				t.Errorf("%s at %d: %v", upstream, n, o)
 			}

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -207,7 +209,7 @@ func TestOptions(t *testing.T) {
 	rec := good(t).Recipes["everything"]
 	for n, want := range map[int]string{99: "A=ON", 100: "A=OFF B=80;90-virtual", 150: "A=ON"} {
 		var got []string
-		o := rec.OptionsFor(n)
+		o := optionsFor(rec, n)
 		for _, k := range []string{"A", "B"} {
 			if v, ok := o[k]; ok {
 				s, err := spec.OptionValue(v)
@@ -379,4 +381,16 @@ func TestErrorIn(t *testing.T) {
 	if err := spec.Decode("p.toml", doc, &v); err == nil || !strings.Contains(err.Error(), `p.toml:3:2: unknown key "run.server"`) {
 		t.Errorf("%v", err)
 	}
+}
+
+// optionsFor are a recipe's options at build number n, later blocks over earlier ones.
+func optionsFor(r spec.Recipe, n int) spec.Options {
+	o := spec.Options{}
+	maps.Copy(o, r.CMake)
+	for _, c := range slices.Concat(r.Shared, r.CMakeFor) {
+		if c.Range.Contains(n) {
+			maps.Copy(o, c.Set)
+		}
+	}
+	return o
 }

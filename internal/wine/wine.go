@@ -4,6 +4,7 @@
 package wine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -201,10 +202,7 @@ func (w *Windows) Pid() int { return w.stays.Pid() }
 // Variables with other letters than ASCII's come through in UTF-8 alone. Some builds of
 // wine have an nvcuda.dll of their own, which leads to this machine's card.
 func (w *Windows) Env() []string {
-	debug := w.o.Debug
-	if debug == "" {
-		debug = "-all"
-	}
+	debug := cmp.Or(w.o.Debug, "-all")
 	return []string{
 		"WINEPREFIX=" + w.prefix, "WINEARCH=win64", "WINEDEBUG=" + debug, "LC_ALL=C.UTF-8",
 		"WINEDLLOVERRIDES=mscoree=;mshtml=;winemenubuilder.exe=;nvcuda=n",

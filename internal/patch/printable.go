@@ -1,4 +1,4 @@
-package doctor
+package patch
 
 import (
 	"strconv"
@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// printable writes what a terminal would obey or hide, as names of others may hold, the
+// Printable writes what a terminal would obey or hide, as names of others may hold, the
 // way Go quotes it. A line feed is among it: a name must not write a line of a report.
-func printable(s string) string {
+func Printable(s string) string {
 	var b strings.Builder
 	for len(s) > 0 {
 		r, n := utf8.DecodeRuneInString(s)

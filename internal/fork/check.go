@@ -1,0 +1,208 @@
+package fork
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/llpatch/llpatch/internal/chain"
+	"github.com/llpatch/llpatch/internal/exit"
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// What a commit of a branch is.
+const (
+	Pure    = "ours"    // just what its fix gives
+	Changed = "changed" // it says that it is a fix's, and is not what that gives
+	Yours   = "yours"   // it says nothing of a fix, and lies above those that do
+	Foreign = "foreign" // it says nothing of a fix, and lies among those that do
+)
+
+// Checked is a branch compared with what its tag and fixes give.
+type Checked struct {
+	Branch  string          `json:"branch"`
+	Remote  string          `json:"remote,omitempty"`
+	Tag     string          `json:"tag"`
+	Tip     string          `json:"tip"`
+	Base    string          `json:"base"`
+	Root    bool            `json:"root,omitempty"`
+	Pure    bool            `json:"pure"` // what llpatch made is as it was made; the user's own commits may lie above
+	Commits []CheckedCommit `json:"commits"`
+	Missing []string        `json:"missing,omitempty"` // fixes of the target that the branch does not have
+}
+
+// CheckedCommit is one commit of it.
+type CheckedCommit struct {
+	ID      string `json:"id"`
+	Subject string `json:"subject"`
+	Fix     string `json:"fix,omitempty"`
+	Is      string `json:"is"`
+	Why     string `json:"why,omitempty"`
+}
+
+// NotPure is a branch that is not what its tag and fixes give.
+type NotPure struct{ *Checked }
+
+// Error names the first commit that is not llpatch's.
+func (e *NotPure) Error() string {
+	for _, c := range e.Commits {
+		if c.Is == Changed || c.Is == Foreign {
+			return fmt.Sprintf("%s is not what %s and its fixes give: %.12s %q %s", e.Branch, e.Tag, c.ID, c.Subject, c.Why)
+		}
+	}
+	return fmt.Sprintf("%s is not what %s and its fixes give: its base %s is not the tag's", e.Branch, e.Tag, e.Base)
+}
+
+// ExitCode is exit.Source.
+func (e *NotPure) ExitCode() int { return exit.Source }
+
+// Hint says what to do.
+func (e *NotPure) Hint() string {
+	return "llpatch fork export puts changes into the fixes; llpatch fork make " + e.Tag + " makes the branch again"
+}
+
+// CheckOptions say what is compared.
+type CheckOptions struct {
+	Branch string // "": the one that is checked out
+	Remote string // name or address of the remote whose branch it is; "": the repository's own
+	Target string // whose fixes must be there; "": those that are
+	With   []string
+}
+
+// Check compares a branch with what its tag and fixes give. The error is a *NotPure where
+// it differs, and the Checked is there with it.
+func Check(ctx context.Context, e chain.Workspace, r *Repo, o CheckOptions) (*Checked, error) {
+	b, err := r.readFrom(ctx, e.Repo, o)
+	if err != nil {
+		return nil, err
+	}
+	c := &Checked{Branch: b.label(), Remote: o.Remote, Tag: b.Tag.String(), Tip: b.Tip, Base: b.Base, Root: b.Root, Commits: []CheckedCommit{}}
+	want, series, base, err := expected(ctx, e, r, b)
+	if err != nil {
+		return nil, err
+	}
+	c.Pure = base == b.Base
+	c.compare(b, want)
+	if o.Target != "" {
+		p, err := patched(ctx, e, r, Want{Upstream: b.Upstream, Tag: b.Tag, Target: o.Target, With: o.With})
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = p.Tree.Close() }() // it was only read from
+		for _, in := range p.Series.In {
+			if !slices.ContainsFunc(series, func(s spec.Chosen) bool { return s.Fix == in.Fix }) {
+				c.Missing = append(c.Missing, in.Fix)
+			}
+		}
+	}
+	if !c.Pure || len(c.Missing) > 0 {
+		return c, &NotPure{c}
+	}
+	return c, nil
+}
+
+// readFrom reads the branch, of a remote where one is named.
+func (r *Repo) readFrom(ctx context.Context, repo *spec.Repo, o CheckOptions) (Branch, error) {
+	if o.Remote == "" {
+		return r.Read(ctx, repo, o.Branch)
+	}
+	b := Branch{Name: o.Branch}
+	if b.Name == "" {
+		head, _, err := r.head(ctx)
+		if err != nil || head == "" {
+			return b, errors.Join(err, refuse("--branch NAME", "no branch is checked out in %s", r.Dir))
+		}
+		b.Name = head
+	}
+	var err error
+	if b.Tip, err = r.see(ctx, o.Remote, b.Name); err != nil {
+		return b, err
+	}
+	if b.Tip == "" {
+		return b, &Refusal{Msg: fmt.Sprintf("%s has no branch %s", o.Remote, b.Name), Code: exit.Source}
+	}
+	return b, r.stand(ctx, repo, &b)
+}
+
+// see fetches a remote's branch and returns its commit; "" where it has none.
+func (r *Repo) see(ctx context.Context, remote, branch string) (string, error) {
+	out, err := r.git(ctx, "ls-remote", "--", remote, "refs/heads/"+branch)
+	if err != nil {
+		return "", &Refusal{Msg: fmt.Sprintf("%s: %s", remote, said(err)), Code: exit.Source}
+	}
+	if out == "" {
+		return "", nil
+	}
+	ref := fmt.Sprintf("refs/llpatch/seen/%x", sha256.Sum256([]byte(remote+"\n"+branch)))[:40]
+	if _, err := r.git(ctx, "fetch", "-q", "--no-tags", "--no-write-fetch-head", "--", remote, "+refs/heads/"+branch+":"+ref); err != nil {
+		return "", &Refusal{Msg: fmt.Sprintf("%s: %s", remote, said(err)), Code: exit.Source}
+	}
+	return r.commit(ctx, ref)
+}
+
+// expected are the commits that the fixes of a branch give on its tag, and the base's id.
+func expected(ctx context.Context, e chain.Workspace, r *Repo, b Branch) (want []Commit, in []spec.Chosen, base string, err error) {
+	e, err = from(ctx, e, r, b.Tag)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	e.Repo = only(e.Repo, func(f spec.Fix) bool {
+		return slices.ContainsFunc(b.Commits, func(c Commit) bool { return c.Fix == f.ID })
+	})
+	p, err := chain.Patch(ctx, e, chain.Order{Tag: b.Tag, Recipe: anyTarget(b.Upstream)}, nil)
+	if err != nil {
+		return nil, nil, "", err
+	}
+	defer func() { err = errors.Join(err, p.Tree.Close()) }()
+	from := Commit{ID: p.Tree.Pin.Commit}
+	if b.Root {
+		from = rootOf(p.Tree)
+	}
+	want, err = plan(p, from)
+	return want, p.Series.In, from.ID, err
+}
+
+// compare tells the commits apart.
+func (c *Checked) compare(b Branch, want []Commit) {
+	last := -1 // of those that are a fix's
+	for i, k := range b.Commits {
+		if k.Fix != "" {
+			last = i
+		}
+	}
+	for i, k := range b.Commits {
+		out := CheckedCommit{ID: k.ID, Subject: k.Subject(), Fix: k.Fix, Is: Pure}
+		at := slices.IndexFunc(want, func(w Commit) bool { return w.Fix == k.Fix })
+		switch {
+		case k.Fix == "" && i > last:
+			out.Is = Yours
+		case k.Fix == "":
+			out.Is, out.Why = Foreign, "is no fix's, by "+k.Committer.Name
+		case at < 0:
+			out.Is, out.Why = Changed, "is of a fix that is not declared for "+c.Tag
+		case want[at].ID != k.ID:
+			out.Is, out.Why = Changed, difference(k, want[at])
+		}
+		c.Pure = c.Pure && out.Is != Foreign && out.Is != Changed
+		c.Commits = append(c.Commits, out)
+	}
+}
+
+// difference says in what a commit is not the one that is wanted.
+func difference(is, want Commit) string {
+	switch {
+	case is.Committer.String() != want.Committer.String():
+		return "was committed by " + is.Committer.Name
+	case is.Author.String() != want.Author.String():
+		return "has another author or date than its patch: " + is.Author.String()
+	case is.Message != want.Message:
+		return "has another message than its patch"
+	case is.Tree != want.Tree:
+		return "has another content than its patch gives"
+	case !slices.Equal(is.Parents, want.Parents):
+		return "stands on another commit than it should"
+	}
+	return "has headers that llpatch does not write, such as a signature"
+}
