@@ -1,6 +1,7 @@
 # Every command of the project; `make help` lists them. CI calls only these.
 SHELL := /bin/sh
 TAG   ?= b8833
+IK_COMMITS ?= 21ced1e3c158b8f5b8732d30195ea5ed76d5ec86 8337e4cd3861406fc04e0854b1409cd1b027fbc9
 PROOF_TAGS ?= b8390 b9842
 BROKEN_TAGS ?= b8390 b9842 v0.5.0
 RELEASE_TAGS ?= b9842 v0.5.0
@@ -78,6 +79,15 @@ proof: ## the fixes' proofs, on the simulated device and without one, on the npm
 	$(MAKE) --no-print-directory build
 	sh scripts/with-headers sh scripts/proof $(PROOF_TAGS)
 
+.PHONY: proof-ik
+proof-ik: ## the proofs of ik_llama.cpp's fixes on the simulated CUDA device, on IK_COMMITS of a clone at IK=PATH, and prefill-reserve broken
+	$(if $(IK),,$(error IK names no clone of ik_llama.cpp))
+	sh scripts/setup build syntax
+	$(MAKE) --no-print-directory build
+	for c in $(IK_COMMITS); do sh scripts/with-headers bin/llpatch smoke $$c ik-linux-cpu --device sim --locked --source "$(IK)" || exit 1; done
+	sh scripts/with-headers go test -tags real -timeout 180m -count 1 -run TestBrokenIK -v ./internal/cli -args \
+		-broken-ik "$(firstword $(IK_COMMITS))" -broken-source "$(abspath $(IK))" $(ARGS)
+
 .PHONY: broken-fixes
 broken-fixes: ## break each memory fix in every way of internal/broken, on the npm trees of BROKEN_TAGS: its proof must notice (ARGS=-broken-record=FILE)
 	$(if $(strip $(BROKEN_TAGS)),,$(error BROKEN_TAGS names no tag))
@@ -114,7 +124,9 @@ powershell: ## the scripts for a Windows machine are PowerShell, by tree-sitter'
 		PYTHONPATH=$$dir go test -count 1 -run PowerShell -v ./internal/build
 
 # One part of make nightly each: a target, and variables for it.
-NIGHTLY ?= test-all mutation proof broken-fixes real-win7 sim-win7 releases roots leaks 'nvidia ARGS=-cublas' 'fuzz FUZZTIME=20s FUZZLONG=1m' $(if $(MIRROR),mirror)
+NIGHTLY ?= test-all mutation proof broken-fixes real-win7 sim-win7 releases roots leaks 'nvidia ARGS=-cublas' 'fuzz FUZZTIME=20s FUZZLONG=1m' \
+	$(if $(MIRROR),mirror,'NOT RUN: mirror: MIRROR names no clone of llama.cpp') \
+	$(if $(IK),proof-ik,'NOT RUN: proof-ik: IK names no clone of ik_llama.cpp')
 
 .PHONY: nightly
 nightly: ## what CI has no time for, on after a failure; NIGHTLY="PART..." runs other parts

@@ -73,6 +73,7 @@ func TestNightly(t *testing.T) {
 		"all pass":  {[]string{"good A=1 B=2", "good"}, 0, []string{"ran 1 2", "ran", " min  passed  good A=1 B=2", " min  passed  good"}},
 		"one fails": {[]string{"bad", "good A=3"}, 1, []string{"ran 3", " min  FAILED  bad", " min  passed  good A=3"}},
 		"no target": {[]string{"none", "good A=4"}, 1, []string{"ran 4", " min  FAILED  none"}},
+		"not run":   {[]string{"NOT RUN: none: no clone", "good A=5"}, 0, []string{"== NOT RUN: none: no clone", "ran 5"}},
 		"no part":   {nil, 2, nil},
 	} {
 		cmd := exec.CommandContext(t.Context(), "sh", append([]string{script}, c.parts...)...)

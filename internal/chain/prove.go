@@ -21,7 +21,6 @@ import (
 	"github.com/llpatch/llpatch/internal/sim"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/spec"
-	"github.com/llpatch/llpatch/internal/stage"
 )
 
 // Simulation says how the simulated device's libraries are made.
@@ -57,7 +56,7 @@ type Proofs struct {
 const trimOn = "GGML_CUDA_POOL_TRIM_DEFAULT=1"
 
 // simulated is the part of a tree that the simulated device's backend is made
-// of: only this may differ between the two builds of a proof, since both use
+// of: only this may differ between the two builds of a proof where both use
 // the same programs, which are those of the patched tree.
 const simulated = "ggml/src/ggml-cuda/"
 
@@ -91,6 +90,9 @@ func CanProve(ctx context.Context, e Workspace, p Patched, at Site, s Simulation
 	}
 	if st, err := os.Stat(s.HIP); s.HIP != "" && (err != nil || !st.IsDir()) {
 		return &NoFolder{Path: s.HIP, HIP: true}
+	}
+	if s.HIP != "" && p.oneLibrary() {
+		return p.notRun(errors.New("ggml-cuda is a part of ik_llama.cpp's one library, and the simulated HIP device is not made for that: take --device sim"))
 	}
 	if p.Recipe.Wine != "" {
 		if s.HIP != "" {
@@ -146,6 +148,9 @@ func toProve(e Workspace, c Patched, s Simulation) (*Proofs, []smoke.ProofOption
 		if !smoke.OnDevice(f.Proof) {
 			return nil, ""
 		}
+		if c.oneLibrary() {
+			return smoke.IKProofChecks(f.Proof, n), ""
+		}
 		checks := smoke.ProofChecks(f.Proof, n, reserved)
 		if s.HIP != "" {
 			checks = append(checks, smoke.HIPProofChecks(f.Proof, n)...)
@@ -157,6 +162,9 @@ func toProve(e Workspace, c Patched, s Simulation) (*Proofs, []smoke.ProofOption
 	})
 	if err != nil {
 		return nil, nil, err
+	}
+	if c.oneLibrary() {
+		return p, todo, nil
 	}
 	// What other fixes change is in both halves: the programs are those of the patched tree.
 	for _, t := range c.Result.Touched {
@@ -170,22 +178,22 @@ func toProve(e Workspace, c Patched, s Simulation) (*Proofs, []smoke.ProofOption
 
 // Prove builds the programs of a patched tree and runs the proof of every fix of the series on
 // the simulated device: ggml-cuda's host code of the stock tree and of the patched one, each
-// with the same built programs, which run through wine where the recipe's are for Windows. The
-// fixes whose proof is not one of smoke.Proofs are told in the result. A proof that does
-// not hold is an error that wraps *smoke.FailedChecks or *smoke.NotRun, after all of them have
+// with the same built programs, which run through wine where the recipe's are for Windows; of a tree with
+// one library each with its own. The fixes whose proof is not one of smoke.Proofs are told in the
+// result. A proof that does not hold is an error that wraps *smoke.FailedChecks or *smoke.NotRun, after all of them have
 // run. A tree that the simulated device's compiler refuses is a *build.Failed.
 func Prove(ctx context.Context, e Workspace, patched Patched, at Site, s Simulation) (p *Proofs, err error) {
-	b, err := Build(ctx, e, patched, at)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, b.Close()) }()
 	p, todo, err := toProve(e, patched, s)
 	if err != nil || len(todo) == 0 {
 		return p, err
 	}
 	_, folder, record := s.names()
-	staged, err := Stage(ctx, e, b, nil)
+	programs := sharedPrograms
+	if patched.oneLibrary() {
+		programs = ownPrograms
+	}
+	b, pair, err := programs(ctx, e, patched, at, folder)
+	defer func() { err = errors.Join(err, b.Close()) }()
 	if err != nil {
 		return nil, err
 	}
@@ -193,23 +201,11 @@ func Prove(ctx context.Context, e Workspace, patched Patched, at Site, s Simulat
 	if err != nil {
 		return nil, err
 	}
-	bin, err := stage.WithoutCUDA(staged.Top(), b.file(filepath.Join(folder, "bin")))
-	if err != nil {
-		return nil, err
-	}
-	stock := b.file("stock")
-	if _, err := b.writeStock(ctx, e, stock); err != nil {
-		return nil, err
-	}
 	sides := map[string]smoke.Programs{}
-	for _, side := range [][2]string{{"stock", stock}, {"patched", b.Dir}} {
-		name := side[0]
-		plan := b.Plan
-		plan.Source, plan.Dir = filepath.Join(side[1], "src"), filepath.Join(b.Dir, folder, name)
-		if name == "stock" {
-			plan.Touched = nil
-		}
-		lib, err := simulate(ctx, e, b.Recipe, plan, s, b.file("logs/"+folder+"-"+name+".log"))
+	for i, name := range sideNames {
+		one := pair[i]
+		one.plan.Dir = filepath.Join(b.Dir, folder, name)
+		lib, err := simulate(ctx, e, b.Recipe, one.plan, s, b.file("logs/"+folder+"-"+name+".log"))
 		if err != nil {
 			err = fmt.Errorf("simulated device, %s: %w", name, err)
 			var refused *build.Failed
@@ -219,7 +215,7 @@ func Prove(ctx context.Context, e Workspace, patched Patched, at Site, s Simulat
 			return nil, err
 		}
 		e.Log.Info("built ggml-cuda for the simulated device", "tree", name, "objects", lib.Objects, "compiled", lib.Compiled)
-		sides[name] = smoke.Programs{Bin: bin, Env: lib.Env()}
+		sides[name] = smoke.Programs{Bin: one.bin, Env: lib.Env()}
 	}
 	for i := range todo {
 		todo[i].Options = smoke.Options{Device: todo[i].Check.Device, Wine: wine}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,6 +28,7 @@ var (
 	brokenDist   = flag.String("broken-dist", "", "folder that keeps the builds of TestBrokenFixes for the next run")
 	brokenSource = flag.String("broken-source", "", "where the tags are taken from, as --source has it")
 	brokenRecord = flag.String("broken-record", "", "file that gets what came of it, as JSON")
+	brokenIK     = flag.String("broken-ik", "", "commit of ik_llama.cpp on which prefill-reserve's broken variants must be noticed, from -broken-source")
 	brokenOnly   = flag.String("broken-only", "", "only variants with this in FIX/NAME")
 )
 
@@ -45,6 +47,18 @@ type kill struct {
 	Detail  string  `json:"detail"`
 	Seconds float64 `json:"seconds"` // of the check
 	Killed  bool    `json:"killed"`
+}
+
+// judge takes what one check found.
+func (k *kill) judge(one smoke.ProofCheck, c smoke.Result) {
+	k.Check, k.Fault, k.Detail = one.Check.Name, c.Fault, c.Detail
+	if one.Case != "" {
+		k.Check += " (" + one.Case + ")"
+	}
+	if one.Same && c.Verdict == smoke.Passed { // stock has the fault, and so must this
+		k.Fault = smoke.FaultUnasked
+	}
+	k.Killed = k.Fault == k.Want && (!one.Same || k.Fault != one.Fault)
 }
 
 // subject is a built tag whose fixes can be broken.
@@ -145,14 +159,8 @@ func (b subject) kills(t *testing.T, v broken.Variant, device, hip string) kill 
 		ran++
 		began := time.Now()
 		c := b.check(t, lib, one)
-		k.Check, k.Fault, k.Detail, k.Seconds = one.Check.Name, c.Fault, c.Detail, time.Since(began).Round(100*time.Millisecond).Seconds()
-		if one.Case != "" {
-			k.Check += " (" + one.Case + ")"
-		}
-		if one.Same && c.Verdict == smoke.Passed { // stock has the fault, and so must this
-			k.Fault = smoke.FaultUnasked
-		}
-		if k.Killed = k.Fault == v.Fault && (!one.Same || k.Fault != one.Fault); k.Killed || !healthy(one, c) {
+		k.Seconds = time.Since(began).Round(100 * time.Millisecond).Seconds()
+		if k.judge(one, c); k.Killed || !healthy(one, c) {
 			break
 		}
 	}
@@ -219,19 +227,7 @@ func TestBrokenFixes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	record := struct {
-		Command  string `json:"command"`
-		Date     string `json:"date"`
-		Commit   string `json:"commit"`
-		Compiler string `json:"compiler"`
-		Killed   int    `json:"killed"`
-		All      int    `json:"all"`
-		Kills    []kill `json:"kills"`
-	}{
-		Command: brokenCommand(), Date: time.Now().UTC().Format(time.DateOnly),
-		Commit:   strings.TrimSpace(sh(t, "../..", "git describe --always --dirty")),
-		Compiler: firstLine(sh(t, ".", "$(ls /usr/bin/clang++-[0-9]* | sort -V | tail -1) --version")),
-	}
+	record := newBrokenRecord(t, fmt.Sprintf("-run TestBrokenFixes ./internal/cli -args -broken-tags %q", *brokenTags))
 	for _, tag := range tags {
 		b, before := smallBuild(t, dist, tag), len(record.Kills)
 		pick := func(v broken.Variant) bool { return strings.Contains(v.ID(), *brokenOnly) }
@@ -250,6 +246,36 @@ func TestBrokenFixes(t *testing.T) {
 			t.Errorf("%s: no variant was tried", tag)
 		}
 	}
+	record.finish(t)
+}
+
+// killRecord is what one run of broken fixes came to.
+type killRecord struct {
+	Command  string `json:"command"`
+	Date     string `json:"date"`
+	Commit   string `json:"commit"`
+	Compiler string `json:"compiler"`
+	Killed   int    `json:"killed"`
+	All      int    `json:"all"`
+	Kills    []kill `json:"kills"`
+}
+
+// newBrokenRecord is that of a run with these arguments, in which no folder of this machine may stand.
+func newBrokenRecord(t *testing.T, args string) *killRecord {
+	t.Helper()
+	if *brokenOnly != "" {
+		args += " -broken-only " + *brokenOnly
+	}
+	return &killRecord{
+		Command: "go test -tags real " + args, Date: time.Now().UTC().Format(time.DateOnly),
+		Commit:   strings.TrimSpace(sh(t, "../..", "git describe --always --dirty")),
+		Compiler: firstLine(sh(t, ".", "$(ls /usr/bin/clang++-[0-9]* | sort -V | tail -1) --version")),
+	}
+}
+
+// finish counts, and writes the file that was asked for.
+func (record *killRecord) finish(t *testing.T) {
+	t.Helper()
 	record.All = len(record.Kills)
 	for _, k := range record.Kills {
 		if k.Killed {
@@ -269,6 +295,108 @@ func TestBrokenFixes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// TestBrokenIK: the same for prefill-reserve, each half of whose proof has programs of its own. A broken
+// variant is one fix more in a copy of the declarations.
+func TestBrokenIK(t *testing.T) {
+	if *brokenIK == "" || *brokenSource == "" {
+		t.Skip("no -broken-ik and -broken-source: make proof-ik names them")
+	}
+	self, err := exec.LookPath("llpatch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dist := *brokenDist
+	if dist == "" {
+		dist = t.TempDir()
+	}
+	repo, err := spec.Load(os.DirFS("../.."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pin, known := repo.Lock[spec.IkLlamaCpp][*brokenIK]
+	if !known {
+		t.Fatalf("recipes/tags.lock does not pin the commit %q of ik_llama.cpp", *brokenIK)
+	}
+	// proofs are those of prefill-reserve, with a broken variant or, where that is "", without.
+	proofs := func(variant string) []*smoke.Proof {
+		declarations := filepath.Join(t.TempDir(), "declarations")
+		sh(t, "../..", fmt.Sprintf("mkdir -p %[1]s && cp -r buildenv patches recipes toolchains %[1]s", quoted(declarations)))
+		// The others' proofs are make proof-ik's own.
+		sh(t, declarations, `for f in $(cat patches/series); do [ "$f" = prefill-reserve ] || rm -r "patches/$f"; done
+			echo prefill-reserve >patches/series && find recipes -name '*.toml' ! -name ik-linux-cpu.toml ! -name sources.toml -delete`)
+		if variant != "" {
+			sh(t, "../..", fmt.Sprintf("mkdir %[1]s/patches/broken && cp internal/broken/testdata/%[2]s.patch %[1]s/patches/broken/ && echo broken >>%[1]s/patches/series", quoted(declarations), variant))
+			toml := fmt.Sprintf(`summary  = "One thing wrong"
+why      = "A proof must notice it."
+reports  = ["https://example.invalid/"]
+status   = "ours"
+upstream = "ik_llama.cpp"
+requires = ["prefill-reserve"]
+backends = []
+proof    = "build"
+unproven = "It is broken."
+[[defect]]
+since  = %[1]d
+commit = %[2]q
+why    = "none"
+[[variant]]
+range = ">= %[1]d, < %[3]d"
+patch = %[4]q
+why   = "none"
+`, pin.Build, pin.Commit, pin.Build+1, filepath.Base(variant)+".patch")
+			if err := os.WriteFile(filepath.Join(declarations, "patches/broken/fix.toml"), []byte(toml), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c := exec.CommandContext(t.Context(), self, "-C", declarations, "--out", dist, "smoke", *brokenIK, "ik-linux-cpu", "--device", "sim", "--source", *brokenSource, "--json")
+		c.Env = append(os.Environ(), "LLPATCH_CACHE="+filepath.Join(dist, "cache"))
+		c.Stderr = os.Stderr
+		out, err := c.Output()
+		var p chain.Proofs
+		if jerr := json.Unmarshal(out, &p); jerr != nil {
+			t.Fatalf("%s: %v: %s: %v", variant, jerr, out, err)
+		}
+		return slices.DeleteFunc(p.Proofs, func(p *smoke.Proof) bool { return p.Fix != "prefill-reserve" })
+	}
+	whole := proofs("")
+	if len(whole) == 0 {
+		t.Fatal("prefill-reserve has no proof")
+	}
+	for _, p := range whole {
+		if t.Logf("unbroken: %s: %s: %s", p.Name(), p.Verdict, p.Detail); p.Verdict != smoke.Passed {
+			t.Errorf("unbroken: %s: %s: %s", p.Name(), p.Verdict, p.Detail)
+		}
+	}
+	all, err := broken.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	record := newBrokenRecord(t, "-run TestBrokenIK ./internal/cli -args -broken-ik "+*brokenIK)
+	for _, v := range all {
+		if v.Fix != "prefill-reserve" || !v.Fits(pin.Build) || !strings.Contains(v.ID(), *brokenOnly) {
+			continue
+		}
+		began := time.Now()
+		k := kill{Tag: *brokenIK, Device: "sim", Variant: v.ID(), Want: v.Fault}
+		for _, p := range proofs(v.ID()) {
+			if p.Patched == nil || k.Killed || !v.Noticed(p.Patched.Checks[0].Name, p.Case) {
+				continue
+			}
+			c := p.Patched.Checks[0]
+			k.judge(smoke.ProofCheck{Check: spec.Check{Name: c.Name}, Case: p.Case, Fault: p.Fault, Same: p.Case == "not asked"}, c)
+			if p.Verdict == smoke.Passed {
+				k.Killed = false
+			}
+		}
+		k.Seconds = time.Since(began).Round(100 * time.Millisecond).Seconds()
+		record.Kills = append(record.Kills, k)
+		if t.Logf("%s: killed %v by %s: %q: %s (%v s)", k.Variant, k.Killed, k.Check, k.Fault, k.Detail, k.Seconds); !k.Killed {
+			t.Errorf("%s is not noticed: %q, want %s: %s", k.Variant, k.Fault, k.Want, k.Detail)
+		}
+	}
+	record.finish(t)
 }
 
 // pinnedTags takes a list of tags apart, each of which recipes/tags.lock must pin.
@@ -299,15 +427,6 @@ func TestPinnedTags(t *testing.T) {
 			t.Errorf("%q: %v, want %q", list, err, want)
 		}
 	}
-}
-
-// brokenCommand is what this run was asked for, without the folders of this machine.
-func brokenCommand() string {
-	command := fmt.Sprintf("go test -tags real -run TestBrokenFixes ./internal/cli -args -broken-tags %q", *brokenTags)
-	if *brokenOnly != "" {
-		command += " -broken-only " + *brokenOnly
-	}
-	return command
 }
 
 func firstLine(s string) string {

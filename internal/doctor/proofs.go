@@ -86,7 +86,7 @@ func (o Options) simulated(rec spec.Recipe) []string {
 	var ids []string
 	for _, f := range o.Repo.Fixes {
 		mine := rec.Fixes.All || slices.Contains(rec.Fixes.IDs, f.ID)
-		if mine && rec.Upstream == spec.LlamaCpp && smoke.OnDevice(f.Proof) {
+		if mine && slices.Contains(f.Upstreams(), rec.Upstream) && smoke.OnDevice(f.Proof) {
 			ids = append(ids, f.ID)
 		}
 	}

@@ -19,6 +19,14 @@ type Cause struct {
 	Pull    int    `json:"pull_request,omitempty"`
 }
 
+func newCause(file, id, subject string) Cause {
+	k := Cause{File: file, Commit: id, Subject: subject}
+	if m := pullRequest.FindStringSubmatch(subject); m != nil {
+		k.Pull, _ = strconv.Atoi(m[1]) // digits, as the expression says
+	}
+	return k
+}
+
 // most is how many commits are named for one conflict.
 const most = 3
 
@@ -39,11 +47,7 @@ func (r *Repo) causes(ctx context.Context, from, to string, conflicts []*patch.C
 			if !ok || slices.ContainsFunc(out, func(k Cause) bool { return k.Commit == id && k.File == c.File }) {
 				continue
 			}
-			k := Cause{File: c.File, Commit: id, Subject: subject}
-			if m := pullRequest.FindStringSubmatch(subject); m != nil {
-				k.Pull, _ = strconv.Atoi(m[1]) // digits, as the expression says
-			}
-			out = append(out, k)
+			out = append(out, newCause(c.File, id, subject))
 		}
 	}
 	return out

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/chain"
@@ -20,19 +21,21 @@ import (
 // rebasing is a rebase under way, kept in the work tree's git folder from its first stop on.
 // The old branch never moves, so that nothing is lost wherever it ends.
 type rebasing struct {
-	Branch   string  `json:"branch"` // "": a detached HEAD
-	From     string  `json:"from"`   // its commit
-	Head     string  `json:"head"`   // what was checked out: a branch, or a commit
-	Upstream string  `json:"upstream"`
-	To       tag.Tag `json:"to"`
-	Name     string  `json:"name"`
-	Base     string  `json:"base"`
-	Tip      string  `json:"tip"` // of what is done
-	Done     []Moved `json:"done"`
-	Stop     *halt   `json:"stop,omitempty"`
-	Left     bool    `json:"left,omitempty"`  // HEAD has left where it was
-	Clear    bool    `json:"clear,omitempty"` // the work tree is to be put on Tip, whatever is in it
-	Drop     bool    `json:"drop,omitempty"`
+	Branch   string    `json:"branch"` // "": a detached HEAD
+	From     string    `json:"from"`   // its commit
+	Head     string    `json:"head"`   // what was checked out: a branch, or a commit
+	Upstream string    `json:"upstream"`
+	To       tag.Tag   `json:"to"`
+	Name     string    `json:"name"`
+	Base     string    `json:"base"`
+	Tip      string    `json:"tip"`  // of what is done
+	When     time.Time `json:"when"` // of the tag's commit
+	Done     []Moved   `json:"done"`
+	Stop     *halt     `json:"stop,omitempty"`
+	Left     bool      `json:"left,omitempty"`  // HEAD has left where it was
+	Clear    bool      `json:"clear,omitempty"` // the work tree is to be put on Tip
+	Force    bool      `json:"force,omitempty"` // whatever is in it: the commit there is left out
+	Drop     bool      `json:"drop,omitempty"`
 
 	Follow map[string]string `json:"follow,omitempty"`
 }
@@ -116,7 +119,7 @@ func GoOn(ctx context.Context, e chain.Workspace, r *Repo, way string) (*Rebased
 		c := b.Commits[len(s.Done)]
 		done := Moved{Old: c.ID, Fix: c.Fix, Subject: c.Subject()}
 		if way == Skip {
-			done.How, done.Why, s.Clear = Dropped, "it was left out by hand", true
+			done.How, done.Why, s.Clear, s.Force = Dropped, "it was left out by hand", true, true
 		} else if err := r.solved(ctx, e, s, c, &done); err != nil {
 			return nil, err
 		}
@@ -184,18 +187,7 @@ func (r *Repo) solved(ctx context.Context, e chain.Workspace, s *rebasing, c Com
 	}
 	next := Commit{Author: c.Author, Committer: c.Committer, Message: c.Message, Parents: []string{s.Tip}, Tree: tree}
 	if c.Fix != "" {
-		in, err := from(ctx, e, r, s.To)
-		if err != nil {
-			return err
-		}
-		t, err := in.Fetch(ctx, s.Upstream, s.To)
-		if err != nil {
-			return err
-		}
-		next.Committer = ours(t.Pin.Time)
-		if err := t.Close(); err != nil {
-			return err
-		}
+		next.Committer = ours(s.When)
 	}
 	next.ID = next.sum()
 	if err := r.remember(ctx, e, s, c, tree); err != nil {

@@ -106,11 +106,12 @@ func (r *Repo) needs(ctx context.Context, c Commit, release string, conflicts []
 		}
 	}
 	slices.SortFunc(found, func(a, b Cause) int { return slices.Index(order, a.Commit) - slices.Index(order, b.Commit) })
-	for i := range found {
-		found[i].Subject, err = r.git(ctx, "show", "-s", "--format=%s", found[i].Commit)
-		if m := pullRequest.FindStringSubmatch(found[i].Subject); m != nil && err == nil {
-			found[i].Pull, _ = strconv.Atoi(m[1]) // as above
+	for i, k := range found {
+		subject, err := r.git(ctx, "show", "-s", "--format=%s", k.Commit)
+		if err != nil {
+			return nil
 		}
+		found[i] = newCause(k.File, k.Commit, subject)
 	}
 	return found
 }

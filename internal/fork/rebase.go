@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"slices"
 
 	"github.com/llpatch/llpatch/internal/chain"
@@ -191,7 +190,7 @@ func (m *mover) start(ctx context.Context) error {
 		return err
 	}
 	if m.Base == "" {
-		m.Base, m.Tip = base.ID, base.ID
+		m.Base, m.Tip, m.When = base.ID, base.ID, m.tree.Pin.Time
 		if base.files != nil {
 			if err := fill(m.tree, base); err != nil {
 				return err
@@ -220,63 +219,72 @@ func (m *mover) clear(ctx context.Context) error {
 	if _, err := m.r.git(ctx, "cherry-pick", "--quit"); err != nil {
 		return err
 	}
-	if _, err := m.r.git(ctx, "checkout", "-q", "-f", "--detach", m.Tip); err != nil {
-		return err
+	args := []string{"checkout", "-q", "--detach", m.Tip}
+	if m.Force {
+		args = append(args, "-f")
 	}
-	m.Clear = false
+	if _, err := m.r.git(ctx, args...); err != nil {
+		return fmt.Errorf("check out what is done: %s", said(err))
+	}
+	m.Clear, m.Force = false, false
 	return m.r.save(m.rebasing)
 }
 
 // one moves the next commit.
 func (m *mover) one(ctx context.Context, c Commit) error {
-	done := Moved{Old: c.ID, Fix: c.Fix, Subject: c.Subject()}
-	next := Commit{Author: c.Author, Committer: c.Committer, Message: c.Message, Fix: c.Fix, Parents: []string{m.Tip}}
-	if c.Fix != "" {
-		next.Committer = ours(m.tree.Pin.Time)
+	p, before, err := m.piece(ctx, c)
+	if err == nil && p.done.How != Dropped {
+		p, err = m.onto(p, m.tree.Pin.Build)
 	}
-	before, err := m.treeOf(ctx, c.Parents[0])
 	if err != nil {
 		return err
 	}
-	result, why, err := m.declared(ctx, c, before, &next)
-	if err != nil {
-		return err
-	}
-	done.How, done.Why = ByFix, why
-	if result == nil && why == "" {
-		p, err := m.r.patchOf(ctx, c)
-		if err != nil {
-			return err
-		}
-		if p == nil {
-			done.Why = "it changes nothing"
-		} else {
-			merge, err := m.threeWay(ctx, p, before, m.now, m.old.Base, m.Base)
-			if conflicts := conflictsIn(err); err != nil && len(conflicts) > 0 {
-				return m.stop(ctx, c, done, conflicts)
-			}
-			if err != nil {
-				return err
-			}
-			if result = merge.Result.Tree; result.ID() == m.now.ID() {
-				result, done.Why = nil, "upstream has all of it"
-			}
-			done.How = how(merge, &done)
-		}
-	}
-	if result == nil {
-		done.How = Dropped
-		m.Done = append(m.Done, done)
+	if p.done.How == Dropped {
+		m.Done = append(m.Done, p.done)
 		return nil
 	}
-	if next.files, err = changedFiles(m.now, result); err != nil {
+	res, err := patch.Apply(m.now, p.patches)
+	if len(conflictsIn(err)) > 0 && len(p.was) == 1 {
+		var merge *patch.Merge
+		if merge, err = m.threeWay(ctx, &p.was[0], before, m.now, m.old.Base, m.Base); err == nil {
+			res, p.variant, p.done.How = merge.Result, "", how(merge, &p.done)
+		}
+	}
+	if conflicts := conflictsIn(err); len(conflicts) > 0 {
+		return m.stop(ctx, c, p.done, conflicts)
+	}
+	if err != nil {
 		return err
 	}
-	next.Tree = result.ID()
+	if res.Tree.ID() == m.now.ID() {
+		p.done.How, p.done.Why = Dropped, "upstream has all of it"
+		m.Done = append(m.Done, p.done)
+		return nil
+	}
+	files, err := changedFiles(m.now, res.Tree)
+	if err != nil {
+		return err
+	}
+	return m.add(p, m.now, files, m.tree.Pin)
+}
+
+// add makes the commit of a piece on what is done.
+func (m *mover) add(p *piece, on *source.Tree, files map[string]*source.File, pin spec.Pin) (err error) {
+	next := Commit{Author: p.Author, Committer: p.Committer, Message: p.Message, Parents: []string{m.Tip}, files: present(on, files)}
+	if p.Fix != "" {
+		next.Committer = ours(pin.Time)
+	}
+	if p.variant != "" {
+		at := slices.IndexFunc(m.e.Repo.Fixes, func(f spec.Fix) bool { return f.ID == p.Fix })
+		next.Message = message(p.patches[0].Header, p.Fix, m.e.Repo.Fixes[at].Reports, "")
+	}
+	if m.now, err = on.With(next.files); err != nil {
+		return err
+	}
+	next.Tree = m.now.ID()
 	next.ID = next.sum()
-	m.pending = append(m.pending, next)
-	done.New, m.Tip, m.now = next.ID, next.ID, result
-	m.Done = append(m.Done, done)
+	p.done.New, m.Tip = next.ID, next.ID
+	m.Done, m.pending = append(m.Done, p.done), append(m.pending, next)
 	return nil
 }
 
@@ -328,48 +336,6 @@ func conflictsIn(err error) []*patch.Conflict {
 		out = append(out, c)
 	}
 	return out
-}
-
-// declared gives what the fix of a commit declares for the tag, where the commit is just what the
-// fix declares for the old one; or why the tag needs nothing of it. Neither: the commit's own change counts.
-func (m *mover) declared(ctx context.Context, c Commit, before *source.Tree, next *Commit) (*source.Tree, string, error) {
-	at := slices.IndexFunc(m.e.Repo.Fixes, func(f spec.Fix) bool { return f.ID == c.Fix })
-	if at < 0 {
-		return nil, "", nil
-	}
-	f := m.e.Repo.Fixes[at]
-	n := m.tree.Pin.Build
-	if is, why := f.Defect(m.Upstream).Absent(n); is != "" {
-		return nil, why, nil
-	}
-	v, ok := f.VariantFor(m.Upstream, n)
-	old, wasOK := f.VariantFor(m.Upstream, buildOf(m.e.Repo, m.old))
-	if !ok || !wasOK || v.Patch == "" || old.Patch == "" {
-		return nil, "", nil
-	}
-	now, err := m.treeOf(ctx, c.ID)
-	if err != nil {
-		return nil, "", err
-	}
-	if _, same, err := m.isDeclared(c, before, now, old); err != nil || !same {
-		return nil, "", err
-	}
-	ps, err := patch.ParseFile(m.e.Repo.FS, path.Join("patches", f.ID, v.Patch), f.ID, v.Patch)
-	if err != nil {
-		return nil, "", err
-	}
-	res, err := patch.Apply(m.now, ps)
-	if len(conflictsIn(err)) > 0 {
-		return nil, "", nil
-	}
-	if err != nil {
-		return nil, "", err
-	}
-	if res.Tree.ID() == m.now.ID() {
-		return nil, "upstream has all of it", nil
-	}
-	next.Message = message(ps[0].Header, f.ID, f.Reports, "")
-	return res.Tree, "", nil
 }
 
 // finish writes the branch and forgets the rebase.

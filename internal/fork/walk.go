@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 
@@ -15,14 +14,6 @@ import (
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
 )
-
-// piece is a commit on its way over several tags.
-type piece struct {
-	Commit
-	patches []patch.Patch // that make it on the tag where it is
-	variant string        // the declared file that they are; "": they are the commit's own change
-	done    Moved
-}
 
 // walker moves the pieces of a branch from tag to tag, in memory.
 type walker struct {
@@ -96,59 +87,18 @@ func (w *walker) enter(ctx context.Context) (err error) {
 		return err
 	}
 	for _, c := range w.old.Commits {
-		p := &piece{Commit: c, done: Moved{Old: c.ID, Fix: c.Fix, Subject: c.Subject(), How: Placed}}
-		before, err := w.treeOf(ctx, c.Parents[0])
+		p, _, err := w.piece(ctx, c)
 		if err != nil {
 			return err
 		}
-		own, err := w.r.patchOf(ctx, c)
-		if err != nil {
-			return err
-		}
-		if own == nil {
-			p.done.How, p.done.Why = Dropped, "it changes nothing"
+		if p.done.How == Dropped {
 			w.gone = append(w.gone, p.done)
 			continue
-		}
-		p.patches = []patch.Patch{*own}
-		if v, ok := w.variantAt(c.Fix, w.old.Tag); ok {
-			now, err := w.treeOf(ctx, c.ID)
-			if err != nil {
-				return err
-			}
-			ps, same, err := w.isDeclared(p.Commit, before, now, v)
-			if err != nil {
-				return err
-			}
-			if same {
-				p.patches, p.variant, p.done.How = ps, v.Patch, ByFix
-			}
 		}
 		w.pieces = append(w.pieces, p)
 	}
 	w.res, err = patch.Apply(w.tree, series(w.pieces))
 	return err
-}
-
-// variantAt is the patch file that a fix declares for a tag.
-func (m *mover) variantAt(fix string, t tag.Tag) (spec.Variant, bool) {
-	at := slices.IndexFunc(m.e.Repo.Fixes, func(f spec.Fix) bool { return f.ID == fix })
-	if at < 0 {
-		return spec.Variant{}, false
-	}
-	v, ok := m.e.Repo.Fixes[at].VariantFor(m.Upstream, buildOf(m.e.Repo, Branch{Upstream: m.Upstream, Tag: t}))
-	return v, ok && v.Patch != ""
-}
-
-// isDeclared reports whether a commit is just what a declared variant gives, and reads that.
-func (m *mover) isDeclared(c Commit, before, after *source.Tree, v spec.Variant) ([]patch.Patch, bool, error) {
-	ps, err := patch.ParseFile(m.e.Repo.FS, path.Join("patches", c.Fix, v.Patch), c.Fix, v.Patch)
-	if err != nil {
-		return nil, false, err
-	}
-	g := group{fix: c.Fix, commits: []Commit{c}, before: before, after: after}
-	same, _, err := g.gives(ps)
-	return ps, same, err
 }
 
 func series(pieces []*piece) []patch.Patch {
@@ -176,24 +126,23 @@ func made(res *patch.Result, pieces []*piece) []map[string]*source.File {
 // step moves the pieces to the next tag.
 func (w *walker) step(ctx context.Context, tree *source.Tree, t tag.Tag) error {
 	var next []*piece
-	before := w.pieces
 	var gone []Moved
 	for _, p := range w.pieces {
-		n := *p
-		if v, ok := w.variantAt(p.Fix, t); p.variant != "" && ok && v.Patch != p.variant {
-			ps, err := patch.ParseFile(w.e.Repo.FS, path.Join("patches", p.Fix, v.Patch), p.Fix, v.Patch)
-			if err != nil {
-				return err
-			}
-			n.patches, n.variant = ps, v.Patch
-		} else if !ok && p.variant != "" {
-			n.variant, n.done.How = "", Placed
+		n, err := w.onto(p, buildOf(w.e.Repo, Branch{Upstream: w.Upstream, Tag: t}))
+		if err != nil {
+			return err
 		}
-		next = append(next, &n)
+		if n.done.How == Dropped {
+			gone = append(gone, n.done)
+			continue
+		}
+		next = append(next, n)
 	}
 	res, err := patch.Apply(tree, series(next))
 	if len(conflictsIn(err)) > 0 {
-		if next, gone, err = w.merge(ctx, before, next, tree, t); err == nil {
+		var left []Moved
+		next, left, err = w.merge(ctx, next, tree, t)
+		if gone = append(gone, left...); err == nil {
 			res, err = patch.Apply(tree, series(next))
 		}
 	}
@@ -220,13 +169,19 @@ func (w *walker) step(ctx context.Context, tree *source.Tree, t tag.Tag) error {
 }
 
 // merge moves the pieces one by one, and merges what has no place.
-func (w *walker) merge(ctx context.Context, old, next []*piece, tree *source.Tree, t tag.Tag) (kept []*piece, gone []Moved, err error) {
+func (w *walker) merge(ctx context.Context, next []*piece, tree *source.Tree, t tag.Tag) (kept []*piece, gone []Moved, err error) {
 	now, before := tree, w.tree
-	files := made(w.res, old)
-	for i, p := range next {
+	files := made(w.res, w.pieces)
+	at := 0 // of the piece in those that there were
+	for _, p := range next {
+		for ; w.pieces[at].ID != p.ID; at++ { // it is gone
+			if before, err = before.With(present(before, files[at])); err != nil {
+				return nil, nil, err
+			}
+		}
 		res, err := patch.Apply(now, p.patches)
-		if len(conflictsIn(err)) > 0 && len(old[i].patches) == 1 {
-			res, err = w.mergeOne(ctx, old[i], p, before, now)
+		if len(conflictsIn(err)) > 0 && len(p.was) == 1 {
+			res, err = w.mergeOne(ctx, p, before, now)
 		}
 		if bad := conflictsIn(err); len(bad) > 0 {
 			if !w.Drop {
@@ -240,16 +195,17 @@ func (w *walker) merge(ctx context.Context, old, next []*piece, tree *source.Tre
 		} else {
 			now, kept = res.Tree, append(kept, p)
 		}
-		if before, err = before.With(present(before, files[i])); err != nil {
+		if before, err = before.With(present(before, files[at])); err != nil {
 			return nil, nil, err
 		}
+		at++
 	}
 	return kept, gone, nil
 }
 
 // mergeOne merges one piece three ways, and makes its patch anew.
-func (w *walker) mergeOne(ctx context.Context, old, p *piece, before, now *source.Tree) (*patch.Result, error) {
-	m, err := w.threeWay(ctx, &old.patches[0], before, now, w.Base, w.next)
+func (w *walker) mergeOne(ctx context.Context, p *piece, before, now *source.Tree) (*patch.Result, error) {
+	m, err := w.threeWay(ctx, &p.was[0], before, now, w.Base, w.next)
 	if err != nil {
 		return nil, err
 	}
@@ -282,35 +238,17 @@ func (w *walker) mergeOne(ctx context.Context, old, p *piece, before, now *sourc
 		}
 		change.Files = append(change.Files, c)
 	}
-	_, p.patches, err = patch.FromCommit(&change, old.patches[0].Fix, old.patches[0].Name)
+	_, p.patches, err = patch.FromCommit(&change, p.was[0].Fix, p.was[0].Name)
 	return m.Result, err
 }
 
 // commit makes commits of the pieces on the tag where they are.
 func (w *walker) commit(pin spec.Pin) error {
-	tree := w.tree
-	w.Tip = w.Base
-	w.Done = append([]Moved{}, w.gone...)
+	w.now, w.Tip, w.Done = w.tree, w.Base, append([]Moved{}, w.gone...)
 	for i, files := range made(w.res, w.pieces) {
-		p := w.pieces[i]
-		next := Commit{Author: p.Author, Committer: p.Committer, Message: p.Message, Parents: []string{w.Tip}, files: present(tree, files)}
-		if p.Fix != "" {
-			next.Committer = ours(pin.Time)
-		}
-		if p.variant != "" {
-			at := slices.IndexFunc(w.e.Repo.Fixes, func(f spec.Fix) bool { return f.ID == p.Fix })
-			next.Message = message(p.patches[0].Header, p.Fix, w.e.Repo.Fixes[at].Reports, "")
-		}
-		var err error
-		if tree, err = tree.With(next.files); err != nil {
+		if err := w.add(w.pieces[i], w.now, files, pin); err != nil {
 			return err
 		}
-		next.Tree = tree.ID()
-		next.ID = next.sum()
-		p.done.New, w.Tip = next.ID, next.ID
-		w.Done = append(w.Done, p.done)
-		w.pending = append(w.pending, next)
 	}
-	w.now = tree
 	return nil
 }

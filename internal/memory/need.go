@@ -82,6 +82,9 @@ func MLAScratch(heads, rank, nope, value int) int64 {
 	return 4*int64(rank) + 2*int64(heads)*int64(nope+value)
 }
 
+// MLAPart is the name of the Part that MLAScratch makes.
+const MLAPart = "MLA scratch"
+
 // Forecast computes what a model needs.
 func Forecast(h *gguf.Header, o NeedOptions) (Need, error) {
 	o.UBatch = cmp.Or(o.UBatch, 512)
@@ -305,7 +308,7 @@ func mla(h *gguf.Header, o NeedOptions) Part {
 	key, value := cmp.Or(h.KeyLengthMLA, h.KeyLength), cmp.Or(h.ValueLengthMLA, h.ValueLength)
 	per := MLAScratch(h.Heads[h.Layers-1], h.KVRank, max(0, key-h.RopeDim), value)
 	return Part{
-		Name: "MLA scratch", Bytes: times(per, pad256(int64(o.Ctx))), PerToken: float64(per), When: "prefill", Trust: Formula,
+		Name: MLAPart, Bytes: times(per, pad256(int64(o.Ctx))), PerToken: float64(per), When: "prefill", Trust: Formula,
 		Why: fmt.Sprintf("ik_llama.cpp, -mla 3 -fa: %d B a token outside what is reserved at the start; -amb 256 bounds it", per),
 	}
 }

@@ -1,8 +1,6 @@
 package patch
 
 import (
-	"bytes"
-
 	"github.com/llpatch/llpatch/internal/source"
 )
 
@@ -42,7 +40,7 @@ func (m *Memo) forget() {
 func (m *Memo) number(id string, data []byte) *numbered {
 	f := m.texts[id]
 	if f == nil {
-		f = m.lines.number(bytes.Clone(data))
+		f = m.lines.number(data)
 		m.texts[id] = f
 		m.size += 2*len(data) + 12*f.count()
 	}

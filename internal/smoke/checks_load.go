@@ -43,6 +43,9 @@ func longPrefillCheck(a *args) step {
 			looks, speed, times, enough := 0, 0.0, 0, s.enoughLooks(longer)
 			for ; times < longer*repeat || looks < leastTold || time.Now().Before(enough); times++ {
 				n, perSecond, err := srv.prefill(ctx, tokens, within)
+				if err == nil && n == 0 {
+					err = errors.New("this server does not tell how far it is with a prompt (return_progress), so its memory cannot be matched to tokens")
+				}
 				if err != nil {
 					return outcome{}, err
 				}
@@ -85,8 +88,6 @@ func (srv *server) prefill(ctx context.Context, tokens int, within time.Duration
 		return looks, 0, fmt.Errorf("a prompt of %d tokens: %w", tokens, err)
 	}
 	switch {
-	case looks == 0:
-		return 0, 0, errors.New("this server does not tell how far it is with a prompt (return_progress), so its memory cannot be matched to tokens")
 	case wrong != "":
 		return looks, 0, srv.fault("a prompt of %d tokens, its progress: %s", tokens, wrong)
 	case last.Evaluated != tokens || last.Timings.Prompt != tokens:

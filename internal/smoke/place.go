@@ -74,16 +74,18 @@ func (o *Options) canRun(c spec.Check) (verdict Verdict, why string) {
 }
 
 // leadsToSim tells whether an environment is internal/sim's: its library is
-// loaded as a backend, or its variables are set.
+// loaded as a backend or before all others, or its variables are set.
 func leadsToSim(env []string) bool {
 	return slices.ContainsFunc(env, func(kv string) bool {
-		return strings.HasPrefix(kv, "GGML_BACKEND_PATH=") || strings.HasPrefix(kv, "LLPATCH_SIM_")
+		return strings.HasPrefix(kv, "GGML_BACKEND_PATH=") || strings.HasPrefix(kv, "LD_PRELOAD=") || strings.HasPrefix(kv, "LLPATCH_SIM_")
 	})
 }
 
 // listedDevice is a line of --list-devices: its name, as in "  CUDA0: NVIDIA L4
 // (22565 MiB, 22300 MiB free)". What computes on the processor is listed too.
 var listedDevice = regexp.MustCompile(`(?m)^  ([A-Za-z]+)[0-9]*: .*\(\d+ MiB, \d+ MiB free\)`)
+
+const listDevices = "--list-devices"
 
 // unseen says why the build would not use the device of the current check, or "":
 // its programs run on the processor then, and say nothing of it.
@@ -97,7 +99,10 @@ func (s *session) unseen(ctx context.Context) (why string) {
 			s.asked[key] = why
 		}
 	}()
-	out, err := s.output(ctx, "llama-server", "--list-devices")
+	if help, err := s.help(ctx, "llama-server"); err == nil && !strings.Contains(help, listDevices) && s.o.deviceOf(s.current) == spec.Sim {
+		return "" // ik_llama.cpp's has no such option: there the check finds no state page of its device
+	}
+	out, err := s.output(ctx, "llama-server", listDevices)
 	if err != nil {
 		return fmt.Sprintf("the %s build does not tell which devices it sees: %v", s.side.name, err)
 	}

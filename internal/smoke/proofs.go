@@ -3,6 +3,7 @@ package smoke
 import (
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -35,6 +36,14 @@ var proofs = map[string]func(build int, reserved bool) []ProofCheck{
 	},
 	"graph-cache": func(int, bool) []ProofCheck {
 		return []ProofCheck{{Check: spec.Check{Name: "graph-cache", Device: spec.Sim}, Fault: FaultGraphCache}}
+	},
+	// The second case kills a reserve that nobody asked for.
+	"prefill-reserve": func(int, bool) []ProofCheck {
+		asked := spec.Check{Name: "prefill-reserve", Device: spec.Sim, Env: map[string]string{reserveVariable: "1"}}
+		return []ProofCheck{
+			{Check: asked, Fault: FaultDeviceOOM},
+			{Case: "not asked", Check: spec.Check{Name: "prefill-reserve", Device: spec.Sim}, Fault: FaultDeviceOOM, Same: true},
+		}
 	},
 	// These need no device. Of the last three the build itself is what is looked at.
 	"exit":    noDevice("exit", FaultExitHang),
@@ -189,6 +198,26 @@ func ProofChecks(proof string, build int, reserved bool) []ProofCheck {
 		return nil
 	}
 	return list(build, reserved)
+}
+
+// ikGraphs is the build of ik_llama.cpp from which the simulated device gets graphs (its pull request 689).
+const ikGraphs = 3838
+
+// IKProofChecks are ProofChecks for a build of ik_llama.cpp: what its server and the fixes' variants
+// for it have of them.
+func IKProofChecks(proof string, build int) []ProofCheck {
+	list := ProofChecks(proof, 0, true) // its attention takes no scratch for a quantised cache from the pool
+	switch proof {
+	case "prefill-vram":
+		if build < ikGraphs { // without a graph there is none over what the trim releases
+			list = slices.DeleteFunc(list, func(c ProofCheck) bool { return c.Check.Name == "graph-replay" })
+		}
+	case "managed-fallback": // buffers alone: its pool knows no managed memory
+		list = slices.DeleteFunc(list, func(c ProofCheck) bool {
+			return c.Check.Env[managedVariables[1]] == "1" || strings.HasPrefix(c.Case, "the pool")
+		})
+	}
+	return list
 }
 
 // poolCases are other ways to use a server under which the pool must be shown to

@@ -138,6 +138,37 @@ func TestHIPProofChecks(t *testing.T) {
 	}
 }
 
+// What ik_llama.cpp's fixes show: no graphs before it has them, and no managed memory in the pool.
+func TestIKProofChecks(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		proof string
+		build int
+		want  []string
+	}{
+		{"prefill-reserve", 3836, []string{"", "not asked"}},
+		{"prefill-vram", 3836, []string{"", "not asked"}},
+		{"prefill-vram", 4840, []string{"", "not asked", "graphs and the trim"}},
+		{"graph-cache", 4840, []string{""}},
+		{"managed-fallback", 4840, []string{
+			"", "a limit that is too low", "the cache, not asked", "the cache, GGML_CUDA_ALLOC_FALLBACK_MANAGED",
+		}},
+		{"build", 4840, nil},
+	} {
+		list := IKProofChecks(tc.proof, tc.build)
+		var cases []string
+		for _, one := range list {
+			cases = append(cases, one.Case)
+			if err := Validate([]spec.Check{one.Check}); err != nil || one.Check.Device != spec.Sim {
+				t.Errorf("%s: %+v: %v", tc.proof, one, err)
+			}
+		}
+		if !slices.Equal(cases, tc.want) {
+			t.Errorf("%s, build %d: %q, want %q", tc.proof, tc.build, cases, tc.want)
+		}
+	}
+}
+
 func TestPoolCases(t *testing.T) {
 	t.Parallel()
 	for _, build := range []int{8833, 9842} {

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -109,8 +111,12 @@ func (s *session) start(ctx context.Context, c config, key string) (*server, err
 	if err != nil {
 		return nil, err
 	}
+	help, err := s.help(ctx, "llama-server")
+	if err != nil {
+		return nil, err
+	}
 	argv = append(argv, opts...)
-	argv = append(argv, c.args...)
+	argv = append(argv, flashSpelled(help, c.args)...)
 	ports, next := s.ports(), []string{}
 	for port, err := range ports {
 		if err != nil {
@@ -152,6 +158,28 @@ func (s *session) serverArgs(ctx context.Context) ([]string, error) {
 		}
 	}
 	return opts, nil
+}
+
+var flashValue = regexp.MustCompile(`--flash-attn[ ,]*[\[(<]`)
+
+// flashSpelled writes -fa as the server takes it: as a switch, off by default, where its help names no value.
+func flashSpelled(help string, args []string) []string {
+	if !strings.Contains(help, "--flash-attn") || flashValue.MatchString(help) {
+		return args
+	}
+	var out []string
+	for i := 0; i < len(args); i++ {
+		if args[i] != "-fa" || i+1 == len(args) {
+			out = append(out, args[i])
+			continue
+		}
+		i++
+		out = slices.DeleteFunc(out, func(a string) bool { return a == "-fa" }) // the last one wins
+		if args[i] != "off" {
+			out = append(out, "-fa")
+		}
+	}
+	return out
 }
 
 // startOn starts a server on a port and waits until it is ready. errClash means

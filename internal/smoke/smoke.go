@@ -134,6 +134,7 @@ var checks = map[string]func(*args) step{
 	"graph-replay":     graphReplayCheck,
 	"graph-cache":      graphCacheCheck,
 	"managed-fallback": managedFallbackCheck,
+	"prefill-reserve":  prefillReserveCheck,
 	"tool-results":     resultsCheck,
 	"tool-backend-ops": backendOpsCheck,
 	"tool-perplexity":  perplexityCheck,

@@ -64,6 +64,7 @@ type Tree struct {
 	entries []Entry
 	store   *store            // nil: every content is in memory
 	memory  map[string][]byte // by blob id: contents that the store need not have
+	shared  bool              // contents in memory are the callers' as well, and nobody changes them
 }
 
 // New returns a tree of the given files, by path, held in memory.
@@ -76,10 +77,11 @@ func New(files map[string]File) (*Tree, error) {
 }
 
 // Known is New for files whose blob ids the caller has worked out, by path, or read
-// from a repository that proves its contents. Nothing is copied or hashed but the
-// tree itself.
+// from a repository that proves its contents. Nothing is hashed but the tree itself,
+// and nothing copied: neither the caller nor who reads the tree, or one made of it by
+// With, may change a content.
 func Known(files map[string]File, blobs map[string]string) (*Tree, error) {
-	t := &Tree{memory: map[string][]byte{}}
+	t := &Tree{memory: map[string][]byte{}, shared: true}
 	for _, p := range slices.Sorted(maps.Keys(files)) {
 		f, id := files[p], blobs[p]
 		if err := checkPath(p); err != nil {
@@ -133,7 +135,10 @@ func (t *Tree) Read(path string) (File, error) {
 		return File{}, fmt.Errorf("read %s: it is a submodule at %s", path, e.Blob)
 	}
 	if data, ok := t.memory[e.Blob]; ok {
-		return File{Mode: e.Mode, Data: slices.Clone(data)}, nil
+		if !t.shared {
+			data = slices.Clone(data)
+		}
+		return File{Mode: e.Mode, Data: data}, nil
 	}
 	r, err := t.store.acquire()
 	if err != nil {
@@ -174,7 +179,10 @@ func (t *Tree) With(changes map[string]*File) (*Tree, error) {
 			return nil, fmt.Errorf("%s: mode %s is not one of a file or a link", p, f.Mode)
 		}
 		id := blobID(f.Data)
-		n.memory[id] = slices.Clone(f.Data)
+		n.memory[id] = f.Data
+		if !t.shared {
+			n.memory[id] = slices.Clone(f.Data)
+		}
 		byPath[p] = Entry{Path: p, Mode: f.Mode, Blob: id}
 	}
 	n.entries = slices.SortedFunc(maps.Values(byPath), func(a, b Entry) int { return strings.Compare(a.Path, b.Path) })
