@@ -89,6 +89,15 @@ func explain(s explained) string {
 		fmt.Fprintf(&b, "out  %s: %s\n     %s, because %s\n", o.Fix, o.Summary, o.Case, o.Reason)
 		curedText(&b, o.Partly)
 	}
+	byCommit := 0
+	for _, c := range s.In {
+		if c.Group == spec.Security && c.Commit != "" {
+			byCommit++
+		}
+	}
+	if byCommit > 0 {
+		fmt.Fprintf(&b, "cures that are upstream's commits: %d; without a way to its history they are left out\n", byCommit)
+	}
 	for _, line := range s.Security.Lines(0) {
 		b.WriteString(line + "\n")
 	}

@@ -272,8 +272,8 @@ func (k Known) Head() string {
 	case len(k.Open)+len(k.Cured) == 0:
 		return fmt.Sprintf("Security: no defect of build %d is known (data of %s).", k.Build, k.Date) + k.beyond()
 	}
-	return fmt.Sprintf("Security: %d known defects of build %d, of which %d are cured here and %d are open (data of %s).",
-		len(k.Open)+len(k.Cured), k.Build, len(k.Cured), len(k.Open), k.Date) + k.beyond()
+	return fmt.Sprintf("Security: known defects of build %d: %d, cured here: %d, open: %d (data of %s).",
+		k.Build, len(k.Open)+len(k.Cured), len(k.Cured), len(k.Open), k.Date) + k.beyond()
 }
 
 func (k Known) beyond() string {

@@ -99,7 +99,7 @@ func TestKnown(t *testing.T) {
 	if ids(k.Open) != "crash" || ids(k.Cured) != "outsidecure" || k.Beyond || len(k.Lacks) != 0 {
 		t.Errorf("%+v", k)
 	}
-	if want := "Security: 2 known defects of build 150, of which 1 are cured here and 1 are open (data of 2026-11-29)."; k.Head() != want {
+	if want := "Security: known defects of build 150: 2, cured here: 1, open: 1 (data of 2026-11-29)."; k.Head() != want {
 		t.Errorf("%s", k.Head())
 	}
 	cure := s.In[len(s.In)-1]
