@@ -32,6 +32,7 @@ type File struct {
 	CUDA        *CUDA               `json:"cuda,omitempty"`        // NVIDIA device code and runtime, nil where there is none
 	HIP         *HIP                `json:"hip,omitempty"`         // AMD device code and runtime, nil where there is none
 	PE          *PE                 `json:"pe,omitempty"`          // nil for what is no Windows file
+	Llama       *Llama              `json:"llama,omitempty"`       // its version, nil where it says none
 
 	imports          []Symbol
 	exports          []Symbol
@@ -105,7 +106,7 @@ func Read(r io.ReaderAt, size int64) (out *File, err error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	out = &File{Machine: elfMachine(f.Machine), Versions: map[string]string{}}
+	out = &File{Machine: elfMachine(f.Machine), Versions: map[string]string{}, Llama: llamaOf(f)}
 	if f.SectionByType(elf.SHT_DYNAMIC) != nil {
 		if err := out.dynamic(f); err != nil {
 			return nil, err

@@ -35,6 +35,7 @@ type Info struct {
 	Carried   []string          `json:"carried,omitempty"` // those that are in the bundle
 	Version   string            `json:"version_commit"`    // as llama-server --version prints it
 	Series    *spec.Series      `json:"series"`
+	Security  spec.Known        `json:"security"` // defects of this build that are known, and which of them the series cures
 	Plan      string            `json:"plan"`
 	Options   map[string]string `json:"options"`
 	LeftOut   []string          `json:"left_out"`
@@ -117,12 +118,33 @@ func bundlePage(i Info) []byte {
 		fmt.Fprintf(&b, "\nLeft out: %s.\n", strings.TrimRight(o, "."))
 	}
 	b.WriteString(i.toolkit())
+	b.WriteString(i.security(readmeDefects))
 	b.WriteString("\n")
 	if i.Check == checkScript {
 		b.WriteString("- check.sh: `sh check.sh` says in one sentence whether it can run on your machine, or what is in the way and what to do; it changes nothing\n")
 	}
 	b.WriteString("- PATCHES/: every change to upstream's source, and why\n- BUILD_INFO.json: the source, the options, the tools, the checks\n- SHA256SUMS: " + i.compare() + "\n- LICENSES/: upstream's licence and those of what it holds\n" + i.checks())
 	return b.Bytes()
+}
+
+// readmeDefects is how many open defects the README lists: NOTES.md has all of them.
+const readmeDefects = 8
+
+// security says which defects of the build are known, no more than limit of those that are
+// open (0: all), and what to avoid.
+func (i Info) security(limit int) string {
+	lines := i.Security.Lines(limit)
+	text := "\n" + lines[0] + "\n"
+	if i.Series != nil && slices.Contains(i.Series.Groups, spec.Security) {
+		text += "\nIt was made without the cures (`--without security`).\n"
+	}
+	for n, line := range lines[1:] {
+		if n == 0 {
+			text += "\n"
+		}
+		text += "- " + line + "\n"
+	}
+	return text
 }
 
 // checks is a table of their verdicts.
@@ -220,6 +242,7 @@ func notesPage(i Info, r Packed) []byte {
 	b.WriteString(i.windows())
 	b.WriteString(i.cards())
 	b.WriteString(i.toolkit())
+	b.WriteString(i.security(0))
 	for _, c := range i.Series.In {
 		if c.Commit != "" {
 			fmt.Fprintf(&b, "\nIt has %s from a later upstream: %s.\n", c.Fix, c.Credit)
@@ -249,6 +272,7 @@ type Made struct {
 	Carried  []string // libraries of a toolkit among them
 	DropIn   string   // the one library; empty: it is the whole target
 	Checks   []smoke.Result
+	Known    spec.Known
 }
 
 // Describe gathers what BUILD_INFO.json says.
@@ -257,7 +281,7 @@ func Describe(m Made) (Info, error) {
 		Llpatch: m.Llpatch, Upstream: m.Recipe.Upstream, Tag: m.Tree.Tag.String(), Asked: m.Tree.Asked.String(), Source: m.Tree.Origin,
 		Build: m.Tree.Pin.Build, Commit: m.Tree.Pin.Commit, Tree: m.Tree.ID(), Patched: m.Patched, Target: m.Recipe.Name,
 		Revision: m.Revision, Version: m.Plan.VersionCommit, Carried: m.Carried, DropIn: m.DropIn, Signed: m.Signed,
-		Series: m.Series, Plan: m.Plan.Digest, Options: options(m.Plan), LeftOut: append([]string{}, m.Plan.Off...), Tools: m.Tools,
+		Series: m.Series, Security: m.Known, Plan: m.Plan.Digest, Options: options(m.Plan), LeftOut: append([]string{}, m.Plan.Off...), Tools: m.Tools,
 		Glibc: binary.Floor(m.Files, "GLIBC"), Libstdcpp: binary.Floor(m.Files, "GLIBCXX"), Needs: binary.Outside(m.Files), Files: m.Files, Sums: m.Sums,
 		Check: checkName(m.Recipe.Bundle.Check), WebUI: m.DropIn == "" && m.Plan.WebUI(),
 	}

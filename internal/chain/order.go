@@ -15,6 +15,8 @@ import (
 // Flags are what a command line asks of a target.
 type Flags struct {
 	With        []string // fixes that are taken only on request
+	Without     []string // groups of fixes that are left out
+	Cures       bool     // fail where a cure of a security defect is not at hand
 	Archs       string   // CUDA archs instead of the recipe's, as spec.Recipe.SetArchs takes them; empty: the recipe's
 	GFX         string   // AMD targets instead of the recipe's, as spec.Recipe.SetGFX takes them; empty: the recipe's
 	Runtime     string   // spec.Thin or spec.Full; empty: as the recipe says
@@ -27,6 +29,8 @@ type Order struct {
 	Recipe spec.Recipe
 	DropIn string // file name of the one library that is made; empty: the whole target
 	Room   int64  // MiB of disk that it takes; 0: not known
+
+	RequireCures bool // as Flags.Cures
 }
 
 // BadOption is a flag that asks of a target what it cannot give.
@@ -61,11 +65,11 @@ func (e *NoRuntime) Hint() string { return "without --bundle, or with --bundle t
 // NewOrder reads declarations alone. The error is a *BadOption or a *NoRuntime where a flag
 // does not fit the target, a *spec.WrongUpstream or *spec.OutOfRange where the tag does not.
 func NewOrder(e Workspace, t tag.Tag, target string, f Flags) (Order, error) {
-	rec, err := e.recipe(target, f.With)
+	rec, err := e.recipe(target, f.With, f.Without)
 	if err != nil {
 		return Order{}, err
 	}
-	o := Order{Tag: e.Repo.Lock.Named(rec.Upstream, t)}
+	o := Order{Tag: e.Repo.Lock.Named(rec.Upstream, t), RequireCures: f.Cures}
 	if f.Archs != "" {
 		if err := rec.SetArchs(f.Archs); err != nil {
 			return o, &BadOption{"--cuda-archs", err}
@@ -110,13 +114,16 @@ func (e Workspace) InRange(rec spec.Recipe, t tag.Tag) error {
 }
 
 // recipe is a target with the fixes that were asked for.
-func (e Workspace) recipe(target string, with []string) (spec.Recipe, error) {
+func (e Workspace) recipe(target string, with, without []string) (spec.Recipe, error) {
 	rec, err := e.Repo.Recipe(target)
 	if err != nil {
 		return rec, err
 	}
 	if err := e.Repo.Ask(&rec, with); err != nil {
 		return rec, &BadOption{"--with", err}
+	}
+	if err := e.Repo.LeaveOut(&rec, without); err != nil {
+		return rec, &BadOption{"--without", err}
 	}
 	return rec, nil
 }
@@ -136,7 +143,11 @@ func dropIn(rec spec.Recipe) (string, error) {
 
 // folder is the name of the order's folder: with other fixes it is another build.
 func (o Order) folder() string {
-	return strings.Join(append([]string{o.Recipe.Name}, o.Recipe.With...), "+")
+	name := strings.Join(append([]string{o.Recipe.Name}, o.Recipe.With...), "+")
+	for _, group := range o.Recipe.Groups {
+		name += "-without-" + group
+	}
+	return name
 }
 
 // only is the CMake target of the drop-in.

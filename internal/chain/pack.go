@@ -90,7 +90,7 @@ func content(e Workspace, c Checked) (bundle.Content, error) {
 	out.Info, err = bundle.Describe(bundle.Made{
 		Llpatch: e.Version, Recipe: c.Recipe, Tree: c.Tree, Patched: c.Result.Tree.ID(), Series: c.Series,
 		Plan: c.Plan, Revision: c.Revision, Tools: c.Artifacts.Tools, Top: c.Top(), Files: c.Files, Sums: sums,
-		Signed: c.Signed, Carried: slices.Sorted(maps.Keys(terms)), DropIn: c.DropIn, Checks: c.Report.Checks,
+		Signed: c.Signed, Carried: slices.Sorted(maps.Keys(terms)), DropIn: c.DropIn, Checks: c.Report.Checks, Known: c.Known(e),
 	})
 	if err != nil {
 		return out, err

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/merge"
 	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/source"
@@ -47,14 +49,7 @@ func Patch(ctx context.Context, e Workspace, o Order, three *merge.ThreeWay) (p 
 	if three != nil {
 		choose = e.Repo.ChooseNearest
 	}
-	s, err := choose(o.Recipe, tree.Tag.String(), tree.Pin)
-	if err != nil {
-		return p, err
-	}
-	if err := s.Asked(o.Recipe); err != nil {
-		return p, &BadOption{"--with", err}
-	}
-	patches, err := merge.Patches(ctx, e.Repo.FS, e.Sources(), s)
+	s, patches, err := e.atHand(ctx, o, tree, choose)
 	if err != nil {
 		return p, err
 	}
@@ -87,6 +82,69 @@ func Patch(ctx context.Context, e Workspace, o Order, three *merge.ThreeWay) (p 
 	}
 	p.Dir, err = filepath.Abs(filepath.Join(e.Out, tree.Tag.Short(), o.folder()))
 	return p, err
+}
+
+// atHand chooses the series of a tree and reads its patches. Cures whose commits cannot be had
+// are left out, with what needs them, unless the order requires them.
+func (e Workspace) atHand(
+	ctx context.Context, o Order, tree *source.Tree, choose func(spec.Recipe, string, spec.Pin) (*spec.Series, error),
+) (*spec.Series, []patch.Patch, error) {
+	rec := o.Recipe
+	rec.Lacks = spec.Reasons{}
+	for {
+		s, err := choose(rec, tree.Tag.String(), tree.Pin)
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := s.Asked(rec); err != nil {
+			return nil, nil, &BadOption{"--with", err}
+		}
+		patches, lacks, err := merge.Patches(ctx, e.Repo.FS, e.Sources(), s)
+		if err != nil {
+			return nil, nil, err
+		}
+		if len(lacks) > 0 {
+			maps.Copy(rec.Lacks, lacks)
+			continue
+		}
+		lack := e.Repo.Advisories.Of(rec.Upstream, tree.Pin.Build, s).Lacks
+		switch {
+		case len(lack) == 0:
+		case o.RequireCures:
+			return nil, nil, &NoCures{tree.Tag.String(), lack}
+		default:
+			e.Log.Warn("cures of security defects are left out: upstream's history is not at hand", "tag", tree.Tag, "cures", len(lack))
+		}
+		return s, patches, nil
+	}
+}
+
+// NoCures says that cures which the order requires cannot be had.
+type NoCures struct {
+	Tag   string
+	Lacks []spec.Lacking
+}
+
+// Error names each and the reason.
+func (e *NoCures) Error() string {
+	text := fmt.Sprintf("%s: cures of security defects are not at hand, and --require-cures asks for all", e.Tag)
+	for _, l := range e.Lacks {
+		text += fmt.Sprintf("\n  %s: %s", l.Fix, l.Why)
+	}
+	return text
+}
+
+// ExitCode is exit.Source.
+func (e *NoCures) ExitCode() int { return exit.Source }
+
+// Hint says what to do.
+func (e *NoCures) Hint() string {
+	return "llpatch fetch --history fetches upstream's history; or give a clone of it by --source"
+}
+
+// Known is what is known of the tag's security defects, and what the series cures of them.
+func (p Patched) Known(e Workspace) spec.Known {
+	return e.Repo.Advisories.Of(p.Recipe.Upstream, p.Tree.Pin.Build, p.Series)
 }
 
 // Place makes an order's value of a tag's tree and of what its series made of it: what

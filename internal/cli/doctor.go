@@ -38,7 +38,7 @@ func (a *app) doctorCmd() *cobra.Command {
 				if len(got) == 2 {
 					return usage("%s is a file or folder: a tag has no place there", got[0])
 				}
-				r, err = doctor.Bundle(c.Context(), os.Environ(), got[0])
+				r, err = doctor.Bundle(c.Context(), os.Environ(), e.Repo.Advisories, got[0])
 				if errors.Is(err, fs.ErrNotExist) {
 					return &usageError{err, missing(got[0])}
 				}

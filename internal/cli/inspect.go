@@ -48,6 +48,7 @@ type inspected struct {
 	GPUs     []binary.GPU    `json:"gpus,omitempty"`            // AMD processors that run it
 	Backends []string        `json:"backends_beside,omitempty"` // ggml's backend libraries in the same folder
 	RunsOn   []string        `json:"runs_on,omitempty"`         // in words, a line each
+	Security *spec.Known     `json:"security,omitempty"`        // defects of the build that it says it is
 
 	Signature *binary.Signature `json:"signature,omitempty"` // of a Windows file
 }
@@ -76,6 +77,9 @@ func (a *app) inspectCmd() *cobra.Command {
 			var fault error
 			for _, name := range files {
 				i, err := inspectFile(c.Context(), name, exports)
+				if err == nil {
+					err = a.known(c.Context(), &i, name)
+				}
 				if err != nil {
 					fault = err
 					break
@@ -130,6 +134,40 @@ func inspectFile(ctx context.Context, name string, exports bool) (inspected, err
 		}
 	}
 	return i, nil
+}
+
+// inspectDefects is how many open defects inspect lists of a file; --json has all of them.
+const inspectDefects = 8
+
+// known judges the build that a program or library says it is, itself or by a library beside it
+// that it loads, with the fixes that a BUILD_INFO.json beside it names.
+func (a *app) known(ctx context.Context, i *inspected, name string) error {
+	llama, dir := i.Llama, filepath.Dir(name)
+	for _, lib := range i.Needed {
+		if file := filepath.Join(dir, filepath.Base(lib)); llama == nil && strings.HasPrefix(lib, "libllama") {
+			if f, err := binary.InspectContext(ctx, file); err == nil {
+				llama = f.Llama
+			}
+		}
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if llama == nil {
+		return nil
+	}
+	data, err := os.ReadFile(filepath.Join(dir, bundle.InfoFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	repo, _, err := a.declarations()
+	if err != nil {
+		return err
+	}
+	if id, ok := bundle.Identify(data, llama); ok {
+		i.Security = id.Known(repo.Advisories)
+	}
+	return nil
 }
 
 // bundleHelp is the hint for what inspect does not take by itself: of programs for
@@ -187,6 +225,11 @@ func (i inspected) text(b *strings.Builder) {
 	}
 	if i.Interp != "" {
 		line("loader", "%s", i.Interp)
+	}
+	if i.Security != nil {
+		for _, l := range i.Security.Lines(inspectDefects) {
+			line("", "%s", l)
+		}
 	}
 	line("exports", "%d symbols", i.ExportCount)
 	for _, name := range i.Exported {

@@ -19,7 +19,8 @@ import (
 // history that tells.
 type explained struct {
 	*spec.Series
-	Landed map[string]compat.Run `json:"landed,omitempty"` // by fix
+	Landed   map[string]compat.Run `json:"landed,omitempty"` // by fix
+	Security spec.Known            `json:"security"`
 }
 
 // landed judges the fixes of a series on its tag: on the mirror in the cache, or

@@ -34,8 +34,13 @@ func withFlag(c *cobra.Command, ids *[]string) {
 	c.Flags().StringArrayVar(ids, "with", nil, "take this `FIX`, too, which is taken only on request (llpatch explain names them); may be repeated")
 }
 
+// withoutFlag is --without: groups of fixes that are left out.
+func withoutFlag(c *cobra.Command, groups *[]string) {
+	c.Flags().StringArrayVar(groups, "without", nil, "leave this `GROUP` of fixes out: security, the cures of known security defects")
+}
+
 func (a *app) explainCmd() *cobra.Command {
-	var with []string
+	var with, without []string
 	c := &cobra.Command{
 		Use: "explain TAG TARGET", Short: "Show for every fix why it is in or out", Args: args("TAG", "TARGET"),
 		Example: "  llpatch explain b8833 linux-cpu",
@@ -44,11 +49,11 @@ func (a *app) explainCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s, err := e.Explain(c.Context(), t, got[1], with)
+			s, err := e.Explain(c.Context(), t, got[1], with, without)
 			if err != nil {
 				return err
 			}
-			out := explained{Series: s}
+			out := explained{Series: s, Security: e.Repo.Advisories.Of(s.Upstream, s.Build, s)}
 			if out.Landed, err = a.landed(c.Context(), e, s); err != nil {
 				return err
 			}
@@ -63,6 +68,7 @@ func (a *app) explainCmd() *cobra.Command {
 	}
 	a.sourceFlags(c)
 	withFlag(c, &with)
+	withoutFlag(c, &without)
 	return c
 }
 
@@ -82,6 +88,18 @@ func explain(s explained) string {
 	for _, o := range s.Out {
 		fmt.Fprintf(&b, "out  %s: %s\n     %s, because %s\n", o.Fix, o.Summary, o.Case, o.Reason)
 		curedText(&b, o.Partly)
+	}
+	byCommit := 0
+	for _, c := range s.In {
+		if c.Group == spec.Security && c.Commit != "" {
+			byCommit++
+		}
+	}
+	if byCommit > 0 {
+		fmt.Fprintf(&b, "cures that are upstream's commits: %d; without a way to its history they are left out\n", byCommit)
+	}
+	for _, line := range s.Security.Lines(0) {
+		b.WriteString(line + "\n")
 	}
 	return b.String()
 }
@@ -223,6 +241,7 @@ func (a *app) chainCmd(use, short string, to reach, tune func(*request), do func
 	}
 	a.sourceFlags(c)
 	withFlag(c, &r.flags.With)
+	withoutFlag(c, &r.flags.Without)
 	if builds {
 		c.Flags().StringVar(&r.flags.Archs, "cuda-archs", "", "make device code for these instead of the recipe's: 86 or 120a for machine code and PTX, 86-real, 86-virtual; several joined by commas")
 		c.Flags().StringVar(&r.flags.GFX, "gfx", "", "make device code for these AMD cards instead of the recipe's: gfx1201, gfx12-generic; several joined by commas")
@@ -317,7 +336,8 @@ func (a *app) buildCmd() *cobra.Command {
 
 func (a *app) releaseCmd() *cobra.Command {
 	var on device
-	c := a.chainCmd("release", "Run the whole chain: fetch, patch, build, smoke, pack", toPrograms, nil, func(ctx context.Context, j job) error {
+	var cures bool
+	c := a.chainCmd("release", "Run the whole chain: fetch, patch, build, smoke, pack", toPrograms, func(r *request) { r.flags.Cures = cures }, func(ctx context.Context, j job) error {
 		venue, err := on.look(ctx, j) // before what takes long
 		if err != nil {
 			return err
@@ -326,8 +346,14 @@ func (a *app) releaseCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		known := j.patched.Known(j.Workspace)
+		a.log.Info(known.Head())
+		for _, avoid := range known.Avoids() {
+			a.log.Info("avoid: " + avoid)
+		}
 		return a.print(done, func() string { return done.Archive + "\n" })
 	})
+	c.Flags().BoolVar(&cures, "require-cures", false, "end with 8 where the commit of a cure of a security defect is in no history at hand, instead of leaving that cure out")
 	c.SuggestFor = []string{"bundle"}
 	c.Example = `  llpatch release b8833 linux-cpu
   llpatch release b8833 linux-cuda --device card

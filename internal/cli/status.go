@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -98,6 +99,35 @@ func (a *app) stackFor(s compat.Stack, f historyFlags, target string) (compat.St
 	return s.For(repo, rec), nil
 }
 
+// knownOf is a line for the oldest and the newest of the tags: how many security defects each is
+// known to have, and for how many there is a cure here.
+func (a *app) knownOf(upstream string, tags []compat.Tag) ([]string, error) {
+	repo, _, err := a.declarations()
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	if repo.Advisories.Date == "" {
+		return nil, nil
+	}
+	for _, t := range slices.Compact([]compat.Tag{tags[0], tags[len(tags)-1]}) {
+		s := &spec.Series{}
+		for _, fix := range repo.Fixes {
+			if _, fits := fix.VariantFor(upstream, t.Build); fits && !fix.OptIn {
+				s.In = append(s.In, spec.Chosen{Fix: fix.ID})
+			}
+		}
+		k := repo.Advisories.Of(upstream, t.Build, s)
+		switch {
+		case k.Through == 0:
+			lines = append(lines, fmt.Sprintf("security: %s: not looked up", t.Name))
+		default:
+			lines = append(lines, fmt.Sprintf("security: %s: %d known defects, %d with a cure here (data of %s)", t.Name, len(k.Open)+len(k.Cured), len(k.Cured), k.Date))
+		}
+	}
+	return lines, nil
+}
+
 func (a *app) statusCmd() *cobra.Command {
 	var f historyFlags
 	var page, target, blame string
@@ -137,6 +167,11 @@ func (a *app) statusCmd() *cobra.Command {
 			report, err := h.Status(c.Context(), o, stack, tags)
 			if err != nil {
 				return err
+			}
+			if f.patches == "" {
+				if report.Security, err = a.knownOf(h.Upstream, tags); err != nil {
+					return err
+				}
 			}
 			if page != "" {
 				text, err := report.HTML()

@@ -40,6 +40,6 @@ func (h *History) backport(ctx context.Context, fix string, v *Variant) ([]patch
 	if err != nil {
 		return nil, err
 	}
-	_, ps, err := patch.FromCommit(c, fix, v.File)
+	_, ps, err := patch.FromCommit(c.Without(v.Except), fix, v.File)
 	return ps, err
 }

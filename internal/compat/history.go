@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -263,7 +264,10 @@ type commit struct {
 	parents []plumbing.Hash
 	when    time.Time // of the committer
 	subject string
+	reverts string // the commit that it takes back, as git revert writes it; empty: none
 }
+
+var revertRE = regexp.MustCompile(`(?m)^This reverts commit ([0-9a-f]{40})`)
 
 // readCommit reads the commit that an id means, through annotated tags, and
 // returns its own id.
@@ -318,6 +322,9 @@ func parseCommit(data []byte) (commit, error) {
 	}
 	subject, _, _ := bytes.Cut(bytes.TrimLeft(message, "\n"), []byte("\n"))
 	c.subject = strings.ToValidUTF8(strings.TrimSpace(string(subject)), "?")
+	if m := revertRE.FindSubmatch(message); m != nil {
+		c.reverts = string(m[1])
+	}
 	return c, nil
 }
 

@@ -20,7 +20,8 @@ type mainline struct {
 	first, last int // build numbers of the ends
 	newest      Tag // the tag that the numbers count back from
 	ids         map[int]plumbing.Hash
-	at          map[plumbing.Hash]int // build number
+	at          map[plumbing.Hash]int           // build number
+	reverts     map[plumbing.Hash]plumbing.Hash // commit -> the last one that takes it back
 }
 
 // step is a commit of the first-parent way.
@@ -34,7 +35,7 @@ type step struct {
 // Without releases it walks from the newest pinned commit, and counts from the
 // first commit, since no name tells a number.
 func (h *History) mainline(ctx context.Context, objects *source.Objects) (*mainline, error) {
-	m := &mainline{ids: map[int]plumbing.Hash{}, at: map[plumbing.Hash]int{}}
+	m := &mainline{ids: map[int]plumbing.Hash{}, at: map[plumbing.Hash]int{}, reverts: map[plumbing.Hash]plumbing.Hash{}}
 	for _, t := range h.Tags {
 		// A version tag's number is the lock's word, which is what is to be checked.
 		if _, ok := tag.MustParse(t.Name).Build(); ok || h.pinned() {
@@ -57,6 +58,9 @@ func (h *History) mainline(ctx context.Context, objects *source.Objects) (*mainl
 			return nil, fmt.Errorf("history before %s: %w", m.newest.Name, err)
 		}
 		way = append(way, step{id: id})
+		if of := plumbing.NewHash(c.reverts); c.reverts != "" && m.reverts[of].IsZero() {
+			m.reverts[of] = id
+		}
 		if len(c.parents) == 0 {
 			break
 		}

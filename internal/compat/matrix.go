@@ -160,7 +160,7 @@ func (j *judge) cells(ctx context.Context, rows []row, builds []int) ([][]cell, 
 					if err := ctx.Err(); err != nil {
 						return err
 					}
-					if err := w.row(ctx, t.part, rows[i], builds[i], func(fix int) *cell { return &out[fix][i] }); err != nil {
+					if err := w.systems(ctx, t.part, rows[i], builds[i], func(fix int) *cell { return &out[fix][i] }); err != nil {
 						return err
 					}
 				}
@@ -178,6 +178,43 @@ type walker struct {
 	memo  *patch.Memo // of merges
 	state row
 	buf   []byte
+}
+
+// systems judges the fixes of one part on one row for each system by itself that some of them are
+// for: what is for one alone is never in a tree with what is for another. A fix for any system
+// has the verdict of the first where it does not fit.
+func (w *walker) systems(ctx context.Context, part []int, base row, build int, at func(fix int) *cell) error {
+	var names []string
+	for _, i := range part {
+		names = append(names, w.stack.Fixes[i].OS...)
+	}
+	slices.Sort(names)
+	if names = slices.Compact(names); len(names) < 2 {
+		return w.row(ctx, part, base, build, at)
+	}
+	seen := map[int]*cell{}
+	for _, name := range names {
+		mine := slices.DeleteFunc(slices.Clone(part), func(i int) bool {
+			systems := w.stack.Fixes[i].OS
+			return len(systems) > 0 && !slices.Contains(systems, name)
+		})
+		cells := map[int]*cell{}
+		if err := w.row(ctx, mine, base, build, func(fix int) *cell {
+			if cells[fix] == nil {
+				cells[fix] = &cell{}
+			}
+			return cells[fix]
+		}); err != nil {
+			return err
+		}
+		for _, i := range mine {
+			if seen[i] == nil || !seen[i].verdict.broken() && cells[i].verdict.broken() {
+				seen[i] = cells[i]
+				*at(i) = *cells[i]
+			}
+		}
+	}
+	return nil
 }
 
 // row judges the fixes of one part on one row, each on the tree as those before

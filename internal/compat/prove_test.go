@@ -305,6 +305,58 @@ func TestCheckPins(t *testing.T) {
 	}
 }
 
+// An advisory's word on its fix is checked on the history: a wrong range, a commit that is not
+// upstream's, a fix that was taken back.
+func TestCheckAdvisories(t *testing.T) {
+	made, _ := provable(t) // builds 1 to 9, tagged to b8
+	path := made.write()
+	id := func(build int) string {
+		return strings.TrimSpace(git(t, path, "rev-parse", fmt.Sprintf("master~%d", 9-build)))
+	}
+	ids := map[int]string{}
+	for n := 1; n <= 9; n++ {
+		ids[n] = id(n)
+	}
+	commit := func(msg, parent string) string {
+		return strings.TrimSpace(git(t, path, "-c", "user.name=a", "-c", "user.email=a@example.org", "commit-tree", "-m", msg, "-p", parent, "master^{tree}"))
+	}
+	// The newest tag that is counted from, b10, takes build 4 back.
+	git(t, path, "update-ref", "refs/tags/b10", commit("Revert \"four\"\n\nThis reverts commit "+ids[4]+".", ids[9]))
+	for name, c := range map[string]struct {
+		since int
+		by    string
+		fixed int
+		fixes []string
+		fault string
+	}{
+		"right":        {2, ids[2], 7, []string{ids[6], ids[7]}, ""},
+		"not known":    {2, "", 0, nil, ""},
+		"wrong since":  {3, ids[2], 7, []string{ids[7]}, "since commit " + ids[2] + " is build 2, not 3"},
+		"wrong build":  {2, ids[2], 6, []string{ids[7]}, "fixed-in commit " + ids[7] + " is build 7, not 6"},
+		"parts turned": {2, ids[2], 6, []string{ids[7], ids[6]}, "fixed-in commit " + ids[7] + " is build 7, not 5"},
+		"not there":    {2, ids[2], 6, []string{strings.Repeat("a", 40)}, "fixed-in build 6 is commit " + ids[6]},
+		"taken back":   {2, ids[2], 4, []string{ids[4]}, "fixed-by commit " + ids[4] + " is taken back by commit "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := spec.Advisory{ID: "a", Upstream: spec.LlamaCpp, Since: c.since, SinceBy: c.by, FixedIn: c.fixed, FixedBy: c.fixes}
+			got, err := open(t, path).CheckDefects(t.Context(), nil, []spec.Advisory{{Upstream: spec.IkLlamaCpp, FixedIn: 99}, a})
+			if err != nil {
+				t.Fatal(err)
+			}
+			fault := ""
+			for _, f := range got.Faults {
+				fault += f.Key + " " + f.Msg
+				if f.Index != 1 || f.Fix != "" {
+					t.Errorf("%+v", f)
+				}
+			}
+			if !strings.HasPrefix(fault, c.fault) || c.fault == "" && fault != "" {
+				t.Errorf("%q", fault)
+			}
+		})
+	}
+}
+
 // A fix's word on who brought and who cured its defect is checked on the history.
 func TestCheckDefects(t *testing.T) {
 	made, _ := provable(t) // builds 1 to 9, tagged to b8
@@ -330,7 +382,7 @@ func TestCheckDefects(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.defect.Upstream = spec.LlamaCpp
-			got, err := open(t, path).CheckDefects(t.Context(), []spec.Fix{{ID: "fix", Defects: []spec.Defect{c.defect}}})
+			got, err := open(t, path).CheckDefects(t.Context(), []spec.Fix{{ID: "fix", Defects: []spec.Defect{c.defect}}}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -33,6 +33,7 @@ func (r *Report) doc() report.Doc {
 	if r.ThreeWay {
 		sum.Text = append(sum.Text, "newest tag where all fits or merges: "+cmp.Or(r.NewestMerged, "none"))
 	}
+	sum.Text = append(sum.Text, r.Security...)
 	if len(r.Left) > 0 {
 		sum.Text = append(sum.Text,
 			"left out, because recipes/tags.lock has no build number of them, or only bounds: "+strings.Join(r.Left, " "))

@@ -29,6 +29,7 @@ type Stack struct {
 type Fix struct {
 	ID       string
 	Summary  string
+	OS       []string // systems that it is for; empty: any
 	Defect   spec.Defect
 	Not      string // why it is not for the target that was asked about; "": it is, or none was
 	Variants []Variant
@@ -42,6 +43,7 @@ type Variant struct {
 	// where the variant is an upstream commit that was not read from a history.
 	Patches []patch.Patch
 	Commit  string
+	Except  []string // as spec.Variant.Except
 }
 
 func (v Variant) declared(build int) bool { return v.Range.IsZero() || v.Range.Contains(build) }
@@ -89,9 +91,9 @@ func Declared(repo *spec.Repo, upstream string, parsed map[string][]patch.Patch)
 		if f = f.For(upstream); len(f.Variants) == 0 {
 			continue
 		}
-		fix := Fix{ID: f.ID, Summary: f.Summary, Defect: f.Defect(upstream)}
+		fix := Fix{ID: f.ID, Summary: f.Summary, OS: f.OS, Defect: f.Defect(upstream)}
 		for _, v := range f.Variants {
-			out := Variant{Range: v.Range, File: cmp.Or(v.Patch, v.Commit), Commit: v.Commit}
+			out := Variant{Range: v.Range, File: cmp.Or(v.Patch, v.Commit), Commit: v.Commit, Except: v.Except}
 			file := path.Join("patches", f.ID, v.Patch)
 			if out.Patches = parsed[file]; v.Commit == "" && out.Patches == nil {
 				var err error

@@ -33,6 +33,8 @@ type Report struct {
 	// Judged counts the cells, Applied how many patches were really applied for them.
 	Judged  int `json:"cells"`
 	Applied int `json:"applied"`
+	// Security are lines about known security defects, which the caller fills in.
+	Security []string `json:"security,omitempty"`
 }
 
 // Status is one fix over all tags.

@@ -215,6 +215,52 @@ func TestStackChains(t *testing.T) {
 	}
 }
 
+// What is for one system alone is judged without what is for another; what is for any counts as
+// broken where it fits one of them only.
+func TestStackSystems(t *testing.T) {
+	base := numbered("line", 1, 30)
+	with := func(s string) string { return strings.Replace(base, "line 10\n", s, 1) }
+	both := func(s string) string { return strings.Replace(with("line X\n"), "line X\n", s, 1) }
+	hist := newHistory(t)
+	hist.commit("one", map[string]string{"f.c": base})
+	hist.tag()
+	dir := writeFiles(t, map[string]string{
+		"ten.patch":   diffOf(t, "ten", map[string]string{"f.c": base}, map[string]string{"f.c": with("line ten\n")}),
+		"x.patch":     diffOf(t, "x", map[string]string{"f.c": base}, map[string]string{"f.c": with("line X\n")}),
+		"on-x.patch":  diffOf(t, "on x", map[string]string{"f.c": with("line X\n")}, map[string]string{"f.c": both("line XI\n")}),
+		"other.patch": diffOf(t, "other", map[string]string{"f.c": base}, map[string]string{"f.c": strings.Replace(base, "line 25\n", "line\n", 1)}),
+		"series":      "ten.patch\nx.patch\non-x.patch\nother.patch\n",
+	})
+	s, err := Folder(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := open(t, hist.write())
+	for _, c := range []struct {
+		systems [3][]string
+		want    string
+	}{
+		{[3][]string{}, "b1 exact b1 conflict b1 conflict b1 exact"},
+		{[3][]string{{"win7"}, {"linux"}, {"linux"}}, "b1 exact b1 exact b1 exact b1 exact"},
+		{[3][]string{{"win7"}, {"linux"}, nil}, "b1 exact b1 exact b1 conflict b1 exact"},
+	} {
+		for i, systems := range c.systems {
+			s.Fixes[i].OS = systems
+		}
+		r, err := h.Status(t.Context(), Options{}, s, h.Tags)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, f := range r.Fixes {
+			got = append(got, runs(f))
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%v: %s, want %s", c.systems, got, c.want)
+		}
+	}
+}
+
 func TestReportJSONAndHTML(t *testing.T) {
 	hist, old, now := drift(t)
 	h := open(t, hist.write())

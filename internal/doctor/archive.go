@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/llpatch/llpatch/internal/bundle"
 	"github.com/llpatch/llpatch/internal/regular"
 )
 
@@ -115,6 +116,11 @@ func readEntry(ctx context.Context, name string, r io.Reader, size int64, scratc
 		return nil, nil // a file of less than four bytes
 	case err != nil:
 		return nil, err
+	case path.Base(name) == bundle.InfoFile && size <= maxInfo:
+		data, err := io.ReadAll(r)
+		h := newHeld(KindBundle)
+		h.info = append(magic, data...)
+		return h, err
 	case string(magic) != elf.ELFMAG:
 		return nil, nil
 	}
@@ -180,6 +186,9 @@ func (h *held) unpack(items []item) {
 			h.modes[name] = it.mode
 			if it.read == nil {
 				continue
+			}
+			if name == bundle.InfoFile {
+				h.info = it.read.info
 			}
 			for _, f := range it.read.files {
 				f.Name = name

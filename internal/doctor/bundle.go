@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,13 +17,14 @@ import (
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/bundle"
 	"github.com/llpatch/llpatch/internal/memory"
+	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/stage"
 )
 
 // Bundle says whether a bundle runs on this machine: a folder, a tar.gz or one of its
-// parts, or a single program. env is the user's. The error is a *NotBundle, one of
+// parts, or a single program; and which of the known security defects it has. env is the user's. The error is a *NotBundle, one of
 // reading the file, or the context's.
-func Bundle(ctx context.Context, env []string, file string) (*Report, error) {
+func Bundle(ctx context.Context, env []string, known spec.Advisories, file string) (*Report, error) {
 	libs, err := binary.SystemLibraries(ctx, env)
 	if err != nil {
 		return nil, err
@@ -32,6 +34,13 @@ func Bundle(ctx context.Context, env []string, file string) (*Report, error) {
 		return nil, err
 	}
 	r := &Report{Kind: h.kind, Subject: filepath.Base(filepath.Clean(file)), Findings: []Finding{}}
+	var llama *binary.Llama
+	for _, f := range h.files {
+		llama = cmp.Or(llama, f.Llama)
+	}
+	if id, ok := bundle.Identify(h.info, llama); ok {
+		r.Security = id.Known(known)
+	}
 	machine := r.machine(h)
 	for _, f := range h.faults {
 		r.lacks("bundle", "", "%s.", f)

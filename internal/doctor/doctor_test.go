@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/llpatch/llpatch/internal/run"
+	"github.com/llpatch/llpatch/internal/spec"
 )
 
 func TestMain(m *testing.M) {
@@ -195,7 +196,7 @@ func TestBundle(t *testing.T) {
 			}
 			// The folder and its archive are the same to a user.
 			for _, file := range []string{dir, packed} {
-				r, err := Bundle(t.Context(), env, file)
+				r, err := Bundle(t.Context(), env, spec.Advisories{}, file)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -234,7 +235,7 @@ func TestNewerGlibc(t *testing.T) {
 		data = bytes.ReplaceAll(data, []byte("GLIBC_2.2.5\x00"), []byte("GLIBC_2.995\x00"))
 		must(t, os.WriteFile(file, data, 0o755))
 	}
-	r, err := Bundle(t.Context(), none(t), dir)
+	r, err := Bundle(t.Context(), none(t), spec.Advisories{}, dir)
 	must(t, err)
 	if !has(r, Missing, "libc.so.6", "needs glibc 2.995") || !has(r, Missing, "libc.so.6", "and this machine has 2.") || r.Able {
 		t.Errorf("\n%s", r.Text())
@@ -245,20 +246,20 @@ func TestNewerGlibc(t *testing.T) {
 func TestFile(t *testing.T) {
 	t.Parallel()
 	dir := makeBundle(t, false)
-	r, err := Bundle(t.Context(), none(t), filepath.Join(dir, "llama-server"))
+	r, err := Bundle(t.Context(), none(t), spec.Advisories{}, filepath.Join(dir, "llama-server"))
 	must(t, err)
 	if r.Kind != KindFile || !r.Able || !has(r, OK, "bundle", "find one another") {
 		t.Errorf("\n%s", r.Text())
 	}
 	must(t, os.Remove(filepath.Join(dir, "libggml.so.0")))
-	if r, err = Bundle(t.Context(), none(t), filepath.Join(dir, "llama-server")); err != nil || r.Able {
+	if r, err = Bundle(t.Context(), none(t), spec.Advisories{}, filepath.Join(dir, "llama-server")); err != nil || r.Able {
 		t.Errorf("%v\n%s", err, r.Text())
 	}
 	// A program of this machine needs nothing that is not here.
 	self, err := os.Executable()
 	must(t, err)
 	for _, file := range []string{self, "/bin/ls"} {
-		if r, err = Bundle(t.Context(), none(t), file); err != nil || !r.Able {
+		if r, err = Bundle(t.Context(), none(t), spec.Advisories{}, file); err != nil || !r.Able {
 			t.Errorf("%s: %v", file, err)
 		}
 	}
@@ -282,14 +283,14 @@ func TestParts(t *testing.T) {
 		must(t, os.WriteFile(part(n+1), data[n*size:min(len(data), (n+1)*size)], 0o644))
 	}
 	for n := range 3 {
-		r, err := Bundle(t.Context(), none(t), part(n+1))
+		r, err := Bundle(t.Context(), none(t), spec.Advisories{}, part(n+1))
 		if err != nil || !r.Able || !has(r, OK, "bundle", "Its 2 files") {
 			t.Errorf("by part %d: %v", n+1, err)
 		}
 	}
 	lacks := func(n int, say string) {
 		t.Helper()
-		_, err := Bundle(t.Context(), none(t), part(n))
+		_, err := Bundle(t.Context(), none(t), spec.Advisories{}, part(n))
 		var bad *NotBundle
 		if !errors.As(err, &bad) || !strings.Contains(err.Error(), say) {
 			t.Errorf("got %v, want %q", err, say)
@@ -337,7 +338,7 @@ func TestNotBundle(t *testing.T) {
 		"/dev/null": "is neither a file nor a folder",
 		t.TempDir(): "holds no program",
 	} {
-		_, err := Bundle(t.Context(), none(t), file)
+		_, err := Bundle(t.Context(), none(t), spec.Advisories{}, file)
 		var bad *NotBundle
 		if !errors.As(err, &bad) || !strings.Contains(err.Error(), say) {
 			t.Errorf("%s: got %v, want %q", file, err, say)
@@ -358,7 +359,7 @@ func TestNotBundle(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Bundle(ctx, none(t), whole); !errors.Is(err, context.Canceled) {
+	if _, err := Bundle(ctx, none(t), spec.Advisories{}, whole); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }

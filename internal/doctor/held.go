@@ -62,6 +62,8 @@ type held struct {
 	dirs   map[string]bool        // folders that may be empty
 	faults []string
 
+	info []byte // of its BUILD_INFO.json
+
 	elsewhere  []string // folders of this machine that RUNPATHs name
 	unfinished string   // the folder with a CMakeCache.txt that it lies in
 }
@@ -206,8 +208,20 @@ func summed(file string) ([]string, error) {
 	return names, nil
 }
 
-// inspect takes a file in where it is a program or a library.
+// maxInfo is more than any BUILD_INFO.json has.
+const maxInfo = 16 << 20
+
+// inspect takes a file in where it is a program or a library, or says how they were made.
 func (h *held) inspect(ctx context.Context, name, file string) error {
+	if name == bundle.InfoFile {
+		f, err := open(file)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }()
+		h.info, err = io.ReadAll(io.LimitReader(f, maxInfo))
+		return err
+	}
 	f, err := binary.InspectContext(ctx, file)
 	switch {
 	case errors.Is(err, binary.ErrNotELF):

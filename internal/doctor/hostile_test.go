@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/llpatch/llpatch/internal/bundle"
+	"github.com/llpatch/llpatch/internal/spec"
 )
 
 // soon runs Bundle, which must end of itself.
@@ -27,7 +28,7 @@ func soon(t *testing.T, file string) (*Report, error) {
 	defer cancel()
 	env := none(t)
 	go func() {
-		r, err := Bundle(ctx, env, file)
+		r, err := Bundle(ctx, env, spec.Advisories{}, file)
 		done <- result{r, err}
 	}()
 	select {
@@ -165,7 +166,7 @@ func TestNothingRun(t *testing.T) {
 	env := none(t)
 	env[0] = strings.Replace(env[0], "=", "=.::", 1)
 	for _, file := range []string{dir, ".", packed, "llama-cli"} {
-		r, err := Bundle(t.Context(), env, file)
+		r, err := Bundle(t.Context(), env, spec.Advisories{}, file)
 		must(t, err)
 		if r.Kind == KindBundle && !has(r, Missing, "card", bundle.HintNVIDIA) {
 			t.Errorf("%s:\n%s", file, r.Text())

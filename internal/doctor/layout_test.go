@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/llpatch/llpatch/internal/spec"
 )
 
 // laid compiles a program in bin and the library that it needs in lib into bun.
@@ -84,12 +86,12 @@ func TestSystemSymbol(t *testing.T) {
 	sh(t, dir, `mkdir sys; gcc -shared -fPIC -o sys/libdeep.so l.c; echo 'int h;' > h.c
 gcc -shared -fPIC -Wl,--no-as-needed -o sys/libf.so.0 h.c -Lsys -l:libdeep.so; rm bun/lib/libf.so.0`)
 	env := append(none(t), "LD_LIBRARY_PATH="+filepath.Join(dir, "sys"))
-	r, err := Bundle(t.Context(), env, filepath.Join(dir, "bun"))
+	r, err := Bundle(t.Context(), env, spec.Advisories{}, filepath.Join(dir, "bun"))
 	if err != nil || !r.Able {
 		t.Errorf("%v\n%s", err, r.Text())
 	}
 	sh(t, dir, "gcc -shared -fPIC -o sys/libdeep.so h.c")
-	if r, err = Bundle(t.Context(), env, filepath.Join(dir, "bun")); err != nil || !has(r, Missing, "bundle", "bin/prog imports f, which no library") {
+	if r, err = Bundle(t.Context(), env, spec.Advisories{}, filepath.Join(dir, "bun")); err != nil || !has(r, Missing, "bundle", "bin/prog imports f, which no library") {
 		t.Errorf("%v\n%s", err, r.Text())
 	}
 }
@@ -121,7 +123,7 @@ gcc -Wl,-rpath,'$ORIGIN' -o bun/prog m.c -Lsys -l:libv.so.1
 			t.Parallel()
 			dir := t.TempDir()
 			sh(t, dir, make+c.script)
-			r, err := Bundle(t.Context(), append(none(t), "LD_LIBRARY_PATH="+filepath.Join(dir, "sys")), filepath.Join(dir, "bun"))
+			r, err := Bundle(t.Context(), append(none(t), "LD_LIBRARY_PATH="+filepath.Join(dir, "sys")), spec.Advisories{}, filepath.Join(dir, "bun"))
 			must(t, err)
 			status := OK
 			if !c.able {

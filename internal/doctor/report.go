@@ -9,6 +9,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/patch"
+	"github.com/llpatch/llpatch/internal/spec"
 )
 
 // Status is what came of one look.
@@ -40,6 +41,8 @@ type Report struct {
 	Buildenv     string    `json:"env,omitempty"`      // the buildenv to build in, where this machine has not every tool
 	BuildenvMade bool      `json:"env_made,omitempty"` // its root is there
 	Findings     []Finding `json:"findings"`
+
+	Security *spec.Known `json:"security,omitempty"` // of a bundle or a program whose build is known
 }
 
 // The kinds of reports.
@@ -96,9 +99,17 @@ func (r *Report) Text() string {
 		}
 		b.WriteByte('\n')
 	}
+	if r.Security != nil {
+		for _, line := range r.Security.Lines(listedDefects) {
+			b.WriteString(patch.Printable(line) + "\n")
+		}
+	}
 	fmt.Fprintf(&b, "%s.\n", r.verdict())
 	return b.String()
 }
+
+// listedDefects is how many open defects of a bundle are shown; --json has all of them.
+const listedDefects = 8
 
 func (r *Report) verdict() string {
 	what := patch.Printable(strings.TrimSpace(r.Tag + " " + r.Subject))

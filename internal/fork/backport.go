@@ -169,7 +169,11 @@ func (b *backport) below(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.earlier, err = merge.Patches(ctx, e.Repo.FS, e.Sources(), &spec.Series{Upstream: b.o.Upstream, In: in})
+	var lacks spec.Reasons
+	b.earlier, lacks, err = merge.Patches(ctx, e.Repo.FS, e.Sources(), &spec.Series{Upstream: b.o.Upstream, In: in})
+	for fix, why := range lacks { // the branch has it: without its patch nothing can be put behind
+		err = errors.Join(err, fmt.Errorf("%s: %s", fix, why))
+	}
 	return err
 }
 

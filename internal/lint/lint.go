@@ -36,8 +36,9 @@ type Report struct {
 	Variants  int       `json:"variants"`
 	Patches   int       `json:"patches"` // patch files
 	Recipes   int       `json:"recipes"`
-	Tags      int       `json:"tags"`      // pinned
-	Revisions int       `json:"revisions"` // recorded
+	Known     int       `json:"advisories"` // security defects of recipes/advisories.toml
+	Tags      int       `json:"tags"`       // pinned
+	Revisions int       `json:"revisions"`  // recorded
 	Findings  []Finding `json:"findings"`
 	Proof     *Proof    `json:"proof,omitempty"` // with a source only
 	Notes     []string  `json:"notes,omitempty"` // what could not be proven
@@ -64,7 +65,7 @@ func (r *Report) Err() error {
 	return errors.Join(all...)
 }
 
-// Text is one line that says what was checked, and one for each fix that has no proof;
+// Text is one line that says what was checked, and one for each reason why fixes have no proof;
 // empty where there are findings.
 func (r *Report) Text() string {
 	if len(r.errs) > 0 {
@@ -73,13 +74,26 @@ func (r *Report) Text() string {
 	s := fmt.Sprintf("%s, %s, %s, %s, %s, %s", count(r.Fixes, "fix", "fixes"), count(r.Variants, "variant", "variants"),
 		count(r.Patches, "patch file", "patch files"), count(r.Recipes, "recipe", "recipes"),
 		count(r.Tags, "pinned tag", "pinned tags"), count(r.Revisions, "revision", "revisions"))
+	if r.Known > 0 {
+		s += ", " + count(r.Known, "advisory", "advisories")
+	}
 	if r.Proof != nil {
 		s += fmt.Sprintf("; ranges proven on %s and %s, %s and %s of defects checked", count(r.Proof.Tags, "tag", "tags"),
 			count(r.Proof.Commits, "commit", "commits"), count(r.Proof.Pins, "pin", "pins"), count(r.Proof.Defects, "commit", "commits"))
 	}
 	s += ": all as declared\n"
+	alike := map[string][]string{} // fixes by the reason
 	for _, id := range slices.Sorted(maps.Keys(r.Unproven)) {
-		s += fmt.Sprintf("%s has no proof: %s\n", id, r.Unproven[id])
+		alike[r.Unproven[id]] = append(alike[r.Unproven[id]], id)
+	}
+	for _, id := range slices.Sorted(maps.Keys(r.Unproven)) {
+		switch ids := alike[r.Unproven[id]]; {
+		case ids[0] != id:
+		case len(ids) == 1:
+			s += fmt.Sprintf("%s has no proof: %s\n", id, r.Unproven[id])
+		default:
+			s += fmt.Sprintf("%s have no proof: %s\n", strings.Join(ids, ", "), r.Unproven[id])
+		}
 	}
 	return s
 }
@@ -103,7 +117,7 @@ func LoadFindings(err error) (*Report, bool) {
 // be checked at all.
 func Check(ctx context.Context, repo *spec.Repo, o Options) (*Report, error) {
 	o.Upstream = cmp.Or(o.Upstream, spec.LlamaCpp)
-	r := &Report{Fixes: len(repo.Fixes), Recipes: len(repo.Recipes), Unproven: map[string]string{}}
+	r := &Report{Fixes: len(repo.Fixes), Recipes: len(repo.Recipes), Known: len(repo.Advisories.All), Unproven: map[string]string{}}
 	for _, f := range repo.Fixes {
 		r.Variants += len(f.Variants)
 		r.fix(repo, f)
@@ -173,7 +187,7 @@ func (r *Report) fix(repo *spec.Repo, f spec.Fix) {
 		}
 	}
 	for _, upstream := range f.Upstreams() {
-		if f.Defect(upstream).Since == 0 {
+		if f.Defect(upstream).Since == 0 && f.Group != spec.Security {
 			at("", "there is no [[defect]] for %s: say since which build it has the defect, and by which commit", upstream)
 		}
 	}

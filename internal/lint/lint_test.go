@@ -119,7 +119,7 @@ func TestLintOwn(t *testing.T) {
 	if err := r.Err(); err != nil {
 		t.Error(err)
 	}
-	if r.Fixes == 0 || r.Patches < r.Fixes || r.Variants < r.Patches || r.Recipes == 0 || r.Tags == 0 || r.Revisions == 0 {
+	if r.Fixes == 0 || r.Patches == 0 || r.Variants < r.Patches || r.Recipes == 0 || r.Tags == 0 || r.Revisions == 0 {
 		t.Errorf("it looked at %s", r.Text())
 	}
 }
@@ -130,7 +130,7 @@ func TestLintGood(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = "2 fixes, 3 variants, 3 patch files, 1 recipe, 2 pinned tags, 1 revision: all as declared\n" +
-		"alpha has no proof: Nothing runs it.\nbeta has no proof: Nothing runs it.\n"
+		"alpha, beta have no proof: Nothing runs it.\n"
 	if r.Text() != want || len(r.Findings) != 0 {
 		t.Errorf("%q, %d findings", r.Text(), len(r.Findings))
 	}

@@ -61,13 +61,17 @@ func (r *Report) prove(ctx context.Context, repo *spec.Repo, lock spec.Lock, par
 	r.Proof.Pins = pins.Checked
 	r.pinFaults(repo, pins.Faults)
 	r.Notes = append(r.Notes, pins.Notes...)
-	defects, err := h.CheckDefects(ctx, repo.Fixes)
+	defects, err := h.CheckDefects(ctx, repo.Fixes, repo.Advisories.All)
 	if err != nil {
 		return fmt.Errorf("check defects on %s: %w", o.Source, err)
 	}
 	r.Proof.Defects = defects.Checked
 	r.Notes = append(r.Notes, defects.Notes...)
 	for _, f := range defects.Faults {
+		if f.Fix == "" {
+			r.add(spec.ErrorAt(repo.FS, spec.AdvisoriesFile, fmt.Sprintf("advisory[%d].%s", f.Index, f.Key), "%s", f.Msg))
+			continue
+		}
 		r.add(spec.ErrorAt(repo.FS, path.Join("patches", f.Fix, "fix.toml"), defectKey(repo, f.Fix, o.Upstream)+f.Key, "%s", f.Msg))
 	}
 	for _, upstream := range slices.Sorted(maps.Keys(lock)) {

@@ -20,16 +20,27 @@ import (
 
 // Patches reads and parses the patch files of a series, in order. Where a variant is an
 // upstream commit, its patch is made from the history that so leads to, and kept in the
-// series with its digest.
-func Patches(ctx context.Context, fsys fs.FS, so source.Options, s *spec.Series) ([]patch.Patch, error) {
-	var all []patch.Patch
+// series with its digest. A cure of the group security whose commit no history at hand has is
+// no error: lacks has it, with the reason.
+func Patches(ctx context.Context, fsys fs.FS, so source.Options, s *spec.Series) (all []patch.Patch, lacks spec.Reasons, err error) {
+	lacks = spec.Reasons{}
 	var errs []error
 	for i := range s.In {
 		p, err := read(ctx, fsys, so, s.Upstream, &s.In[i])
+		if gone := new(source.NoHistory); s.In[i].Group == spec.Security && errors.As(err, &gone) {
+			why := "no history at hand has commit " + gone.Commit
+			for _, a := range gone.Tried {
+				line, _, _ := strings.Cut(a.Err.Error(), "\n")
+				why += "; " + a.Source + ": " + line
+			}
+			lacks[s.In[i].Fix] = why
+			so.Offline = true // what an address did not give once is not waited for again
+			continue
+		}
 		errs = append(errs, err)
 		all = append(all, p...)
 	}
-	return all, errors.Join(errs...)
+	return all, lacks, errors.Join(errs...)
 }
 
 func read(ctx context.Context, fsys fs.FS, so source.Options, upstream string, c *spec.Chosen) ([]patch.Patch, error) {
@@ -40,13 +51,16 @@ func read(ctx context.Context, fsys fs.FS, so source.Options, upstream string, c
 	if err != nil {
 		return nil, fmt.Errorf("backport %s: %w", c.Fix, err)
 	}
-	made, ps, err := patch.FromCommit(change, c.Fix, FileName(*c))
+	made, ps, err := patch.FromCommit(change.Without(c.Except), c.Fix, FileName(*c))
 	if err != nil {
 		return nil, &spec.Error{File: path.Join("patches", c.Fix, "fix.toml"), Msg: err.Error()}
 	}
 	c.Made, c.SHA256 = made, fmt.Sprintf("%x", sha256.Sum256(made))
 	subject, _, _ := strings.Cut(change.Message, "\n")
 	c.Credit = fmt.Sprintf("%q by %s, commit %s", subject, change.Author, c.Commit)
+	if len(c.Except) > 0 {
+		c.Credit += ", without " + strings.Join(c.Except, ", ")
+	}
 	return ps, nil
 }
 

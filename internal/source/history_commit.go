@@ -33,6 +33,18 @@ type Changed struct {
 	Before, After *File
 }
 
+// Without returns the change as far as it is about no path of except: files, or folders that
+// end in a slash.
+func (c *Change) Without(except []string) *Change {
+	out := *c
+	out.Files = slices.DeleteFunc(slices.Clone(c.Files), func(f Changed) bool {
+		return slices.ContainsFunc(except, func(e string) bool {
+			return f.Path == e || strings.HasSuffix(e, "/") && strings.HasPrefix(f.Path, e)
+		})
+	})
+	return &out
+}
+
 // Commit reads a commit, by its full id, and its change from the repository at
 // path. Renames are a deletion and a creation. The error wraps *Missing where the
 // repository has the commit and lacks something of it, as a shallow or partial

@@ -22,6 +22,7 @@ type Series struct {
 	BuildMax int        `json:"build_max,omitempty"` // as Pin.Max
 	Unpinned string     `json:"unpinned,omitempty"`  // as Pin.Unpinned
 	Target   string     `json:"target"`
+	Groups   []string   `json:"without,omitempty"` // groups of fixes that were left out, as Recipe.Groups
 	In       []Chosen   `json:"in"`
 	Landed   []Excluded `json:"landed,omitempty"` // chosen, and upstream has all of it; known once the patches were placed
 	Out      []Excluded `json:"out"`
@@ -37,6 +38,8 @@ type Chosen struct {
 	Patch    string   `json:"patch,omitempty"`  // file below the declarations' root
 	SHA256   string   `json:"sha256,omitempty"` // of that file, or of what was made from Commit
 	Commit   string   `json:"commit,omitempty"` // instead of Patch
+	Except   []string `json:"except,omitempty"` // as Variant.Except
+	Group    string   `json:"group,omitempty"`  // as Fix.Group
 	Made     []byte   `json:"-"`                // the patch file made from Commit, once its history was read
 	Credit   string   `json:"credit,omitempty"` // what Commit is and whose, likewise
 	Case     Case     `json:"case"`
@@ -107,6 +110,17 @@ func (r *Repo) Ask(rec *Recipe, ids []string) error {
 	return nil
 }
 
+// LeaveOut makes rec leave out whole groups of fixes. It fails on what is no group.
+func (r *Repo) LeaveOut(rec *Recipe, groups []string) error {
+	for _, g := range groups {
+		if g != Security {
+			return &Unknown{What: "group of fixes", Name: g, Known: []string{Security}}
+		}
+	}
+	rec.Groups = slices.Compact(slices.Sorted(slices.Values(groups)))
+	return nil
+}
+
 // Asked returns an error for a fix that was asked for and is left out.
 func (s *Series) Asked(rec Recipe) error {
 	for _, o := range s.Out {
@@ -136,7 +150,7 @@ func (r *Repo) choose(rec Recipe, name string, p Pin, nearest bool) (*Series, er
 	}
 	s := &Series{
 		Upstream: rec.Upstream, Tag: name, Build: p.Build, BuildMax: p.Max, Unpinned: p.Unpinned(),
-		Target: rec.Name, In: []Chosen{}, Out: []Excluded{},
+		Target: rec.Name, Groups: rec.Groups, In: []Chosen{}, Out: []Excluded{},
 	}
 	cases := map[string]Case{}
 	for _, f := range r.Fixes {
@@ -162,7 +176,7 @@ func (r *Repo) choose(rec Recipe, name string, p Pin, nearest bool) (*Series, er
 // choose returns f's variant for a tag, or the case and the reason why f is left
 // out; cases are those of the fixes before it.
 func choose(f Fix, rec Recipe, p Pin, cases map[string]Case, nearest bool) Chosen {
-	c := Chosen{Fix: f.ID, Summary: f.Summary, Why: f.Why, Reports: f.Reports, Compiled: rec.compiles(f)}
+	c := Chosen{Fix: f.ID, Group: f.Group, Summary: f.Summary, Why: f.Why, Reports: f.Reports, Compiled: rec.compiles(f)}
 	if c.Reason = rec.Leaves(f); c.Reason != "" {
 		c.Case = NotForTarget
 		return c
@@ -186,19 +200,28 @@ func choose(f Fix, rec Recipe, p Pin, cases map[string]Case, nearest bool) Chose
 		return c
 	}
 	for _, need := range f.Requires {
-		if is := cases[need]; is != Covered {
+		// Upstream's commits that follow one another need no more than what upstream has already.
+		if is := cases[need]; is != Covered && (f.Group != Security || is != Cured) {
 			c.Case, c.Reason = NotCovered, fmt.Sprintf("it requires %s, which is left out", need)
-			if is == NotForTarget {
+			if is == NotForTarget || is == NotAtHand {
 				c.Case = is
 			}
 			return c
 		}
 	}
+	if slices.Contains(rec.Groups, f.Group) {
+		c.Case, c.Reason = LeftOut, fmt.Sprintf("%s, and --without %s leaves it out", c.Reason, f.Group)
+		return c
+	}
 	if f.OptIn && !slices.Contains(rec.With, f.ID) {
 		c.Case, c.Reason = OnRequest, fmt.Sprintf("%s, and --with %s takes it", c.Reason, f.ID)
 		return c
 	}
-	c.Range, c.Commit = v.Range.String(), v.Commit
+	if why := rec.Lacks[f.ID]; why != "" {
+		c.Case, c.Reason = NotAtHand, why
+		return c
+	}
+	c.Range, c.Commit, c.Except = v.Range.String(), v.Commit, v.Except
 	if v.Patch != "" {
 		c.Patch = path.Join("patches", f.ID, v.Patch)
 	}
@@ -220,7 +243,7 @@ func (rec Recipe) Leaves(f Fix) string {
 		return fmt.Sprintf("it is for %s, and the target builds %s", strings.Join(f.Upstreams(), ", "), rec.Upstream)
 	case rec.Without[f.ID] != "":
 		return rec.Without[f.ID]
-	case !rec.Fixes.All && !f.OptIn && !slices.Contains(rec.Fixes.IDs, f.ID):
+	case !rec.Fixes.All && !f.OptIn && f.Group == "" && !slices.Contains(rec.Fixes.IDs, f.ID):
 		return fmt.Sprintf("recipes/%s.toml does not name it", rec.Name)
 	case !rec.Fixes.All && !rec.compiles(f):
 		return fmt.Sprintf("it is for %s, and the target has %s", strings.Join(f.Backends, ", "), strings.Join(rec.Backends, ", "))

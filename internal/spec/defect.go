@@ -54,6 +54,8 @@ const (
 	Cured        Case = "cured by upstream"   // the build no longer has it
 	NotForTarget Case = "not for this target" // whatever the tag is
 	OnRequest    Case = "only on request"     // a variant is for it, and nobody asked
+	LeftOut      Case = "left out"            // a variant is for it, and somebody asked to do without
+	NotAtHand    Case = "not at hand"         // a variant is for it, and no history that can be reached has its commit
 )
 
 // Absent returns NotYet or Cured and the reason, where build n has no such defect;
@@ -112,10 +114,13 @@ func (f *file) defects(fix *Fix) {
 			f.fail(key("upstream"), "a [[defect]] of %s stands above; one upstream has one", d.Upstream)
 		}
 		f.refuse(!slices.Contains(fix.Upstreams(), d.Upstream), key("upstream"), "no [[variant]] is for %s", d.Upstream)
-		f.refuse(d.Since < 1, key("since"),
+		unknown := fix.Group == Security && d.Since == 0 // when it came is not known: every build before FixedIn counts
+		f.refuse(d.Since < 1 && !unknown, key("since"),
 			"since is missing or below 1: the number of the first build that has the defect")
-		f.refuse(d.Why == "", key("why"), "why is missing or empty: what the commit did that brought the defect")
-		f.commit(key("commit"), d.Commit)
+		f.refuse(d.Why == "" && !unknown, key("why"), "why is missing or empty: what the commit did that brought the defect")
+		if !unknown {
+			f.commit(key("commit"), d.Commit)
+		}
 		before, what := d.Since, "since"
 		for k, c := range d.Partly {
 			part := func(name string) string { return fmt.Sprintf("defect[%d].partly[%d].%s", i, k, name) }

@@ -21,6 +21,7 @@ type Repo struct {
 	Buildenvs  map[string]buildenv.Decl // the buildenvs
 	Sources    []Source
 	Marks      map[string][]string // by upstream: what tells its trees from another's
+	Advisories Advisories
 	Lock       Lock
 	Revisions  Revisions
 }
@@ -49,6 +50,8 @@ func Load(fsys fs.FS) (*Repo, error) {
 	l := &loader{fsys: fsys}
 	r := &Repo{FS: fsys, Recipes: map[string]Recipe{}, Toolchains: map[string]Toolchain{}}
 	r.Fixes = l.fixes()
+	r.Advisories = l.advisories()
+	l.cures(r.Fixes, &r.Advisories)
 	l.toolchains = l.glob("toolchains", ".toml")
 	for _, name := range l.toolchains {
 		if tc, ok := l.toolchain(name); ok {
@@ -58,6 +61,9 @@ func Load(fsys fs.FS) (*Repo, error) {
 	var upstreams []Upstream
 	l.recipes = l.glob("recipes", ".toml")
 	for _, name := range l.recipes {
+		if name == AdvisoriesFile {
+			continue
+		}
 		if name == SourcesFile {
 			r.Sources, upstreams, r.Marks = l.sources()
 			continue

@@ -80,7 +80,15 @@ func (l *loader) fix(id, name string) (Fix, bool) {
 	}
 	fix.ID = id
 	fix.Upstream = upstreamOrDefault(fix.Upstream)
-	f.required(map[string]string{"summary": fix.Summary, "why": fix.Why, "proof": fix.Proof})
+	f.required(map[string]string{"proof": fix.Proof})
+	if len(fix.Cures) == 0 { // else the advisory says it
+		f.required(map[string]string{"summary": fix.Summary, "why": fix.Why})
+	} else if fix.Group != Security {
+		f.fail("cures", "cures is for fixes with group = %q", Security)
+	}
+	if fix.Group != "" {
+		f.oneOf("group", fix.Group, Security)
+	}
 	f.oneOf("status", fix.Status, "ours", "submitted", "upstream")
 	f.oneOf("upstream", fix.Upstream, LlamaCpp, IkLlamaCpp)
 	for _, b := range fix.Backends {
@@ -120,6 +128,8 @@ func (f *file) variant(fix Fix, i int, v Variant) {
 		f.fail(key("commit"), "variant has both patch and commit; keep one")
 	case v.Commit != "":
 		f.commit(key("commit"), v.Commit)
+	case len(v.Except) > 0:
+		f.fail(key("except"), "except is for a variant with a commit")
 	default:
 		file := path.Join("patches", fix.ID, v.Patch)
 		if v.Patch != path.Base(v.Patch) {

@@ -25,6 +25,8 @@ type Fix struct {
 	Backends []string  `toml:"backends" json:"backends,omitempty"` // empty: any backend
 	OS       []string  `toml:"os" json:"os,omitempty"`             // as in a recipe's os: chosen for no other; empty: any
 	OptIn    bool      `toml:"opt-in" json:"opt_in,omitempty"`     // no recipe takes it: --with does
+	Group    string    `toml:"group" json:"group,omitempty"`       // Security, or empty; --without leaves a group out
+	Cures    []string  `toml:"cures" json:"cures,omitempty"`       // advisories that the tree no longer has with it, alone or with what it requires
 	Proof    string    `toml:"proof" json:"proof"`                 // a check that fails without the fix, or "build"
 	Unproven string    `toml:"unproven" json:"unproven,omitempty"` // why there is no check, where Proof is "build": a sentence
 	Upstream string    `toml:"upstream" json:"upstream"`           // of its variants that name none; empty in the file: llama.cpp
@@ -39,6 +41,7 @@ type Variant struct {
 	Range    tag.Range `toml:"range" json:"range"`
 	Patch    string    `toml:"patch" json:"patch,omitempty"`   // file beside fix.toml
 	Commit   string    `toml:"commit" json:"commit,omitempty"` // upstream commit, taken from its history
+	Except   []string  `toml:"except" json:"except,omitempty"` // paths of Commit that are left alone: files, or folders that end in /
 	Why      string    `toml:"why" json:"why,omitempty"`       // why the range ends where it does
 }
 
@@ -57,11 +60,13 @@ type Recipe struct {
 	Backends     []string   `toml:"backends" json:"backends"`
 	FixesValue   any        `toml:"fixes" json:"-"` // as written; Fixes is what it means
 	Fixes        FixList    `toml:"-" json:"fixes"`
-	Without      Reasons    `toml:"without" json:"without,omitempty"` // fix -> why the tree does not get it, where fixes is "all"
-	With         []string   `toml:"-" json:"with,omitempty"`          // fixes that were asked for, as Repo.Ask has it
-	Programs     []string   `toml:"programs" json:"programs"`         // CMake targets to build
-	DropInTarget string     `toml:"host" json:"host,omitempty"`       // target whose stock build takes this one's backend as a drop-in
-	Exclude      []string   `toml:"exclude" json:"exclude"`           // paths of the tree that no build step reads
+	Without      Reasons    `toml:"without" json:"without,omitempty"`  // fix -> why the tree does not get it, where fixes is "all"
+	With         []string   `toml:"-" json:"with,omitempty"`           // fixes that were asked for, as Repo.Ask has it
+	Groups       []string   `toml:"-" json:"without_groups,omitempty"` // groups of fixes that are left out, as Repo.LeaveOut has it
+	Lacks        Reasons    `toml:"-" json:"-"`                        // fix -> why its commit is not at hand, once that was tried
+	Programs     []string   `toml:"programs" json:"programs"`          // CMake targets to build
+	DropInTarget string     `toml:"host" json:"host,omitempty"`        // target whose stock build takes this one's backend as a drop-in
+	Exclude      []string   `toml:"exclude" json:"exclude"`            // paths of the tree that no build step reads
 	CMake        Options    `toml:"cmake" json:"cmake"`
 	CMakeFor     []CMakeFor `toml:"cmake-for" json:"cmake_for,omitempty"`
 	Shared       []CMakeFor `toml:"-" json:"shared,omitempty"`              // those of all recipes of the upstream, in recipes/sources.toml

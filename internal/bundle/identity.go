@@ -1,0 +1,41 @@
+package bundle
+
+import (
+	"encoding/json"
+
+	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// InfoFile is the page of a bundle that says how it was made.
+const InfoFile = "BUILD_INFO.json"
+
+// Identity is the source that programs were built from, as far as it tells their defects.
+type Identity struct {
+	Upstream string       `json:"upstream"`
+	Build    int          `json:"build"`
+	Series   *spec.Series `json:"series"` // nil: not known to have any fix
+}
+
+// Identify takes what BUILD_INFO.json says, where data holds that, or else what a program says
+// of itself, nil where it says nothing. It reports false where neither tells a build.
+func Identify(data []byte, l *binary.Llama) (Identity, bool) {
+	var id Identity
+	if json.Unmarshal(data, &id) == nil && id.Upstream != "" && id.Build > 0 {
+		return id, true
+	}
+	if l == nil {
+		return Identity{}, false
+	}
+	id = Identity{Upstream: spec.LlamaCpp, Build: l.Build}
+	if l.Ik {
+		id.Upstream = spec.IkLlamaCpp
+	}
+	return id, true
+}
+
+// Known is what is known of the defects of such a build.
+func (id Identity) Known(all spec.Advisories) *spec.Known {
+	k := all.Of(id.Upstream, id.Build, id.Series)
+	return &k
+}
