@@ -30,7 +30,8 @@ type Judgement struct {
 // without hashing or copying what they hold. files has an entry for each of the
 // patches' Paths that the tree has, and for what stands in the way of one that
 // it lacks: a file where a folder is needed, a name that differs in case only.
-// Neither files nor its contents are changed.
+// Neither files nor its contents are changed. What the patch deletes and is not there
+// has landed here, and a missing file has no Moves: both are seen in a whole tree only.
 func Judge(unit []Patch, files map[string]*source.File) (*Judgement, error) {
 	return JudgeUnder(unit, nil, files)
 }
@@ -39,7 +40,7 @@ func Judge(unit []Patch, files map[string]*source.File) (*Judgement, error) {
 // where the files hold it together with some of those, it has landed, although
 // what it makes stands there no more. Nothing is done of the later ones.
 func JudgeUnder(unit, later []Patch, files map[string]*source.File) (*Judgement, error) {
-	s := &state{base: new(source.Tree), changes: maps.Clone(files), ids: map[string]string{}, texts: map[*byte]*text{}}
+	s := &state{base: new(source.Tree), changes: maps.Clone(files), ids: map[string]string{}, texts: map[*byte]*text{}, partial: true}
 	if s.changes == nil {
 		s.changes = map[string]*source.File{}
 	}
@@ -84,7 +85,7 @@ func JudgeUnder(unit, later []Patch, files map[string]*source.File) (*Judgement,
 // guess applies the patches with what is proposed for ambiguous hunks, and returns
 // the files that they change; nil if something else does not fit then.
 func guess(unit []Patch, files map[string]*source.File) (map[string]*source.File, error) {
-	s := &state{base: new(source.Tree), changes: maps.Clone(files), ids: map[string]string{}, guess: true}
+	s := &state{base: new(source.Tree), changes: maps.Clone(files), ids: map[string]string{}, guess: true, partial: true}
 	out := map[string]*source.File{}
 	txns, err := s.apply(unit, len(unit), func(t *txn) { t.settle(out) })
 	if err != nil || slices.ContainsFunc(txns, func(t *txn) bool { return len(t.conflicts) > 0 }) {

@@ -130,7 +130,7 @@ func (p *Patch) repeats() bool {
 // trial returns a copy of the state, to try things on of which nobody reads why
 // they do not fit.
 func (s *state) trial() *state {
-	return &state{base: s.base, changes: maps.Clone(s.changes), ids: map[string]string{}, texts: s.texts, quiet: true}
+	return &state{base: s.base, changes: maps.Clone(s.changes), ids: map[string]string{}, texts: s.texts, partial: s.partial, quiet: true}
 }
 
 // step applies a patch of which nothing may have landed; nil where it does not fit.

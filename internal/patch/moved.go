@@ -120,7 +120,7 @@ func (s *state) moves(l lost) ([]Move, error) {
 // moves lists where the file may be that a change wants to delete, or to edit. Of one
 // to be deleted the patch has the content. Of one to be edited it has some lines.
 func (t *txn) moves(c *change) ([]Move, error) {
-	if t.s.quiet && c.kind != remove {
+	if t.s.partial || t.s.quiet && c.kind != remove {
 		return nil, nil
 	}
 	l := lost{path: c.old, blob: c.oldID, mode: orMode(c.oldMode)}

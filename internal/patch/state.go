@@ -20,6 +20,7 @@ type state struct {
 	written int64                   // bytes of new content
 	failed  []failed
 	made    map[string]bool // paths that a patch of the series creates
+	partial bool            // it has the patch's files alone, so where a missing one may be is not seen
 	quiet   bool            // nobody reads what is said of it
 	guess   bool            // an ambiguous hunk goes where git apply puts it
 }
