@@ -83,7 +83,7 @@ func Export(ctx context.Context, e chain.Workspace, r *Repo, o ExportOptions) (_
 		v, _ := f.VariantFor(b.Upstream, d.lo)
 		return v.Commit != "" && slices.ContainsFunc(groups, func(g *group) bool { return g.fix == f.ID })
 	}) {
-		want, _, _, err := expected(ctx, e, r, b)
+		want, _, _, err := expected(ctx, e, r, b, nil)
 		if err != nil {
 			return nil, err
 		}
