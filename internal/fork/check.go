@@ -219,6 +219,9 @@ func (c *Checked) compare(b Branch, want []Commit, unfit []string) {
 		switch {
 		case k.Fix == "" && i > last:
 			out.Is = Yours
+			if k.Tree == treeBefore(b, i) {
+				out.Why = "changes nothing"
+			}
 		case k.Fix == "":
 			out.Is, out.Why = Foreign, "is no fix's, by "+k.Committer.Name
 		case slices.Contains(unfit, k.Fix):

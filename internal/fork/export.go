@@ -132,7 +132,7 @@ func (r *Repo) committed(ctx context.Context, b Branch) error {
 	}
 	files, err := r.dirty(ctx)
 	if err == nil && len(files) > 0 {
-		return refuse("git commit or git stash", "%s has changes that are in no commit: %s", r.work, strings.Join(files, ", "))
+		return refuse("git commit or git stash", "%s has changes that are in no commit: %s", r.work, few(files))
 	}
 	return err
 }
