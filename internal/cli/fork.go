@@ -201,6 +201,9 @@ func (a *app) forkCheckCmd() *cobra.Command {
 		if o.Branch = f.branch; len(got) > 0 {
 			o.Target = got[0]
 		}
+		if len(o.With) > 0 && o.Target == "" {
+			return usage("--with needs a TARGET, whose fixes it adds to")
+		}
 		res, err := fork.Check(ctx, e, r, o)
 		if res == nil {
 			return err
@@ -236,6 +239,7 @@ func (a *app) forkPushCmd() *cobra.Command {
 	var f forkFlags
 	return a.forkSub(&cobra.Command{
 		Use: "push [REMOTE]", Short: "Push a checked branch, never over what is not ours",
+		Long:    "Push a checked branch, never over what is not ours. REMOTE is origin where none is given.",
 		Args:    args("[REMOTE]"),
 		Example: "  llpatch fork push origin --repo llama.cpp --branch llpatch/b8833",
 	}, &f, func(ctx context.Context, e chain.Workspace, r *fork.Repo, got []string) error {
@@ -247,7 +251,7 @@ func (a *app) forkPushCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.print(p, func() string { return p.Branch + " " + p.Tip + "\n" })
+		return a.print(p, func() string { return p.Branch + " " + p.Tip + " " + p.Remote + "\n" })
 	})
 }
 

@@ -161,7 +161,7 @@ func (b *backport) below(ctx context.Context) error {
 	if len(b.on.Commits) == 0 {
 		return nil
 	}
-	_, in, _, err := expected(ctx, b.e, b.r, b.on)
+	_, in, _, err := expected(ctx, b.e, b.r, b.on, nil)
 	if err != nil {
 		return err
 	}

@@ -40,8 +40,11 @@ func (r *Repo) Read(ctx context.Context, repo *spec.Repo, name string) (Branch, 
 	if err != nil {
 		return b, err
 	}
+	if b.Tip == "" && b.Name == "" {
+		return b, refuse("git switch BRANCH", "no branch is checked out in %s", r.Dir)
+	}
 	if b.Tip == "" {
-		return b, refuse("llpatch fork make TAG --repo "+r.Dir+" makes one", "%s has no branch %q", r.Dir, name)
+		return b, refuse("llpatch fork make TAG --repo "+r.Dir+" makes one", "%s has no branch %q", r.Dir, b.Name)
 	}
 	return b, r.stand(ctx, repo, &b)
 }

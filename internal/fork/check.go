@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/exit"
+	"github.com/llpatch/llpatch/internal/patch"
+	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -43,7 +46,10 @@ type CheckedCommit struct {
 }
 
 // NotPure is a branch that is not what its tag and fixes give.
-type NotPure struct{ *Checked }
+type NotPure struct {
+	*Checked
+	next string // the command that makes it again
+}
 
 // Error names the first commit that is not llpatch's.
 func (e *NotPure) Error() string {
@@ -51,6 +57,12 @@ func (e *NotPure) Error() string {
 		if c.Is == Changed || c.Is == Foreign {
 			return fmt.Sprintf("%s is not what %s and its fixes give: %.12s %q %s", e.Branch, e.Tag, c.ID, c.Subject, c.Why)
 		}
+	}
+	switch {
+	case len(e.Missing) > 0:
+		return fmt.Sprintf("%s is not what %s and its fixes give: %s is missing", e.Branch, e.Tag, strings.Join(e.Missing, ", "))
+	case !slices.ContainsFunc(e.Commits, func(c CheckedCommit) bool { return c.Fix != "" }):
+		return fmt.Sprintf("%s holds no fix of llpatch's on %s", e.Branch, e.Tag)
 	}
 	return fmt.Sprintf("%s is not what %s and its fixes give: its base %s is not the tag's", e.Branch, e.Tag, e.Base)
 }
@@ -60,7 +72,23 @@ func (e *NotPure) ExitCode() int { return exit.Source }
 
 // Hint says what to do.
 func (e *NotPure) Hint() string {
-	return "llpatch fork export puts changes into the fixes; llpatch fork make " + e.Tag + " makes the branch again"
+	return "llpatch fork export puts changes into the fixes; " + e.next + " makes the branch again"
+}
+
+// makeCommand is the command line that makes a branch from the fixes.
+func makeCommand(e chain.Workspace, r *Repo, b Branch, target string) string {
+	argv := []string{"llpatch", "fork", "make", b.Tag.String()}
+	if target != "" {
+		argv = append(argv, target)
+	}
+	if e.Records.Dir != e.Records.Cache {
+		argv = append(argv, "-C", e.Records.Dir)
+	}
+	argv = append(argv, "--repo", r.Dir)
+	if b.Name != "" && b.Name != Prefix+b.Tag.Short() {
+		argv = append(argv, "--branch", b.Name)
+	}
+	return run.QuoteArgv(argv)
 }
 
 // CheckOptions say what is compared.
@@ -79,12 +107,13 @@ func Check(ctx context.Context, e chain.Workspace, r *Repo, o CheckOptions) (*Ch
 		return nil, err
 	}
 	c := &Checked{Branch: b.label(), Remote: o.Remote, Tag: b.Tag.String(), Tip: b.Tip, Base: b.Base, Root: b.Root, Commits: []CheckedCommit{}}
-	want, series, base, err := expected(ctx, e, r, b)
+	var unfit []string
+	want, series, base, err := expected(ctx, e, r, b, &unfit)
 	if err != nil {
 		return nil, err
 	}
-	c.Pure = base == b.Base
-	c.compare(b, want)
+	c.Pure = base == b.Base && slices.ContainsFunc(b.Commits, func(k Commit) bool { return k.Fix != "" })
+	c.compare(b, want, unfit)
 	if o.Target != "" {
 		p, err := patched(ctx, e, r, Want{Upstream: b.Upstream, Tag: b.Tag, Target: o.Target, With: o.With})
 		if err != nil {
@@ -97,8 +126,9 @@ func Check(ctx context.Context, e chain.Workspace, r *Repo, o CheckOptions) (*Ch
 			}
 		}
 	}
-	if !c.Pure || len(c.Missing) > 0 {
-		return c, &NotPure{c}
+	c.Pure = c.Pure && len(c.Missing) == 0
+	if !c.Pure {
+		return c, &NotPure{c, makeCommand(e, r, b, o.Target)}
 	}
 	return c, nil
 }
@@ -143,15 +173,26 @@ func (r *Repo) see(ctx context.Context, remote, branch string) (string, error) {
 }
 
 // expected are the commits that the fixes of a branch give on its tag, and the base's id.
-func expected(ctx context.Context, e chain.Workspace, r *Repo, b Branch) (want []Commit, in []spec.Chosen, base string, err error) {
+// unfit gets the fixes that do not fit on the others, such as where one that they stand on is
+// not there; where it is nil they are an error.
+func expected(ctx context.Context, e chain.Workspace, r *Repo, b Branch, unfit *[]string) (want []Commit, in []spec.Chosen, base string, err error) {
 	e, err = from(ctx, e, r, b.Tag)
 	if err != nil {
 		return nil, nil, "", err
 	}
-	e.Repo = only(e.Repo, func(f spec.Fix) bool {
-		return slices.ContainsFunc(b.Commits, func(c Commit) bool { return c.Fix == f.ID })
-	})
-	p, err := chain.Patch(ctx, e, chain.Order{Tag: b.Tag, Recipe: anyTarget(b.Upstream)}, nil)
+	all := e.Repo
+	var p chain.Patched
+	for {
+		e.Repo = only(all, func(f spec.Fix) bool {
+			return (unfit == nil || !slices.Contains(*unfit, f.ID)) && slices.ContainsFunc(b.Commits, func(c Commit) bool { return c.Fix == f.ID })
+		})
+		p, err = chain.Patch(ctx, e, chain.Order{Tag: b.Tag, Recipe: anyTarget(b.Upstream)}, nil)
+		c := new(patch.Conflict)
+		if unfit == nil || !errors.As(err, &c) || slices.Contains(*unfit, c.Fix) {
+			break
+		}
+		*unfit = append(*unfit, c.Fix)
+	}
 	if err != nil {
 		return nil, nil, "", err
 	}
@@ -165,7 +206,7 @@ func expected(ctx context.Context, e chain.Workspace, r *Repo, b Branch) (want [
 }
 
 // compare tells the commits apart.
-func (c *Checked) compare(b Branch, want []Commit) {
+func (c *Checked) compare(b Branch, want []Commit, unfit []string) {
 	last := -1 // of those that are a fix's
 	for i, k := range b.Commits {
 		if k.Fix != "" {
@@ -178,8 +219,13 @@ func (c *Checked) compare(b Branch, want []Commit) {
 		switch {
 		case k.Fix == "" && i > last:
 			out.Is = Yours
+			if k.Tree == treeBefore(b, i) {
+				out.Why = "changes nothing"
+			}
 		case k.Fix == "":
 			out.Is, out.Why = Foreign, "is no fix's, by "+k.Committer.Name
+		case slices.Contains(unfit, k.Fix):
+			out.Is, out.Why = Changed, "is of a fix that does not fit on "+c.Tag+" with the other fixes of the branch"
 		case at < 0:
 			out.Is, out.Why = Changed, "is of a fix that is not declared for "+c.Tag
 		case want[at].ID != k.ID:

@@ -83,7 +83,7 @@ func Export(ctx context.Context, e chain.Workspace, r *Repo, o ExportOptions) (_
 		v, _ := f.VariantFor(b.Upstream, d.lo)
 		return v.Commit != "" && slices.ContainsFunc(groups, func(g *group) bool { return g.fix == f.ID })
 	}) {
-		want, _, _, err := expected(ctx, e, r, b)
+		want, _, _, err := expected(ctx, e, r, b, nil)
 		if err != nil {
 			return nil, err
 		}
@@ -132,7 +132,7 @@ func (r *Repo) committed(ctx context.Context, b Branch) error {
 	}
 	files, err := r.dirty(ctx)
 	if err == nil && len(files) > 0 {
-		return refuse("git commit or git stash", "%s has changes that are in no commit: %s", r.work, strings.Join(files, ", "))
+		return refuse("git commit or git stash", "%s has changes that are in no commit: %s", r.work, few(files))
 	}
 	return err
 }

@@ -201,6 +201,14 @@ func (r *Repo) dirty(ctx context.Context) ([]string, error) {
 	return strings.Split(out, "\n"), nil
 }
 
+// few names the first five of a list, and how many more there are.
+func few(list []string) string {
+	if len(list) <= 5 {
+		return strings.Join(list, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(list[:5], ", "), len(list)-5)
+}
+
 // head is the branch that is checked out, "" for none, and the commit.
 func (r *Repo) head(ctx context.Context) (branch, commit string, err error) {
 	if commit, err = r.commit(ctx, "HEAD"); err != nil {

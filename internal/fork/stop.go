@@ -118,7 +118,7 @@ func (r *Repo) busy(ctx context.Context) (string, error) {
 	}
 	files, err := r.dirty(ctx)
 	if len(files) > 0 {
-		return "has changes that are in no commit: " + strings.Join(files, ", "), err
+		return "has changes that are in no commit: " + few(files), err
 	}
 	return "", err
 }
