@@ -47,7 +47,7 @@ func TestKilledLeavesNothing(t *testing.T) {
 			}
 			_ = c.Wait() // it was killed
 			var left []string
-			for range 200 {
+			for range 1200 {
 				if left = processesOf(t, work); len(left) == 0 && !taken(atoi(port)) {
 					return
 				}
