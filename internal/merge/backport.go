@@ -28,12 +28,8 @@ func Patches(ctx context.Context, fsys fs.FS, so source.Options, s *spec.Series)
 	for i := range s.In {
 		p, err := read(ctx, fsys, so, s.Upstream, &s.In[i])
 		if gone := new(source.NoHistory); s.In[i].Group == spec.Security && errors.As(err, &gone) {
-			why := "no history at hand has commit " + gone.Commit
-			for _, a := range gone.Tried {
-				line, _, _ := strings.Cut(a.Err.Error(), "\n")
-				why += "; " + a.Source + ": " + line
-			}
-			lacks[s.In[i].Fix] = why
+			// A bundle says it too: no folder of this machine is named.
+			lacks[s.In[i].Fix] = "no history at hand has commit " + gone.Commit
 			so.Offline = true // what an address did not give once is not waited for again
 			continue
 		}
