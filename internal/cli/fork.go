@@ -239,7 +239,7 @@ func (a *app) forkPushCmd() *cobra.Command {
 	var f forkFlags
 	return a.forkSub(&cobra.Command{
 		Use: "push [REMOTE]", Short: "Push a checked branch, never over what is not ours",
-		Long:    "Push a checked branch, never over what is not ours. REMOTE is origin where none is given.",
+		Long:    "Push a checked branch, never over what is not ours.\nREMOTE is origin where none is given.",
 		Args:    args("[REMOTE]"),
 		Example: "  llpatch fork push origin --repo llama.cpp --branch llpatch/b8833",
 	}, &f, func(ctx context.Context, e chain.Workspace, r *fork.Repo, got []string) error {
