@@ -129,7 +129,8 @@ func (m *members) tarGz(ctx context.Context, f io.Reader) error {
 }
 
 func (m *members) zip(ctx context.Context, f io.ReaderAt, size int64) error {
-	z, err := zip.NewReader(regular.UntilAt(ctx, f), size)
+	// The section refuses offsets that a damaged directory leads to.
+	z, err := zip.NewReader(io.NewSectionReader(regular.UntilAt(ctx, f), 0, size), size)
 	if err != nil {
 		return err
 	}
