@@ -147,7 +147,7 @@ func (r *Repo) readFrom(ctx context.Context, repo *spec.Repo, o CheckOptions) (B
 		b.Name = head
 	}
 	var err error
-	if b.Tip, err = r.see(ctx, o.Remote, b.Name); err != nil {
+	if b.Tip, err = r.see(ctx, r.far(ctx, o.Remote), b.Name); err != nil {
 		return b, err
 	}
 	if b.Tip == "" {

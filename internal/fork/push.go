@@ -3,6 +3,7 @@ package fork
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/chain"
@@ -38,6 +39,7 @@ func Push(ctx context.Context, e chain.Workspace, r *Repo, remote, branch string
 	if tip, err := r.commit(ctx, "refs/heads/"+branch); err != nil || tip != c.Tip {
 		return nil, refuse("git switch BRANCH", "no branch is checked out in %s", r.Dir)
 	}
+	remote = r.far(ctx, remote)
 	p := &Pushed{Remote: remote, Branch: branch, Tip: c.Tip}
 	if p.Before, err = r.see(ctx, remote, branch); err != nil {
 		return nil, err
@@ -66,6 +68,17 @@ func Push(ctx context.Context, e chain.Workspace, r *Repo, remote, branch string
 	p.Written = strings.Contains(out, "\n*\t") || strings.Contains(out, "\n+\t") || strings.Contains(out, "\n \t")
 	_, err = r.git(ctx, "update-ref", r.pushedRef(remote, branch), c.Tip)
 	return p, err
+}
+
+// far is a remote as git is to have it: by its name, its address, or, of a path, from where the user stands and not from
+// the repository.
+func (r *Repo) far(ctx context.Context, remote string) string {
+	known, err := r.git(ctx, "ls-remote", "--get-url", "--", remote)
+	host, _, _ := strings.Cut(remote, "/")
+	if at, aerr := filepath.Abs(remote); err == nil && known == remote && aerr == nil && !strings.Contains(host, ":") {
+		return at
+	}
+	return remote
 }
 
 // rejected is why a remote refused, from what git push printed.
