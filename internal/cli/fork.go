@@ -99,6 +99,9 @@ func (a *app) forkExportCmd() *cobra.Command {
 		if len(x.Files) == 0 {
 			a.log.Info("nothing is new: the fixes give just what the branch has", "branch", x.Branch)
 		}
+		if x.Next != "" {
+			a.hint(x.Next)
+		}
 		return a.print(x, func() string { return below(x.Dir, x.Files) })
 	})
 	c.Flags().StringVar(&o.New, "new", "", "make a fix of this `ID` of the commits that belong to none")

@@ -1,17 +1,19 @@
 package fork
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/patch"
-	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -75,21 +77,65 @@ func (e *NotPure) Hint() string {
 	return "llpatch fork export puts changes into the fixes; " + e.next + " makes the branch again"
 }
 
-// makeCommand is the command line that makes a branch from the fixes.
+// makeCommand is the command line that makes a branch from the fixes, for a target, if it was made for one.
 func makeCommand(e chain.Workspace, r *Repo, b Branch, target string) string {
-	argv := []string{"llpatch", "fork", "make", b.Tag.String()}
+	argv := []string{"fork", "make", b.Tag.String()}
+	own := e.Records.Dir != e.Records.Cache && spec.IsOverlay(os.DirFS(e.Records.Dir))
+	var with []string
+	for _, c := range b.Commits {
+		own = own && (c.Fix == "" || declares(e, c.Fix))
+		for _, f := range e.Repo.Fixes {
+			if f.ID == c.Fix && (f.OptIn || len(f.OS) > 0) {
+				with = append(with, "--with", f.ID)
+			}
+		}
+	}
 	if target != "" {
 		argv = append(argv, target)
+	} else {
+		if argv = append(argv, with...); own {
+			argv = append(argv, "--own")
+		}
+		if b.Upstream != spec.LlamaCpp {
+			argv = append(argv, "--upstream", b.Upstream)
+		}
 	}
-	if e.Records.Dir != e.Records.Cache {
-		argv = append(argv, "-C", e.Records.Dir)
-	}
-	argv = append(argv, "--repo", r.Dir)
 	if b.Name != "" && b.Name != Prefix+b.Tag.Short() {
 		argv = append(argv, "--branch", b.Name)
 	}
-	return run.QuoteArgv(argv)
+	return r.llpatch(append(argv, in(e)...)...)
 }
+
+// in is the flag that names the declarations' folder.
+func in(e chain.Workspace) []string {
+	if e.Records.Dir == e.Records.Cache {
+		return nil
+	}
+	return []string{"-C", e.Records.Dir}
+}
+
+// target is the target that a branch was made for, as llpatch's tags say: the highest on it, or all that its upstream tag
+// has. "" where they do not.
+func (r *Repo) target(ctx context.Context, b Branch) string {
+	out, err := r.git(ctx, "for-each-ref", "--format=%(*objectname) %(contents:subject)", "refs/tags/"+b.Tag.Short()+"-llp*")
+	if err != nil {
+		return ""
+	}
+	tags := tagSubject.FindAllStringSubmatch(out, -1)
+	for _, c := range slices.Backward(b.Commits) {
+		for _, m := range tags {
+			if m[1] == c.ID {
+				return m[2]
+			}
+		}
+	}
+	if len(tags) > 0 && !slices.ContainsFunc(tags, func(m []string) bool { return m[2] != tags[0][2] }) {
+		return tags[0][2]
+	}
+	return ""
+}
+
+var tagSubject = regexp.MustCompile(`(?m)^([0-9a-f]+) \S+ for (\S+), with the fixes of llpatch$`)
 
 // CheckOptions say what is compared.
 type CheckOptions struct {
@@ -128,7 +174,7 @@ func Check(ctx context.Context, e chain.Workspace, r *Repo, o CheckOptions) (*Ch
 	}
 	c.Pure = c.Pure && len(c.Missing) == 0
 	if !c.Pure {
-		return c, &NotPure{c, makeCommand(e, r, b, o.Target)}
+		return c, &NotPure{c, makeCommand(e, r, b, cmp.Or(o.Target, r.target(ctx, b)))}
 	}
 	return c, nil
 }

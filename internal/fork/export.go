@@ -15,6 +15,7 @@ import (
 	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/patch"
+	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -27,6 +28,7 @@ type Exported struct {
 	Files  []string `json:"files"`          // below Dir; none where nothing had changed
 	Kept   []string `json:"kept,omitempty"` // fixes that are as they were
 	Left   []string `json:"left,omitempty"` // commits of the user that belong to no fix
+	Next   string   `json:"next,omitempty"` // the command that makes the branch of what was written, and the one that releases it
 }
 
 // ExportOptions say what is exported.
@@ -120,6 +122,10 @@ func Export(ctx context.Context, e chain.Workspace, r *Repo, o ExportOptions) (_
 	// Where nothing is new of any fix, there was an answer above.
 	if x.Files, err = d.write(ctx, ids, groups[len(groups)-1].after); err != nil {
 		return nil, err
+	}
+	target := r.target(ctx, b)
+	if x.Next = makeCommand(e, r, b, target) + " makes the branch of it"; target != "" {
+		x.Next += "; " + run.QuoteArgv(append([]string{"llpatch", "release", b.Tag.String(), target}, in(e)...)) + " releases it"
 	}
 	return &x, nil
 }

@@ -125,7 +125,7 @@ func patched(ctx context.Context, e chain.Workspace, r *Repo, w Want) (chain.Pat
 	} else {
 		e.Repo = only(e.Repo, func(f spec.Fix) bool {
 			return (len(f.OS) == 0 && !f.OptIn || slices.Contains(w.With, f.ID)) &&
-				(!w.Own || isFile(filepath.Join(e.Records.Dir, "patches", f.ID, "fix.toml")))
+				(!w.Own || declares(e, f.ID))
 		})
 		err = e.CheckTag(w.Upstream, o.Tag)
 	}
@@ -133,6 +133,11 @@ func patched(ctx context.Context, e chain.Workspace, r *Repo, w Want) (chain.Pat
 		return chain.Patched{}, err
 	}
 	return chain.Patch(ctx, e, o, nil)
+}
+
+// declares reports whether a fix lies in the declarations' own folder, and is not what that is laid over.
+func declares(e chain.Workspace, fix string) bool {
+	return isFile(filepath.Join(e.Records.Dir, "patches", fix, "fix.toml"))
 }
 
 // from is the environment in which the tag comes from the repository itself, if it has it.

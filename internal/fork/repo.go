@@ -41,6 +41,16 @@ func refuse(next, format string, args ...any) error {
 	return &Refusal{Msg: fmt.Sprintf(format, args...), Next: next}
 }
 
+// llpatch is a command line of llpatch's on the repository, as a shell takes it.
+func (r *Repo) llpatch(args ...string) string {
+	return run.QuoteArgv(append(append([]string{"llpatch"}, args...), "--repo", r.Dir))
+}
+
+// command is one of git's.
+func (r *Repo) command(args ...string) string {
+	return run.QuoteArgv(append([]string{"git", "-C", r.Dir}, args...))
+}
+
 // Repo is a git repository in which branches of llpatch live.
 type Repo struct {
 	Dir string // as the user named it
