@@ -405,7 +405,8 @@ func (r *Repo) name(ctx context.Context, m *Made, tagger Ident) (string, error) 
 	have, err := r.git(ctx, "rev-parse", "-q", "--verify", "refs/tags/"+m.Name)
 	if have != "" || err != nil && !failed(err) {
 		if at, cerr := r.commit(ctx, "refs/tags/"+m.Name); cerr == nil && at != m.Tip {
-			r.Log.Warn("the tag names another commit and stays as it is", "tag", m.Name, "commit", at)
+			r.Log.Warn("the tag names another commit and stays as it is; if nobody has it yet, "+r.command("tag", "-d", m.Name)+", and make it again",
+				"tag", m.Name, "commit", at)
 		}
 		return "", nil
 	}

@@ -56,6 +56,10 @@ func Push(ctx context.Context, e chain.Workspace, r *Repo, remote, branch string
 		p.Tags = append(p.Tags, name)
 		refs = append(refs, "refs/tags/"+name)
 	}
+	if len(p.Tags) == 0 {
+		r.Log.Info("no tag goes with it: no -llp tag names its tip, as fork make TAG TARGET makes one where nothing lies above the fixes",
+			"branch", branch, "tip", c.Tip)
+	}
 	out, err := r.git(ctx, append([]string{
 		"push", "--porcelain", "--atomic", "--no-follow-tags", "--force-with-lease=refs/heads/" + branch + ":" + p.Before, "--", remote,
 	}, refs...)...)
