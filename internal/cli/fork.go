@@ -44,7 +44,10 @@ func (a *app) forkSub(c *cobra.Command, f *forkFlags, do func(ctx context.Contex
 		if err != nil {
 			return err
 		}
-		return do(c.Context(), e, r, got)
+		if err := do(c.Context(), e, r, got); err != nil {
+			return errors.Join(err, r.Discard())
+		}
+		return nil
 	}
 	a.sourceFlags(c)
 	c.Flags().StringVar(&f.repo, "repo", ".", "the git repository")

@@ -95,10 +95,17 @@ func Make(ctx context.Context, e chain.Workspace, r *Repo, w Want) (_ *Made, err
 		m.Name = fmt.Sprintf("%s-llp%d", p.Tree.Tag.Short(), revision(e.Repo, p))
 	}
 	m.Written, err = r.write(ctx, m, commits, ours(p.Tree.Pin.Time))
-	if err == nil && r.fresh && r.work != "" {
-		_, err = r.git(ctx, "checkout", "-q", m.Branch)
+	if err != nil || !r.fresh || r.work == "" {
+		return m, err
 	}
-	return m, err
+	if _, err := r.git(ctx, "checkout", "-q", m.Branch); err != nil {
+		why := said(err)
+		if m.Written {
+			_, err = r.git(context.WithoutCancel(ctx), "update-ref", "-d", "refs/heads/"+m.Branch, m.Tip)
+		}
+		return nil, errors.Join(refuse("move them away, or --repo with a folder that is not there", "%s cannot be checked out in %s, and was not made: %s", m.Branch, r.Dir, why), err)
+	}
+	return m, nil
 }
 
 // revision is the n of -llp<n> that a release of the tree has, or would get.
@@ -311,7 +318,7 @@ const newRef = "refs/llpatch/new"
 
 // write puts the commits into the repository and moves the branch, in one step. It reports
 // whether anything was new.
-func (r *Repo) write(ctx context.Context, m *Made, commits []Commit, tagger Ident) (bool, error) {
+func (r *Repo) write(ctx context.Context, m *Made, commits []Commit, tagger Ident) (_ bool, err error) {
 	old, err := r.commit(ctx, "refs/heads/"+m.Branch)
 	if err != nil {
 		return false, err
@@ -327,6 +334,10 @@ func (r *Repo) write(ctx context.Context, m *Made, commits []Commit, tagger Iden
 	var refs strings.Builder
 	wrote := old != m.Tip
 	if wrote {
+		defer func() {
+			_, derr := r.git(context.WithoutCancel(ctx), "update-ref", "-d", newRef)
+			err = errors.Join(err, derr)
+		}()
 		if err := r.put(ctx, newRef, commits); err != nil {
 			return false, err
 		}
@@ -342,11 +353,14 @@ func (r *Repo) write(ctx context.Context, m *Made, commits []Commit, tagger Iden
 	}
 	if refs.Len() > 0 {
 		if _, err := r.feed(ctx, strings.NewReader("start\n"+refs.String()+"prepare\ncommit\n"), "update-ref", "--stdin"); err != nil {
-			return false, fmt.Errorf("%s: %s", m.Branch, said(err))
+			next := "again, when nobody else writes it"
+			if strings.Contains(lastLine(err), "exists") {
+				next = "--branch NAME takes another name"
+			}
+			return false, refuse(next, "%s cannot be written: %s", m.Branch, lastLine(err))
 		}
 	}
-	_, err = r.git(ctx, "update-ref", "-d", newRef)
-	return wrote, err
+	return wrote, nil
 }
 
 func orZero(id string) string {

@@ -62,6 +62,8 @@ type Repo struct {
 	own     string // git folder of this work tree
 	common  string // git folder that all work trees share
 	fresh   bool   // it has no commit yet
+	made    string // the first folder that Open made for it, or the empty one that it made it in; "": it was there
+	empty   bool   // made was there, empty
 }
 
 // located are variables that would lead git to another repository.
@@ -88,11 +90,14 @@ func Open(ctx context.Context, log *slog.Logger, dir string, create bool) (*Repo
 	entries, err := os.ReadDir(dir)
 	switch {
 	case create && (errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0):
+		if r.made, r.empty = dir, err == nil; !r.empty {
+			r.made = firstNew(dir)
+		}
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return nil, err
+			return nil, errors.Join(err, r.Discard())
 		}
 		if _, err := r.git(ctx, "init", "-q"); err != nil {
-			return nil, err
+			return nil, errors.Join(err, r.Discard())
 		}
 	case err != nil:
 		return nil, refuse("--repo names a git repository", "--repo %s: %v", dir, err)
@@ -112,6 +117,29 @@ func Open(ctx context.Context, log *slog.Logger, dir string, create bool) (*Repo
 	_, err = r.git(ctx, "rev-parse", "-q", "--verify", "HEAD^{commit}")
 	r.fresh = err != nil
 	return r, nil
+}
+
+// firstNew is the topmost folder of a path that is not there.
+func firstNew(dir string) string {
+	for up := filepath.Dir(dir); up != dir; up = filepath.Dir(up) {
+		if _, err := os.Lstat(up); err == nil {
+			break
+		}
+		dir = up
+	}
+	return dir
+}
+
+// Discard removes the repository again that Open made, with what has come into it, and nothing that was there before.
+func (r *Repo) Discard() error {
+	if r.made == "" || !r.empty {
+		return os.RemoveAll(r.made)
+	}
+	entries, err := os.ReadDir(r.made)
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(r.made, e.Name())))
+	}
+	return err
 }
 
 func containsFold(list []string, s string) bool {
