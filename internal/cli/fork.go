@@ -44,6 +44,9 @@ func (a *app) forkSub(c *cobra.Command, f *forkFlags, do func(ctx context.Contex
 		if err != nil {
 			return err
 		}
+		if a.dir != "" {
+			r.Flags = []string{"-C", a.dir}
+		}
 		if err := do(c.Context(), e, r, got); err != nil {
 			return errors.Join(err, r.Discard())
 		}
@@ -58,7 +61,8 @@ func (a *app) forkSub(c *cobra.Command, f *forkFlags, do func(ctx context.Contex
 func (a *app) forkMakeCmd() *cobra.Command {
 	var f forkFlags
 	w := fork.Want{}
-	c := a.forkSub(&cobra.Command{
+	var c *cobra.Command
+	c = a.forkSub(&cobra.Command{
 		Use: "make TAG [TARGET]", Short: "Make the branch of a tag and its fixes",
 		Args:    args("TAG", "[TARGET]"),
 		Example: "  llpatch fork make b8833 linux-cpu --repo llama.cpp\n  llpatch fork make b8390 --repo new-folder",
@@ -67,7 +71,9 @@ func (a *app) forkMakeCmd() *cobra.Command {
 			return err
 		}
 		if w.Branch = f.branch; len(got) > 1 {
-			w.Target = got[1]
+			if w.Target = got[1]; !c.Flags().Changed("upstream") {
+				w.Upstream = ""
+			}
 		}
 		if w.Own && (w.Target != "" || a.dir == "") {
 			return usage("--own needs -C DIR and no TARGET, whose fixes its recipe says")

@@ -50,7 +50,7 @@ type CheckedCommit struct {
 // NotPure is a branch that is not what its tag and fixes give.
 type NotPure struct {
 	*Checked
-	next string // the command that makes it again
+	next string // the commands that put its changes into the fixes, and make it again
 }
 
 // Error names the first commit that is not llpatch's.
@@ -74,7 +74,7 @@ func (e *NotPure) ExitCode() int { return exit.Source }
 
 // Hint says what to do.
 func (e *NotPure) Hint() string {
-	return "llpatch fork export puts changes into the fixes; " + e.next + " makes the branch again"
+	return e.next
 }
 
 // makeCommand is the command line that makes a branch from the fixes, for a target, if it was made for one.
@@ -103,15 +103,7 @@ func makeCommand(e chain.Workspace, r *Repo, b Branch, target string) string {
 	if b.Name != "" && b.Name != Prefix+b.Tag.Short() {
 		argv = append(argv, "--branch", b.Name)
 	}
-	return r.llpatch(append(argv, in(e)...)...)
-}
-
-// in is the flag that names the declarations' folder.
-func in(e chain.Workspace) []string {
-	if e.Records.Dir == e.Records.Cache {
-		return nil
-	}
-	return []string{"-C", e.Records.Dir}
+	return r.llpatch(argv...)
 }
 
 // target is the target that a branch was made for, as llpatch's tags say: the highest on it, or all that its upstream tag
@@ -174,7 +166,8 @@ func Check(ctx context.Context, e chain.Workspace, r *Repo, o CheckOptions) (*Ch
 	}
 	c.Pure = c.Pure && len(c.Missing) == 0
 	if !c.Pure {
-		return c, &NotPure{c, makeCommand(e, r, b, cmp.Or(o.Target, r.target(ctx, b)))}
+		return c, &NotPure{c, r.llpatch("fork", "export") + " puts changes into the fixes; " + makeCommand(e, r, b, cmp.Or(o.Target, r.target(ctx, b))) +
+			" makes the branch again"}
 	}
 	return c, nil
 }
@@ -269,7 +262,9 @@ func (c *Checked) compare(b Branch, want []Commit, unfit []string) {
 				out.Why = "changes nothing"
 			}
 		case k.Fix == "":
-			out.Is, out.Why = Foreign, "is no fix's, by "+k.Committer.Name
+			if out.Is, out.Why = Foreign, "is no fix's, by "+k.Committer.Name; k.Tree == treeBefore(b, i) {
+				out.Why += ", and changes nothing"
+			}
 		case slices.Contains(unfit, k.Fix):
 			out.Is, out.Why = Changed, "is of a fix that does not fit on "+c.Tag+" with the other fixes of the branch"
 		case at < 0:

@@ -125,7 +125,7 @@ func Export(ctx context.Context, e chain.Workspace, r *Repo, o ExportOptions) (_
 	}
 	target := r.target(ctx, b)
 	if x.Next = makeCommand(e, r, b, target) + " makes the branch of it"; target != "" {
-		x.Next += "; " + run.QuoteArgv(append([]string{"llpatch", "release", b.Tag.String(), target}, in(e)...)) + " releases it"
+		x.Next += "; " + run.QuoteArgv(append([]string{"llpatch", "release", b.Tag.String(), target}, r.Flags...)) + " releases it"
 	}
 	return &x, nil
 }
@@ -138,7 +138,7 @@ func (r *Repo) committed(ctx context.Context, b Branch) error {
 	}
 	files, err := r.dirty(ctx)
 	if err == nil && len(files) > 0 {
-		return refuse("git commit or git stash", "%s has changes that are in no commit: %s", r.work, few(files))
+		return refuse(r.command("commit")+" or "+r.command("stash"), "%s has changes that are in no commit: %s", r.work, few(files))
 	}
 	return err
 }
@@ -182,10 +182,10 @@ func sort(repo *spec.Repo, b Branch, fresh string) (groups []*group, left []Comm
 	return groups, left, nil
 }
 
-// treeBefore is the tree of the commit below the i-th; "" below the first, which is not known.
+// treeBefore is the tree of the commit below the i-th.
 func treeBefore(b Branch, i int) string {
 	if i == 0 {
-		return ""
+		return b.BaseTree
 	}
 	return b.Commits[i-1].Tree
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/chain"
+	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
@@ -19,7 +20,7 @@ import (
 
 // Want is which series becomes a branch.
 type Want struct {
-	Upstream string // whose tag it is, where no target says so
+	Upstream string // whose tag it is; "": the target says so
 	Tag      tag.Tag
 	Target   string   // "": every fix that is for no one system
 	With     []string // fixes that are taken only on request
@@ -129,7 +130,15 @@ func patched(ctx context.Context, e chain.Workspace, r *Repo, w Want) (chain.Pat
 	o := chain.Order{Tag: e.Repo.Lock.Named(w.Upstream, w.Tag), Recipe: anyTarget(w.Upstream)}
 	if w.Target != "" {
 		o, err = chain.NewOrder(e, w.Tag, w.Target, chain.Flags{With: w.With})
+		if of := o.Recipe.Upstream; err == nil && w.Upstream != "" && w.Upstream != of {
+			err = refuse("", "%s is a target of %s, and not of %s", w.Target, of, w.Upstream)
+		}
 	} else {
+		for _, id := range w.With {
+			if !slices.ContainsFunc(e.Repo.Fixes, func(f spec.Fix) bool { return f.ID == id }) {
+				return chain.Patched{}, &chain.BadOption{Flag: "--with", Err: e.Repo.Ask(&o.Recipe, []string{id})}
+			}
+		}
 		e.Repo = only(e.Repo, func(f spec.Fix) bool {
 			return (len(f.OS) == 0 && !f.OptIn || slices.Contains(w.With, f.ID)) &&
 				(!w.Own || declares(e, f.ID))
@@ -400,13 +409,13 @@ func (r *Repo) replaceable(ctx context.Context, m *Made, old string) error {
 	}
 	for _, c := range above {
 		if o := ours(c.Committer.When); c.Committer.Name != o.Name || c.Committer.Email != o.Email {
-			return refuse("llpatch fork export puts it into the fixes; --branch NAME makes another branch", "%s holds what the fixes do not give: %s, committed by %s",
+			return refuse(r.llpatch("fork", "export")+" puts it into the fixes; --branch NAME makes another branch", "%s holds what the fixes do not give: %s, committed by %s",
 				m.Branch, c.short(), c.Committer.Name)
 		}
 	}
 	at, err := r.where(ctx, m.Branch)
 	if err == nil && at != "" {
-		return refuse("git -C "+at+" switch --detach", "%s is checked out in %s, and would change under it", m.Branch, at)
+		return refuse(run.QuoteArgv([]string{"git", "-C", at, "switch", "--detach"}), "%s is checked out in %s, and would change under it", m.Branch, at)
 	}
 	return err
 }

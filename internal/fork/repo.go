@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/exit"
@@ -43,7 +44,7 @@ func refuse(next, format string, args ...any) error {
 
 // llpatch is a command line of llpatch's on the repository, as a shell takes it.
 func (r *Repo) llpatch(args ...string) string {
-	return run.QuoteArgv(append(append([]string{"llpatch"}, args...), "--repo", r.Dir))
+	return run.QuoteArgv(slices.Concat([]string{"llpatch"}, args, r.Flags, []string{"--repo", r.Dir}))
 }
 
 // command is one of git's.
@@ -55,6 +56,8 @@ func (r *Repo) command(args ...string) string {
 type Repo struct {
 	Dir string // as the user named it
 	Log *slog.Logger
+
+	Flags []string // that the user gave besides: commands that are proposed have them, too
 
 	program string
 	env     []string
