@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,9 @@ upstream's tag. The tag and the fixes alone decide its commits.`,
 func (a *app) forkSub(c *cobra.Command, f *forkFlags, do func(ctx context.Context, e chain.Workspace, r *fork.Repo, got []string) error) *cobra.Command {
 	c.RunE = func(c *cobra.Command, got []string) error {
 		a.newDir = c.Name() != "check" && c.Name() != "push"
+		if err := fork.Recover(cmp.Or(a.dir, ".")); err != nil {
+			return err
+		}
 		e, err := a.workspace()
 		if err != nil {
 			return err
@@ -282,6 +286,9 @@ func (a *app) forkImportCmd() *cobra.Command {
   llpatch fork import my-topic --repo llama.cpp -C mine`,
 		RunE: func(c *cobra.Command, got []string) (err error) {
 			a.newDir = true
+			if err := fork.Recover(cmp.Or(a.dir, ".")); err != nil {
+				return err
+			}
 			e, err := a.workspace()
 			if err != nil {
 				return err

@@ -275,7 +275,7 @@ func (b *backport) write(ctx context.Context) error {
 		if at != b.r.work {
 			return refuse("--repo "+run.Quote(at), "%s is checked out in %s", b.out.Branch, at)
 		}
-		_, err = b.r.git(ctx, "merge", "-q", "--ff-only", b.tip)
+		_, err = b.r.place(ctx, "merge", "-q", "--ff-only", b.tip)
 	} else {
 		_, err = b.r.git(ctx, "update-ref", "refs/heads/"+b.out.Branch, b.tip, b.old)
 	}

@@ -139,7 +139,7 @@ func (r *Repo) abort(ctx context.Context, s *rebasing) error {
 		if _, err := r.git(ctx, "cherry-pick", "--quit"); err != nil {
 			return err
 		}
-		if _, err := r.git(ctx, "checkout", "-q", "-f", s.Head); err != nil {
+		if _, err := r.place(ctx, "checkout", "-q", "-f", s.Head); err != nil {
 			return fmt.Errorf("go back to %s: %s", s.Head, said(err))
 		}
 	}

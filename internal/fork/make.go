@@ -99,7 +99,7 @@ func Make(ctx context.Context, e chain.Workspace, r *Repo, w Want) (_ *Made, err
 	if err != nil || !r.fresh || r.work == "" {
 		return m, err
 	}
-	if _, err := r.git(ctx, "checkout", "-q", m.Branch); err != nil {
+	if _, err := r.place(ctx, "checkout", "-q", m.Branch); err != nil {
 		why := said(err)
 		if m.Written {
 			_, err = r.git(context.WithoutCancel(ctx), "update-ref", "-d", "refs/heads/"+m.Branch, m.Tip)
@@ -246,17 +246,32 @@ func present(tree *source.Tree, files map[string]*source.File) map[string]*sourc
 func (r *Repo) base(ctx context.Context, e chain.Workspace, t *source.Tree) (Commit, error) {
 	id := t.Pin.Commit
 	if id != "" {
-		for _, bring := range []bool{false, true} {
-			if bring {
-				r.bring(ctx, e, t)
-			}
-			tree, err := r.tree(ctx, id)
-			if err != nil || tree == t.ID() {
-				return Commit{ID: id, Tree: tree}, err
-			}
+		tree, err := r.tree(ctx, id)
+		held := false
+		if err == nil && tree == t.ID() {
+			held, err = r.holds(ctx, t.Tag.String(), id)
+		}
+		if err == nil && !held {
+			r.bring(ctx, e, t)
+			tree, err = r.tree(ctx, id)
+		}
+		if err != nil || tree == t.ID() {
+			return Commit{ID: id, Tree: tree}, err
 		}
 	}
 	return rootOf(t), nil
+}
+
+// holds reports whether a ref holds a commit. Where none does, a fetch that was killed left it, maybe without what lies below.
+func (r *Repo) holds(ctx context.Context, name, id string) (bool, error) {
+	if at, err := r.commit(ctx, "refs/tags/"+name); err != nil || at == id {
+		return err == nil, err
+	}
+	held, err := r.git(ctx, "for-each-ref", "--count=1", "--contains", id)
+	if failed(err) {
+		return false, nil
+	}
+	return held != "", err
 }
 
 // rootOf is a commit without a parent that has a tag's tree.

@@ -223,7 +223,7 @@ func (m *mover) clear(ctx context.Context) error {
 	if m.Force {
 		args = append(args, "-f")
 	}
-	if _, err := m.r.git(ctx, args...); err != nil {
+	if _, err := m.r.place(ctx, args...); err != nil {
 		return fmt.Errorf("check out what is done: %s", said(err))
 	}
 	m.Clear, m.Force = false, false
@@ -355,7 +355,7 @@ func (m *mover) finish(ctx context.Context) (*Rebased, error) {
 		if _, err := m.r.git(ctx, "cherry-pick", "--quit"); err != nil {
 			return nil, err
 		}
-		if _, err := m.r.git(ctx, "checkout", "-q", m.Name); err != nil {
+		if _, err := m.r.place(ctx, "checkout", "-q", m.Name); err != nil {
 			return nil, fmt.Errorf("%s is made; check it out: %s", m.Name, said(err))
 		}
 	}

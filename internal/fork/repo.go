@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/records"
@@ -92,14 +93,11 @@ func Open(ctx context.Context, log *slog.Logger, dir string, create bool) (*Repo
 	r.env = append(r.env, "LC_ALL=C", "GIT_EDITOR=:")
 	entries, err := os.ReadDir(dir)
 	switch {
-	case create && (errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0):
+	case create && (errors.Is(err, os.ErrNotExist) || err == nil && (len(entries) == 0 || len(entries) == 1 && entries[0].Name() == newRepo)):
 		if r.made, r.empty = dir, err == nil; !r.empty {
 			r.made = firstNew(dir)
 		}
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return nil, errors.Join(err, r.Discard())
-		}
-		if _, err := r.git(ctx, "init", "-q"); err != nil {
+		if err := r.init(ctx); err != nil {
 			return nil, errors.Join(err, r.Discard())
 		}
 	case err != nil:
@@ -120,6 +118,26 @@ func Open(ctx context.Context, log *slog.Logger, dir string, create bool) (*Repo
 	_, err = r.git(ctx, "rev-parse", "-q", "--verify", "HEAD^{commit}")
 	r.fresh = err != nil
 	return r, nil
+}
+
+// newRepo is where a repository is made, so that a kill leaves none that is half made.
+const newRepo = ".llpatch-new"
+
+// init makes a repository of a folder, at once.
+func (r *Repo) init(ctx context.Context) error {
+	stage := filepath.Join(r.Dir, newRepo)
+	err := os.RemoveAll(stage)
+	for n := 0; err != nil && n < 20; n++ { // git of a run that was killed may be at its last file
+		time.Sleep(50 * time.Millisecond)
+		err = os.RemoveAll(stage)
+	}
+	if err := errors.Join(err, os.MkdirAll(stage, 0o755)); err != nil {
+		return err
+	}
+	if _, err := r.git(ctx, "init", "-q", newRepo); err != nil {
+		return err
+	}
+	return errors.Join(os.Rename(filepath.Join(stage, ".git"), filepath.Join(r.Dir, ".git")), os.Remove(stage))
 }
 
 // firstNew is the topmost folder of a path that is not there.
@@ -180,6 +198,11 @@ func failed(err error) bool {
 func (r *Repo) git(ctx context.Context, args ...string) (string, error) {
 	out, err := r.feed(ctx, nil, args...)
 	return strings.TrimSuffix(string(out), "\n"), err
+}
+
+// place is git for what llpatch does to the work tree on its way: without hooks, of which one that fails would stop it halfway.
+func (r *Repo) place(ctx context.Context, args ...string) (string, error) {
+	return r.git(ctx, append([]string{"-c", "core.hooksPath=" + os.DevNull}, args...)...)
 }
 
 // feed is git with an input; the output is as it is.

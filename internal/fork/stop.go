@@ -91,11 +91,11 @@ func (m *mover) stop(ctx context.Context, c Commit, done Moved, conflicts []*pat
 	if err := m.r.save(m.rebasing); err != nil {
 		return err
 	}
-	if _, err := m.r.git(ctx, "checkout", "-q", "--detach", m.Tip); err != nil {
+	if _, err := m.r.place(ctx, "checkout", "-q", "--detach", m.Tip); err != nil {
 		return fmt.Errorf("check out what is done: %s", said(err))
 	}
 	// What git itself can merge it commits; that is looked at by whoever goes on, too.
-	if _, err := m.r.git(ctx, "-c", "user.name=llpatch", "-c", "user.email="+ours(m.tree.Pin.Time).Email, "-c", "core.hooksPath="+os.DevNull, "-c", "commit.gpgSign=false",
+	if _, err := m.r.place(ctx, "-c", "user.name=llpatch", "-c", "user.email="+ours(m.tree.Pin.Time).Email, "-c", "commit.gpgSign=false",
 		"cherry-pick", "--allow-empty", c.ID); err != nil && !failed(err) {
 		return err
 	}
