@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,9 @@ upstream's tag. The tag and the fixes alone decide its commits.`,
 func (a *app) forkSub(c *cobra.Command, f *forkFlags, do func(ctx context.Context, e chain.Workspace, r *fork.Repo, got []string) error) *cobra.Command {
 	c.RunE = func(c *cobra.Command, got []string) error {
 		a.newDir = c.Name() != "check" && c.Name() != "push"
+		if err := fork.Recover(cmp.Or(a.dir, ".")); err != nil {
+			return err
+		}
 		e, err := a.workspace()
 		if err != nil {
 			return err
@@ -44,7 +48,13 @@ func (a *app) forkSub(c *cobra.Command, f *forkFlags, do func(ctx context.Contex
 		if err != nil {
 			return err
 		}
-		return do(c.Context(), e, r, got)
+		if a.dir != "" {
+			r.Flags = []string{"-C", a.dir}
+		}
+		if err := do(c.Context(), e, r, got); err != nil {
+			return errors.Join(err, r.Discard())
+		}
+		return nil
 	}
 	a.sourceFlags(c)
 	c.Flags().StringVar(&f.repo, "repo", ".", "the git repository")
@@ -55,7 +65,8 @@ func (a *app) forkSub(c *cobra.Command, f *forkFlags, do func(ctx context.Contex
 func (a *app) forkMakeCmd() *cobra.Command {
 	var f forkFlags
 	w := fork.Want{}
-	c := a.forkSub(&cobra.Command{
+	var c *cobra.Command
+	c = a.forkSub(&cobra.Command{
 		Use: "make TAG [TARGET]", Short: "Make the branch of a tag and its fixes",
 		Args:    args("TAG", "[TARGET]"),
 		Example: "  llpatch fork make b8833 linux-cpu --repo llama.cpp\n  llpatch fork make b8390 --repo new-folder",
@@ -64,7 +75,9 @@ func (a *app) forkMakeCmd() *cobra.Command {
 			return err
 		}
 		if w.Branch = f.branch; len(got) > 1 {
-			w.Target = got[1]
+			if w.Target = got[1]; !c.Flags().Changed("upstream") {
+				w.Upstream = ""
+			}
 		}
 		if w.Own && (w.Target != "" || a.dir == "") {
 			return usage("--own needs -C DIR and no TARGET, whose fixes its recipe says")
@@ -98,6 +111,9 @@ func (a *app) forkExportCmd() *cobra.Command {
 		}
 		if len(x.Files) == 0 {
 			a.log.Info("nothing is new: the fixes give just what the branch has", "branch", x.Branch)
+		}
+		if x.Next != "" {
+			a.hint(x.Next)
 		}
 		return a.print(x, func() string { return below(x.Dir, x.Files) })
 	})
@@ -270,6 +286,9 @@ func (a *app) forkImportCmd() *cobra.Command {
   llpatch fork import my-topic --repo llama.cpp -C mine`,
 		RunE: func(c *cobra.Command, got []string) (err error) {
 			a.newDir = true
+			if err := fork.Recover(cmp.Or(a.dir, ".")); err != nil {
+				return err
+			}
 			e, err := a.workspace()
 			if err != nil {
 				return err

@@ -123,6 +123,9 @@ func Folder(dir string) (Stack, error) {
 	for _, name := range files {
 		id := strings.TrimSuffix(strings.TrimSuffix(name, ".patch"), ".diff")
 		patches, err := patch.ParseFile(fsys, name, id, path.Base(name))
+		if bad := new(patch.ParseError); errors.As(err, &bad) {
+			bad.Fix, bad.Name = "", filepath.Join(dir, name)
+		}
 		if err != nil {
 			errs = append(errs, err)
 			continue

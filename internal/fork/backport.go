@@ -13,6 +13,7 @@ import (
 	"github.com/llpatch/llpatch/internal/compat"
 	"github.com/llpatch/llpatch/internal/merge"
 	"github.com/llpatch/llpatch/internal/patch"
+	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
@@ -215,7 +216,7 @@ func (b *backport) take(ctx context.Context, name, fix string) error {
 	}
 	m, err := patch.ThreeWay(ctx, &ps[0], start, b.now, patch.MergeOptions{Git: b.r.program, NeedGit: true, Resolutions: b.kept})
 	if conflicts := conflictsIn(err); len(conflicts) > 0 {
-		return &NotAlone{Commit: c, Tag: b.o.To.String(), Conflicts: conflicts, Needs: b.r.needs(ctx, c, b.base, conflicts)}
+		return b.r.notAlone(&NotAlone{Commit: c, Tag: b.o.To.String(), Conflicts: conflicts, Needs: b.r.needs(ctx, c, b.base, conflicts)})
 	}
 	if err != nil {
 		return err
@@ -272,9 +273,9 @@ func (b *backport) write(ctx context.Context) error {
 	}
 	if at != "" {
 		if at != b.r.work {
-			return refuse("--repo "+at, "%s is checked out in %s", b.out.Branch, at)
+			return refuse("--repo "+run.Quote(at), "%s is checked out in %s", b.out.Branch, at)
 		}
-		_, err = b.r.git(ctx, "merge", "-q", "--ff-only", b.tip)
+		_, err = b.r.place(ctx, "merge", "-q", "--ff-only", b.tip)
 	} else {
 		_, err = b.r.git(ctx, "update-ref", "refs/heads/"+b.out.Branch, b.tip, b.old)
 	}

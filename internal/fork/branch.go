@@ -20,6 +20,7 @@ type Branch struct {
 	Upstream string
 	Tag      tag.Tag
 	Base     string // the tag's commit, or the root that llpatch made for its tree
+	BaseTree string // Base's
 	Root     bool   // Base is that root
 	Commits  []Commit
 }
@@ -41,10 +42,10 @@ func (r *Repo) Read(ctx context.Context, repo *spec.Repo, name string) (Branch, 
 		return b, err
 	}
 	if b.Tip == "" && b.Name == "" {
-		return b, refuse("git switch BRANCH", "no branch is checked out in %s", r.Dir)
+		return b, refuse(r.command("switch")+" BRANCH", "no branch is checked out in %s", r.Dir)
 	}
 	if b.Tip == "" {
-		return b, refuse("llpatch fork make TAG --repo "+r.Dir+" makes one", "%s has no branch %q", r.Dir, b.Name)
+		return b, refuse(r.llpatch("fork", "make", "TAG")+" makes one", "%s has no branch %q", r.Dir, b.Name)
 	}
 	return b, r.stand(ctx, repo, &b)
 }
@@ -77,10 +78,12 @@ func (r *Repo) stand(ctx context.Context, repo *spec.Repo, b *Branch) error {
 	if b.Base == "" {
 		return &Refusal{
 			Msg:  fmt.Sprintf("%s stands on no release: none of its commits is one of a tag such as b8833, nor in %s", b.label(), spec.LockFile),
-			Next: fmt.Sprintf("git -C %s fetch --tags", r.Dir), Code: exit.Source,
+			Next: r.command("fetch", "--tags"), Code: exit.Source,
 		}
 	}
-	b.Commits, err = r.log(ctx, b.Base+".."+b.Tip)
+	if b.BaseTree, err = r.tree(ctx, b.Base); err == nil {
+		b.Commits, err = r.log(ctx, b.Base+".."+b.Tip)
+	}
 	return err
 }
 
@@ -102,7 +105,7 @@ func (r *Repo) named(ctx context.Context, repo *spec.Repo, b *Branch) error {
 	}
 	return &Refusal{
 		Msg:  fmt.Sprintf("%s does not stand on %s: no commit of it is that tag's, the nearest release below it is %q", b.Name, t, b.Tag),
-		Next: fmt.Sprintf("where the tag is gone, git -C %s fetch --tags gets it back", r.Dir), Code: exit.Source,
+		Next: "where the tag is gone, " + r.command("fetch", "--tags") + " gets it back", Code: exit.Source,
 	}
 }
 

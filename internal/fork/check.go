@@ -1,17 +1,19 @@
 package fork
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/patch"
-	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -48,7 +50,7 @@ type CheckedCommit struct {
 // NotPure is a branch that is not what its tag and fixes give.
 type NotPure struct {
 	*Checked
-	next string // the command that makes it again
+	next string // the commands that put its changes into the fixes, and make it again
 }
 
 // Error names the first commit that is not llpatch's.
@@ -72,24 +74,60 @@ func (e *NotPure) ExitCode() int { return exit.Source }
 
 // Hint says what to do.
 func (e *NotPure) Hint() string {
-	return "llpatch fork export puts changes into the fixes; " + e.next + " makes the branch again"
+	return e.next
 }
 
-// makeCommand is the command line that makes a branch from the fixes.
+// makeCommand is the command line that makes a branch from the fixes, for a target, if it was made for one.
 func makeCommand(e chain.Workspace, r *Repo, b Branch, target string) string {
-	argv := []string{"llpatch", "fork", "make", b.Tag.String()}
+	argv := []string{"fork", "make", b.Tag.String()}
+	own := e.Records.Dir != e.Records.Cache && spec.IsOverlay(os.DirFS(e.Records.Dir))
+	var with []string
+	for _, c := range b.Commits {
+		own = own && (c.Fix == "" || declares(e, c.Fix))
+		for _, f := range e.Repo.Fixes {
+			if f.ID == c.Fix && (f.OptIn || len(f.OS) > 0) {
+				with = append(with, "--with", f.ID)
+			}
+		}
+	}
 	if target != "" {
 		argv = append(argv, target)
+	} else {
+		if argv = append(argv, with...); own {
+			argv = append(argv, "--own")
+		}
+		if b.Upstream != spec.LlamaCpp {
+			argv = append(argv, "--upstream", b.Upstream)
+		}
 	}
-	if e.Records.Dir != e.Records.Cache {
-		argv = append(argv, "-C", e.Records.Dir)
-	}
-	argv = append(argv, "--repo", r.Dir)
 	if b.Name != "" && b.Name != Prefix+b.Tag.Short() {
 		argv = append(argv, "--branch", b.Name)
 	}
-	return run.QuoteArgv(argv)
+	return r.llpatch(argv...)
 }
+
+// target is the target that a branch was made for, as llpatch's tags say: the highest on it, or all that its upstream tag
+// has. "" where they do not.
+func (r *Repo) target(ctx context.Context, b Branch) string {
+	out, err := r.git(ctx, "for-each-ref", "--format=%(*objectname) %(contents:subject)", "refs/tags/"+b.Tag.Short()+"-llp*")
+	if err != nil {
+		return ""
+	}
+	tags := tagSubject.FindAllStringSubmatch(out, -1)
+	for _, c := range slices.Backward(b.Commits) {
+		for _, m := range tags {
+			if m[1] == c.ID {
+				return m[2]
+			}
+		}
+	}
+	if len(tags) > 0 && !slices.ContainsFunc(tags, func(m []string) bool { return m[2] != tags[0][2] }) {
+		return tags[0][2]
+	}
+	return ""
+}
+
+var tagSubject = regexp.MustCompile(`(?m)^([0-9a-f]+) \S+ for (\S+), with the fixes of llpatch$`)
 
 // CheckOptions say what is compared.
 type CheckOptions struct {
@@ -128,7 +166,8 @@ func Check(ctx context.Context, e chain.Workspace, r *Repo, o CheckOptions) (*Ch
 	}
 	c.Pure = c.Pure && len(c.Missing) == 0
 	if !c.Pure {
-		return c, &NotPure{c, makeCommand(e, r, b, o.Target)}
+		return c, &NotPure{c, r.llpatch("fork", "export") + " puts changes into the fixes; " + makeCommand(e, r, b, cmp.Or(o.Target, r.target(ctx, b))) +
+			" makes the branch again"}
 	}
 	return c, nil
 }
@@ -147,7 +186,7 @@ func (r *Repo) readFrom(ctx context.Context, repo *spec.Repo, o CheckOptions) (B
 		b.Name = head
 	}
 	var err error
-	if b.Tip, err = r.see(ctx, o.Remote, b.Name); err != nil {
+	if b.Tip, err = r.see(ctx, r.far(ctx, o.Remote), b.Name); err != nil {
 		return b, err
 	}
 	if b.Tip == "" {
@@ -223,7 +262,9 @@ func (c *Checked) compare(b Branch, want []Commit, unfit []string) {
 				out.Why = "changes nothing"
 			}
 		case k.Fix == "":
-			out.Is, out.Why = Foreign, "is no fix's, by "+k.Committer.Name
+			if out.Is, out.Why = Foreign, "is no fix's, by "+k.Committer.Name; k.Tree == treeBefore(b, i) {
+				out.Why += ", and changes nothing"
+			}
 		case slices.Contains(unfit, k.Fix):
 			out.Is, out.Why = Changed, "is of a fix that does not fit on "+c.Tag+" with the other fixes of the branch"
 		case at < 0:

@@ -266,18 +266,18 @@ func (d *declaring) try(ctx context.Context, next *spec.Repo, ids []string, want
 	return nil
 }
 
-// store writes the files, patches before what names them.
+// Where new files of the declarations lie while they are written, and while they are put in their places.
+const (
+	staged = ".llpatch-new"
+	ready  = ".llpatch-ready"
+)
+
+// store writes the files, all or none: a kill leaves those that were there, or what Recover puts in its place.
 func (d *declaring) store(ctx context.Context) ([]string, error) {
 	dir := d.Records.Dir
-	order := slices.SortedFunc(maps.Keys(d.files), func(a, b string) int {
-		late := func(s string) int {
-			return strings.Count(path.Base(s), "fix.toml") + 2*strings.Count(s, spec.SeriesFile)
-		}
-		return cmp.Or(late(a)-late(b), strings.Compare(a, b))
-	})
 	if series, err := os.ReadFile(filepath.Join(dir, spec.SeriesFile)); err == nil {
 		text := strings.TrimRight(string(series), "\n") + "\n"
-		for _, name := range order {
+		for _, name := range slices.Sorted(maps.Keys(d.files)) {
 			id := path.Base(path.Dir(name))
 			if path.Base(name) == "fix.toml" && !slices.ContainsFunc(d.Repo.Fixes, func(f spec.Fix) bool { return f.ID == id }) {
 				text += id + "\n"
@@ -285,20 +285,73 @@ func (d *declaring) store(ctx context.Context) ([]string, error) {
 		}
 		if text != string(series) {
 			d.files[spec.SeriesFile] = []byte(text)
-			order = append(order, spec.SeriesFile)
 		}
+	}
+	order := slices.SortedFunc(maps.Keys(d.files), lateLast)
+	stage := filepath.Join(dir, staged)
+	if err := os.RemoveAll(stage); err != nil {
+		return nil, err
 	}
 	for _, name := range order {
-		if err := context.Cause(ctx); err != nil {
-			return nil, err
+		file := filepath.Join(stage, filepath.FromSlash(name))
+		err := context.Cause(ctx)
+		if err == nil {
+			err = os.MkdirAll(filepath.Dir(file), 0o755)
 		}
-		file := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			return nil, err
+		if err == nil {
+			err = atomicfile.WriteFile(file, d.files[name], 0o644)
 		}
-		if err := atomicfile.WriteFile(file, d.files[name], 0o644); err != nil {
-			return nil, err
+		if err != nil {
+			return nil, errors.Join(err, os.RemoveAll(stage))
 		}
 	}
-	return order, nil
+	if err := os.Rename(stage, filepath.Join(dir, ready)); err != nil {
+		return nil, err
+	}
+	return order, Recover(dir)
+}
+
+// lateLast orders files so that what names others is behind them.
+func lateLast(a, b string) int {
+	late := func(s string) int {
+		return strings.Count(path.Base(s), "fix.toml") + 2*strings.Count(s, spec.SeriesFile)
+	}
+	return cmp.Or(late(a)-late(b), strings.Compare(a, b))
+}
+
+// Recover puts the files in their places that a run had ready for a folder of declarations when it was killed.
+func Recover(dir string) error {
+	from := filepath.Join(dir, ready)
+	if folders, err := os.ReadDir(filepath.Join(from, "patches")); err == nil {
+		for _, f := range folders { // whole, where it is new
+			to := filepath.Join(dir, "patches", f.Name())
+			if _, err := os.Lstat(to); f.IsDir() && errors.Is(err, fs.ErrNotExist) {
+				if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.Rename(filepath.Join(from, "patches", f.Name()), to)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	var names []string
+	err := fs.WalkDir(os.DirFS(from), ".", func(name string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			names = append(names, name)
+		}
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	slices.SortFunc(names, lateLast)
+	for _, name := range names {
+		to := filepath.Join(dir, filepath.FromSlash(name))
+		err = errors.Join(err, os.MkdirAll(filepath.Dir(to), 0o755))
+		if err == nil {
+			err = os.Rename(filepath.Join(from, filepath.FromSlash(name)), to)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return os.RemoveAll(from)
 }

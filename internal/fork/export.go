@@ -15,6 +15,7 @@ import (
 	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/patch"
+	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -27,6 +28,7 @@ type Exported struct {
 	Files  []string `json:"files"`          // below Dir; none where nothing had changed
 	Kept   []string `json:"kept,omitempty"` // fixes that are as they were
 	Left   []string `json:"left,omitempty"` // commits of the user that belong to no fix
+	Next   string   `json:"next,omitempty"` // the command that makes the branch of what was written, and the one that releases it
 }
 
 // ExportOptions say what is exported.
@@ -121,6 +123,10 @@ func Export(ctx context.Context, e chain.Workspace, r *Repo, o ExportOptions) (_
 	if x.Files, err = d.write(ctx, ids, groups[len(groups)-1].after); err != nil {
 		return nil, err
 	}
+	target := r.target(ctx, b)
+	if x.Next = makeCommand(e, r, b, target) + " makes the branch of it"; target != "" {
+		x.Next += "; " + run.QuoteArgv(append([]string{"llpatch", "release", b.Tag.String(), target}, r.Flags...)) + " releases it"
+	}
 	return &x, nil
 }
 
@@ -132,7 +138,7 @@ func (r *Repo) committed(ctx context.Context, b Branch) error {
 	}
 	files, err := r.dirty(ctx)
 	if err == nil && len(files) > 0 {
-		return refuse("git commit or git stash", "%s has changes that are in no commit: %s", r.work, few(files))
+		return refuse(r.command("commit")+" or "+r.command("stash"), "%s has changes that are in no commit: %s", r.work, few(files))
 	}
 	return err
 }
@@ -176,10 +182,10 @@ func sort(repo *spec.Repo, b Branch, fresh string) (groups []*group, left []Comm
 	return groups, left, nil
 }
 
-// treeBefore is the tree of the commit below the i-th; "" below the first, which is not known.
+// treeBefore is the tree of the commit below the i-th.
 func treeBefore(b Branch, i int) string {
 	if i == 0 {
-		return ""
+		return b.BaseTree
 	}
 	return b.Commits[i-1].Tree
 }

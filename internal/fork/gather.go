@@ -39,7 +39,7 @@ func gather(ctx context.Context, r *Repo, at string) ([]*foreign, error) {
 		if err != nil {
 			return nil, err
 		}
-		return mails(at, filepath.Base(at), data)
+		return mails(at, data)
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	case r == nil:
@@ -68,7 +68,7 @@ func folder(dir string) ([]*foreign, error) {
 		if err != nil {
 			return nil, err
 		}
-		got, err := mails(filepath.Join(dir, f.Variants[0].File), path.Base(f.Variants[0].File), data)
+		got, err := mails(filepath.Join(dir, f.Variants[0].File), data)
 		if err != nil {
 			return nil, err
 		}
@@ -78,11 +78,12 @@ func folder(dir string) ([]*foreign, error) {
 }
 
 // mails takes a file apart. One that holds several patches names them by their subjects.
-func mails(from, base string, data []byte) ([]*foreign, error) {
+func mails(from string, data []byte) ([]*foreign, error) {
+	base := filepath.Base(from)
 	parts := patch.Split(data)
 	var all []*foreign
 	for _, part := range parts {
-		ps, err := patch.Parse("", base, part)
+		ps, err := patch.Parse("", from, part)
 		if err != nil {
 			return nil, err
 		}
@@ -150,11 +151,26 @@ func debian(dsc string) ([]*foreign, error) {
 		}
 	}
 	all, err := folder(dir)
+	if err != nil {
+		return nil, &inside{err, dir, file + ":debian/patches"}
+	}
 	for _, f := range all {
 		f.from = file + ":debian/patches" + strings.TrimPrefix(f.from, dir)
 	}
-	return all, err
+	return all, nil
 }
+
+// inside is an error of what was unpacked, by the names that it has where it came from.
+type inside struct {
+	error
+	dir, at string
+}
+
+// Error names no folder that is gone.
+func (e *inside) Error() string { return strings.ReplaceAll(e.error.Error(), e.dir, e.at) }
+
+// Unwrap returns the error.
+func (e *inside) Unwrap() error { return e.error }
 
 // commits are those of a branch that no release has.
 func (r *Repo) commits(ctx context.Context, branch string) ([]*foreign, error) {
@@ -175,7 +191,7 @@ func (r *Repo) commits(ctx context.Context, branch string) ([]*foreign, error) {
 			return nil, refuse("git rebase makes the branch flat", "%s is a merge: a series has one change a commit", c.short())
 		}
 		if len(c.Parents) == 0 {
-			return nil, refuse("git fetch --tags", "%s has no release below it: its first commit is %s", branch, c.short())
+			return nil, refuse(r.command("fetch", "--tags"), "%s has no release below it: its first commit is %s", branch, c.short())
 		}
 		diff, err := r.diff(ctx, c.Parents[0], c.ID)
 		if err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/patch"
+	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
 )
@@ -61,7 +62,7 @@ func (r *Repo) load() (*rebasing, error) {
 	}
 	s := new(rebasing)
 	if err := json.Unmarshal(data, s); err != nil {
-		return nil, fmt.Errorf("%s: %w; remove it to forget the rebase", r.stateFile(), err)
+		return nil, &Refusal{Msg: fmt.Sprintf("%s: %v", r.stateFile(), err), Next: run.QuoteArgv([]string{"rm", r.stateFile()}) + " forgets the rebase: the old branch is as it was"}
 	}
 	return s, nil
 }
@@ -103,7 +104,7 @@ func GoOn(ctx context.Context, e chain.Workspace, r *Repo, way string) (*Rebased
 	defer func() { _ = held.Close() }()
 	s, err := r.load()
 	if err == nil && s == nil {
-		err = refuse("llpatch fork rebase --to TAG begins one", "no rebase is under way in %s", r.Dir)
+		err = refuse(r.llpatch("fork", "rebase", "--to", "TAG")+" begins one", "no rebase is under way in %s", r.Dir)
 	}
 	if err != nil {
 		return nil, err
@@ -138,7 +139,7 @@ func (r *Repo) abort(ctx context.Context, s *rebasing) error {
 		if _, err := r.git(ctx, "cherry-pick", "--quit"); err != nil {
 			return err
 		}
-		if _, err := r.git(ctx, "checkout", "-q", "-f", s.Head); err != nil {
+		if _, err := r.place(ctx, "checkout", "-q", "-f", s.Head); err != nil {
 			return fmt.Errorf("go back to %s: %s", s.Head, said(err))
 		}
 	}
@@ -165,7 +166,7 @@ func (r *Repo) solved(ctx context.Context, e chain.Workspace, s *rebasing, c Com
 		return nil
 	}
 	if _, err := r.git(ctx, "merge-base", "--is-ancestor", s.Tip, head); err != nil || branch != "" {
-		return refuse("git checkout --detach "+s.Tip[:12]+", or --abort", "%s is not where the rebase stopped: HEAD is %.12s %s", r.work, head, branch)
+		return refuse(r.command("checkout", "--detach", s.Tip[:12])+", or --abort", "%s is not where the rebase stopped: HEAD is %.12s %s", r.work, head, branch)
 	}
 	if open, err := r.git(ctx, "diff", "--name-only", "--diff-filter=U"); err != nil || open != "" {
 		return errors.Join(err, &Refusal{

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -180,7 +179,7 @@ func name(all []*foreign, e chain.Workspace, prefix string) error {
 		}
 		taken[f.id] = true
 		for k := range f.ps {
-			f.ps[k].Fix = f.id
+			f.ps[k].Fix, f.ps[k].Name = f.id, f.from
 		}
 	}
 	return nil
@@ -245,7 +244,7 @@ func settle(e chain.Workspace, tree *source.Tree, all []*foreign) (*source.Tree,
 					say("a hunk has several places; it got more context", "fix", f.id, "file", c.File, "place", c.Proposal.String())
 				}
 				f.data = data
-				if f.ps, err = patch.Parse(f.id, path.Base(f.from), data); err != nil {
+				if f.ps, err = patch.Parse(f.id, f.from, data); err != nil {
 					return nil, err
 				}
 				res, err = patch.Apply(now, f.ps)

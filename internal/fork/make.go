@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/chain"
+	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
@@ -19,7 +20,7 @@ import (
 
 // Want is which series becomes a branch.
 type Want struct {
-	Upstream string // whose tag it is, where no target says so
+	Upstream string // whose tag it is; "": the target says so
 	Tag      tag.Tag
 	Target   string   // "": every fix that is for no one system
 	With     []string // fixes that are taken only on request
@@ -95,10 +96,17 @@ func Make(ctx context.Context, e chain.Workspace, r *Repo, w Want) (_ *Made, err
 		m.Name = fmt.Sprintf("%s-llp%d", p.Tree.Tag.Short(), revision(e.Repo, p))
 	}
 	m.Written, err = r.write(ctx, m, commits, ours(p.Tree.Pin.Time))
-	if err == nil && r.fresh && r.work != "" {
-		_, err = r.git(ctx, "checkout", "-q", m.Branch)
+	if err != nil || !r.fresh || r.work == "" {
+		return m, err
 	}
-	return m, err
+	if _, err := r.place(ctx, "checkout", "-q", m.Branch); err != nil {
+		why := said(err)
+		if m.Written {
+			_, err = r.git(context.WithoutCancel(ctx), "update-ref", "-d", "refs/heads/"+m.Branch, m.Tip)
+		}
+		return nil, errors.Join(refuse("move them away, or --repo with a folder that is not there", "%s cannot be checked out in %s, and was not made: %s", m.Branch, r.Dir, why), err)
+	}
+	return m, nil
 }
 
 // revision is the n of -llp<n> that a release of the tree has, or would get.
@@ -122,10 +130,18 @@ func patched(ctx context.Context, e chain.Workspace, r *Repo, w Want) (chain.Pat
 	o := chain.Order{Tag: e.Repo.Lock.Named(w.Upstream, w.Tag), Recipe: anyTarget(w.Upstream)}
 	if w.Target != "" {
 		o, err = chain.NewOrder(e, w.Tag, w.Target, chain.Flags{With: w.With})
+		if of := o.Recipe.Upstream; err == nil && w.Upstream != "" && w.Upstream != of {
+			err = refuse("", "%s is a target of %s, and not of %s", w.Target, of, w.Upstream)
+		}
 	} else {
+		for _, id := range w.With {
+			if !slices.ContainsFunc(e.Repo.Fixes, func(f spec.Fix) bool { return f.ID == id }) {
+				return chain.Patched{}, &chain.BadOption{Flag: "--with", Err: e.Repo.Ask(&o.Recipe, []string{id})}
+			}
+		}
 		e.Repo = only(e.Repo, func(f spec.Fix) bool {
 			return (len(f.OS) == 0 && !f.OptIn || slices.Contains(w.With, f.ID)) &&
-				(!w.Own || isFile(filepath.Join(e.Records.Dir, "patches", f.ID, "fix.toml")))
+				(!w.Own || declares(e, f.ID))
 		})
 		err = e.CheckTag(w.Upstream, o.Tag)
 	}
@@ -133,6 +149,11 @@ func patched(ctx context.Context, e chain.Workspace, r *Repo, w Want) (chain.Pat
 		return chain.Patched{}, err
 	}
 	return chain.Patch(ctx, e, o, nil)
+}
+
+// declares reports whether a fix lies in the declarations' own folder, and is not what that is laid over.
+func declares(e chain.Workspace, fix string) bool {
+	return isFile(filepath.Join(e.Records.Dir, "patches", fix, "fix.toml"))
 }
 
 // from is the environment in which the tag comes from the repository itself, if it has it.
@@ -225,17 +246,32 @@ func present(tree *source.Tree, files map[string]*source.File) map[string]*sourc
 func (r *Repo) base(ctx context.Context, e chain.Workspace, t *source.Tree) (Commit, error) {
 	id := t.Pin.Commit
 	if id != "" {
-		for _, bring := range []bool{false, true} {
-			if bring {
-				r.bring(ctx, e, t)
-			}
-			tree, err := r.tree(ctx, id)
-			if err != nil || tree == t.ID() {
-				return Commit{ID: id, Tree: tree}, err
-			}
+		tree, err := r.tree(ctx, id)
+		held := false
+		if err == nil && tree == t.ID() {
+			held, err = r.holds(ctx, t.Tag.String(), id)
+		}
+		if err == nil && !held {
+			r.bring(ctx, e, t)
+			tree, err = r.tree(ctx, id)
+		}
+		if err != nil || tree == t.ID() {
+			return Commit{ID: id, Tree: tree}, err
 		}
 	}
 	return rootOf(t), nil
+}
+
+// holds reports whether a ref holds a commit. Where none does, a fetch that was killed left it, maybe without what lies below.
+func (r *Repo) holds(ctx context.Context, name, id string) (bool, error) {
+	if at, err := r.commit(ctx, "refs/tags/"+name); err != nil || at == id {
+		return err == nil, err
+	}
+	held, err := r.git(ctx, "for-each-ref", "--count=1", "--contains", id)
+	if failed(err) {
+		return false, nil
+	}
+	return held != "", err
 }
 
 // rootOf is a commit without a parent that has a tag's tree.
@@ -306,7 +342,7 @@ const newRef = "refs/llpatch/new"
 
 // write puts the commits into the repository and moves the branch, in one step. It reports
 // whether anything was new.
-func (r *Repo) write(ctx context.Context, m *Made, commits []Commit, tagger Ident) (bool, error) {
+func (r *Repo) write(ctx context.Context, m *Made, commits []Commit, tagger Ident) (_ bool, err error) {
 	old, err := r.commit(ctx, "refs/heads/"+m.Branch)
 	if err != nil {
 		return false, err
@@ -322,6 +358,10 @@ func (r *Repo) write(ctx context.Context, m *Made, commits []Commit, tagger Iden
 	var refs strings.Builder
 	wrote := old != m.Tip
 	if wrote {
+		defer func() {
+			_, derr := r.git(context.WithoutCancel(ctx), "update-ref", "-d", newRef)
+			err = errors.Join(err, derr)
+		}()
 		if err := r.put(ctx, newRef, commits); err != nil {
 			return false, err
 		}
@@ -337,11 +377,14 @@ func (r *Repo) write(ctx context.Context, m *Made, commits []Commit, tagger Iden
 	}
 	if refs.Len() > 0 {
 		if _, err := r.feed(ctx, strings.NewReader("start\n"+refs.String()+"prepare\ncommit\n"), "update-ref", "--stdin"); err != nil {
-			return false, fmt.Errorf("%s: %s", m.Branch, said(err))
+			next := "again, when nobody else writes it"
+			if strings.Contains(lastLine(err), "exists") {
+				next = "--branch NAME takes another name"
+			}
+			return false, refuse(next, "%s cannot be written: %s", m.Branch, lastLine(err))
 		}
 	}
-	_, err = r.git(ctx, "update-ref", "-d", newRef)
-	return wrote, err
+	return wrote, nil
 }
 
 func orZero(id string) string {
@@ -381,13 +424,13 @@ func (r *Repo) replaceable(ctx context.Context, m *Made, old string) error {
 	}
 	for _, c := range above {
 		if o := ours(c.Committer.When); c.Committer.Name != o.Name || c.Committer.Email != o.Email {
-			return refuse("llpatch fork export puts it into the fixes; --branch NAME makes another branch", "%s holds what the fixes do not give: %s, committed by %s",
+			return refuse(r.llpatch("fork", "export")+" puts it into the fixes; --branch NAME makes another branch", "%s holds what the fixes do not give: %s, committed by %s",
 				m.Branch, c.short(), c.Committer.Name)
 		}
 	}
 	at, err := r.where(ctx, m.Branch)
 	if err == nil && at != "" {
-		return refuse("git -C "+at+" switch --detach", "%s is checked out in %s, and would change under it", m.Branch, at)
+		return refuse(run.QuoteArgv([]string{"git", "-C", at, "switch", "--detach"}), "%s is checked out in %s, and would change under it", m.Branch, at)
 	}
 	return err
 }
@@ -400,7 +443,8 @@ func (r *Repo) name(ctx context.Context, m *Made, tagger Ident) (string, error) 
 	have, err := r.git(ctx, "rev-parse", "-q", "--verify", "refs/tags/"+m.Name)
 	if have != "" || err != nil && !failed(err) {
 		if at, cerr := r.commit(ctx, "refs/tags/"+m.Name); cerr == nil && at != m.Tip {
-			r.Log.Warn("the tag names another commit and stays as it is", "tag", m.Name, "commit", at)
+			r.Log.Warn("the tag names another commit and stays as it is; if nobody has it yet, "+r.command("tag", "-d", m.Name)+", and make it again",
+				"tag", m.Name, "commit", at)
 		}
 		return "", nil
 	}

@@ -18,6 +18,7 @@ type NotAlone struct {
 	Tag       string
 	Conflicts []*patch.Conflict
 	Needs     []Cause
+	next      string // what to do
 }
 
 // Error shows what does not fit, and which commits made what is missing.
@@ -37,17 +38,22 @@ func (e *NotAlone) Error() string {
 func (e *NotAlone) ExitCode() int { return exit.Conflict }
 
 // Hint names what to take before it.
-func (e *NotAlone) Hint() string {
+func (e *NotAlone) Hint() string { return e.next }
+
+// notAlone is the error of a commit, with what it needs and what to do.
+func (r *Repo) notAlone(e *NotAlone) *NotAlone {
 	if len(e.Needs) == 0 {
-		return "git cherry-pick -x " + e.Commit.ID[:12] + " on the branch, and solve it by hand"
+		e.next = r.command("cherry-pick", "-x", e.Commit.ID[:12]) + " on the branch, and solve it by hand"
+		return e
 	}
-	var ids []string
+	argv := []string{"fork", "backport"}
 	for _, n := range e.Needs {
-		if id := n.Commit[:12]; !slices.Contains(ids, id) {
-			ids = append(ids, id)
+		if id := n.Commit[:12]; !slices.Contains(argv, id) {
+			argv = append(argv, id)
 		}
 	}
-	return fmt.Sprintf("llpatch fork backport %s %.12s --to %s takes those before it", strings.Join(ids, " "), e.Commit.ID, e.Tag)
+	e.next = r.llpatch(append(argv, e.Commit.ID[:12], "--to", e.Tag)...) + " takes those before it"
+	return e
 }
 
 var hunkHead = regexp.MustCompile(`^@@ -([0-9]+)(?:,([0-9]+))? `)

@@ -3,10 +3,13 @@ package fork
 import (
 	"context"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/exit"
+	"github.com/llpatch/llpatch/internal/patch"
 )
 
 // Pushed says what a remote got.
@@ -36,8 +39,9 @@ func Push(ctx context.Context, e chain.Workspace, r *Repo, remote, branch string
 		branch = c.Branch
 	}
 	if tip, err := r.commit(ctx, "refs/heads/"+branch); err != nil || tip != c.Tip {
-		return nil, refuse("git switch BRANCH", "no branch is checked out in %s", r.Dir)
+		return nil, refuse(r.command("switch")+" BRANCH", "no branch is checked out in %s", r.Dir)
 	}
+	remote = r.far(ctx, remote)
 	p := &Pushed{Remote: remote, Branch: branch, Tip: c.Tip}
 	if p.Before, err = r.see(ctx, remote, branch); err != nil {
 		return nil, err
@@ -54,28 +58,78 @@ func Push(ctx context.Context, e chain.Workspace, r *Repo, remote, branch string
 		p.Tags = append(p.Tags, name)
 		refs = append(refs, "refs/tags/"+name)
 	}
+	if len(p.Tags) == 0 {
+		r.Log.Info("no tag goes with it: no -llp tag names its tip, as fork make TAG TARGET makes one where nothing lies above the fixes",
+			"branch", branch, "tip", c.Tip)
+	}
 	out, err := r.git(ctx, append([]string{
 		"push", "--porcelain", "--atomic", "--no-follow-tags", "--force-with-lease=refs/heads/" + branch + ":" + p.Before, "--", remote,
 	}, refs...)...)
 	if err != nil {
-		return nil, &Refusal{
-			Msg:  fmt.Sprintf("push to %s: nothing was changed there: %s", remote, rejected(out, said(err))),
-			Next: "llpatch fork check --remote " + remote + " says what is there", Code: exit.Source,
-		}
+		return nil, r.refused(ctx, p, out, err)
 	}
 	p.Written = strings.Contains(out, "\n*\t") || strings.Contains(out, "\n+\t") || strings.Contains(out, "\n \t")
 	_, err = r.git(ctx, "update-ref", r.pushedRef(remote, branch), c.Tip)
 	return p, err
 }
 
-// rejected is why a remote refused, from what git push printed.
-func rejected(out, said string) string {
-	for line := range strings.Lines(out) {
-		if rest, ok := strings.CutPrefix(line, "!\t"); ok {
-			return strings.TrimSpace(strings.ReplaceAll(rest, "\t", " "))
+// far is a remote as git is to have it: by its name, its address, or, of a path, from where the user stands and not from
+// the repository.
+func (r *Repo) far(ctx context.Context, remote string) string {
+	known, err := r.git(ctx, "ls-remote", "--get-url", "--", remote)
+	host, _, _ := strings.Cut(remote, "/")
+	if at, aerr := filepath.Abs(remote); err == nil && known == remote && aerr == nil && !strings.Contains(host, ":") {
+		return at
+	}
+	return remote
+}
+
+// refused is why a push did not come about: a hook of the repository or of the remote, the remote, or the way there.
+func (r *Repo) refused(ctx context.Context, p *Pushed, out string, err error) error {
+	no := &Refusal{Next: r.llpatch("fork", "check", "--remote", p.Remote, "--branch", p.Branch) + " says what is there", Code: exit.Source}
+	reason, lines := rejected(out, said(err))
+	hook, _ := r.git(ctx, "rev-parse", "--git-path", "hooks/pre-push") // "": what git said stands for itself
+	who := "push to " + p.Remote
+	switch {
+	case strings.Contains(reason, "hook declined"):
+		who, no.Next = p.Remote+" refused, by a hook of its own", "what it says is the remote's to answer; "+no.Next
+	case strings.Contains(reason, "[remote rejected]"):
+		who = p.Remote + " refused"
+	case reason == "" && !strings.Contains(said(err), "fatal: ") && hook != "" && isFile(r.inDir(hook)):
+		who, no.Next = "the hook "+hook+" of "+r.Dir+" refused", "do what it says, and push again"
+	}
+	no.Msg = who + ": nothing was changed there"
+	for _, line := range append([]string{reason}, lines...) {
+		if line != "" {
+			no.Msg += "\n  " + patch.Printable(line)
 		}
 	}
-	return said
+	return no
+}
+
+// inDir is a path that git gave, which counts from the repository's folder.
+func (r *Repo) inDir(at string) string {
+	if filepath.IsAbs(at) {
+		return at
+	}
+	return filepath.Join(r.Dir, at)
+}
+
+// rejected is why git push changed nothing, "" where no ref says so, and what hooks, the remote and git said besides.
+func rejected(out, said string) (reason string, lines []string) {
+	for line := range strings.Lines(out + "\n" + said) {
+		line = strings.TrimRight(line, "\n")
+		switch rest, ok := strings.CutPrefix(line, "!\t"); {
+		case ok:
+			if reason == "" || strings.Contains(reason, "atomic") {
+				reason = strings.ReplaceAll(rest, "\t", " ")
+			}
+		case line == "" || line == "Done" || strings.HasPrefix(line, "To ") || strings.HasPrefix(line, "error: failed to push some refs"):
+		case !slices.Contains(lines, line):
+			lines = append(lines, strings.TrimRight(line, " "))
+		}
+	}
+	return reason, lines
 }
 
 // pushedRef keeps what was pushed from here, by remote and branch.
@@ -97,7 +151,7 @@ func (r *Repo) mayReplace(ctx context.Context, p *Pushed) error {
 	return &Refusal{
 		Msg: fmt.Sprintf("%s of %s is at %.12s, which was not pushed from here and is not part of the branch: it would be lost",
 			p.Branch, p.Remote, p.Before),
-		Next: fmt.Sprintf("llpatch fork check --remote %s says what it is; git fetch, and rebase or cherry-pick what is worth keeping", p.Remote),
+		Next: r.llpatch("fork", "check", "--remote", p.Remote, "--branch", p.Branch) + " says what it is; git fetch, and rebase or cherry-pick what is worth keeping",
 		Code: exit.Source,
 	}
 }

@@ -78,7 +78,7 @@ func Rebase(ctx context.Context, e chain.Workspace, r *Repo, o RebaseOptions) (_
 	}
 	defer func() { _ = held.Close() }()
 	if s, err := r.load(); err != nil || s != nil {
-		return nil, errors.Join(err, refuse("llpatch fork rebase --continue, --skip or --abort", "a rebase is under way in %s", r.Dir))
+		return nil, errors.Join(err, refuse(r.llpatch("fork", "rebase", "--continue")+", or --skip, or --abort", "a rebase is under way in %s", r.Dir))
 	}
 	b, err := r.Read(ctx, e.Repo, o.Branch)
 	if err == nil {
@@ -223,7 +223,7 @@ func (m *mover) clear(ctx context.Context) error {
 	if m.Force {
 		args = append(args, "-f")
 	}
-	if _, err := m.r.git(ctx, args...); err != nil {
+	if _, err := m.r.place(ctx, args...); err != nil {
 		return fmt.Errorf("check out what is done: %s", said(err))
 	}
 	m.Clear, m.Force = false, false
@@ -343,7 +343,7 @@ func (m *mover) finish(ctx context.Context) (*Rebased, error) {
 	out := &Rebased{From: m.old.label(), Branch: m.Name, Tag: m.To.String(), Base: m.Base, Tip: m.Tip, Commits: m.Done}
 	if m.old.Name != "" {
 		if at, err := m.r.commit(ctx, "refs/heads/"+m.old.Name); err != nil || at != m.From {
-			return nil, errors.Join(err, refuse("llpatch fork rebase --abort, and again: what was solved by hand is remembered",
+			return nil, errors.Join(err, refuse(m.r.llpatch("fork", "rebase", "--abort")+", and again: what was solved by hand is remembered",
 				"%s has moved since the rebase began, to %.12s", m.old.Name, at))
 		}
 	}
@@ -355,7 +355,7 @@ func (m *mover) finish(ctx context.Context) (*Rebased, error) {
 		if _, err := m.r.git(ctx, "cherry-pick", "--quit"); err != nil {
 			return nil, err
 		}
-		if _, err := m.r.git(ctx, "checkout", "-q", m.Name); err != nil {
+		if _, err := m.r.place(ctx, "checkout", "-q", m.Name); err != nil {
 			return nil, fmt.Errorf("%s is made; check it out: %s", m.Name, said(err))
 		}
 	}

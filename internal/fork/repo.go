@@ -8,7 +8,9 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/records"
@@ -41,10 +43,22 @@ func refuse(next, format string, args ...any) error {
 	return &Refusal{Msg: fmt.Sprintf(format, args...), Next: next}
 }
 
+// llpatch is a command line of llpatch's on the repository, as a shell takes it.
+func (r *Repo) llpatch(args ...string) string {
+	return run.QuoteArgv(slices.Concat([]string{"llpatch"}, args, r.Flags, []string{"--repo", r.Dir}))
+}
+
+// command is one of git's.
+func (r *Repo) command(args ...string) string {
+	return run.QuoteArgv(append([]string{"git", "-C", r.Dir}, args...))
+}
+
 // Repo is a git repository in which branches of llpatch live.
 type Repo struct {
 	Dir string // as the user named it
 	Log *slog.Logger
+
+	Flags []string // that the user gave besides: commands that are proposed have them, too
 
 	program string
 	env     []string
@@ -52,6 +66,8 @@ type Repo struct {
 	own     string // git folder of this work tree
 	common  string // git folder that all work trees share
 	fresh   bool   // it has no commit yet
+	made    string // the first folder that Open made for it, or the empty one that it made it in; "": it was there
+	empty   bool   // made was there, empty
 }
 
 // located are variables that would lead git to another repository.
@@ -77,12 +93,12 @@ func Open(ctx context.Context, log *slog.Logger, dir string, create bool) (*Repo
 	r.env = append(r.env, "LC_ALL=C", "GIT_EDITOR=:")
 	entries, err := os.ReadDir(dir)
 	switch {
-	case create && (errors.Is(err, os.ErrNotExist) || err == nil && len(entries) == 0):
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return nil, err
+	case create && (errors.Is(err, os.ErrNotExist) || err == nil && (len(entries) == 0 || len(entries) == 1 && entries[0].Name() == newRepo)):
+		if r.made, r.empty = dir, err == nil; !r.empty {
+			r.made = firstNew(dir)
 		}
-		if _, err := r.git(ctx, "init", "-q"); err != nil {
-			return nil, err
+		if err := r.init(ctx); err != nil {
+			return nil, errors.Join(err, r.Discard())
 		}
 	case err != nil:
 		return nil, refuse("--repo names a git repository", "--repo %s: %v", dir, err)
@@ -102,6 +118,49 @@ func Open(ctx context.Context, log *slog.Logger, dir string, create bool) (*Repo
 	_, err = r.git(ctx, "rev-parse", "-q", "--verify", "HEAD^{commit}")
 	r.fresh = err != nil
 	return r, nil
+}
+
+// newRepo is where a repository is made, so that a kill leaves none that is half made.
+const newRepo = ".llpatch-new"
+
+// init makes a repository of a folder, at once.
+func (r *Repo) init(ctx context.Context) error {
+	stage := filepath.Join(r.Dir, newRepo)
+	err := os.RemoveAll(stage)
+	for n := 0; err != nil && n < 20; n++ { // git of a run that was killed may be at its last file
+		time.Sleep(50 * time.Millisecond)
+		err = os.RemoveAll(stage)
+	}
+	if err := errors.Join(err, os.MkdirAll(stage, 0o755)); err != nil {
+		return err
+	}
+	if _, err := r.git(ctx, "init", "-q", newRepo); err != nil {
+		return err
+	}
+	return errors.Join(os.Rename(filepath.Join(stage, ".git"), filepath.Join(r.Dir, ".git")), os.Remove(stage))
+}
+
+// firstNew is the topmost folder of a path that is not there.
+func firstNew(dir string) string {
+	for up := filepath.Dir(dir); up != dir; up = filepath.Dir(up) {
+		if _, err := os.Lstat(up); err == nil {
+			break
+		}
+		dir = up
+	}
+	return dir
+}
+
+// Discard removes the repository again that Open made, with what has come into it, and nothing that was there before.
+func (r *Repo) Discard() error {
+	if r.made == "" || !r.empty {
+		return os.RemoveAll(r.made)
+	}
+	entries, err := os.ReadDir(r.made)
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(r.made, e.Name())))
+	}
+	return err
 }
 
 func containsFold(list []string, s string) bool {
@@ -139,6 +198,11 @@ func failed(err error) bool {
 func (r *Repo) git(ctx context.Context, args ...string) (string, error) {
 	out, err := r.feed(ctx, nil, args...)
 	return strings.TrimSuffix(string(out), "\n"), err
+}
+
+// place is git for what llpatch does to the work tree on its way: without hooks, of which one that fails would stop it halfway.
+func (r *Repo) place(ctx context.Context, args ...string) (string, error) {
+	return r.git(ctx, append([]string{"-c", "core.hooksPath=" + os.DevNull}, args...)...)
 }
 
 // feed is git with an input; the output is as it is.

@@ -21,6 +21,7 @@ type Stopped struct {
 	Conflicts []*patch.Conflict
 	Causes    []Cause
 	Files     []string // that are in conflict
+	next      string   // the command that goes on
 }
 
 // Error shows what is in conflict and which of upstream's commits changed it.
@@ -46,7 +47,7 @@ func (e *Stopped) ExitCode() int { return exit.Conflict }
 
 // Hint says how it goes on.
 func (e *Stopped) Hint() string {
-	return "solve it there, git add the files, then llpatch fork rebase --continue (or --skip, or --abort) --repo " + e.Dir
+	return "solve it there, git add the files, then " + e.next + ", or with --skip or --abort instead"
 }
 
 // stop leaves the next commit's conflict in the work tree, or, where that is asked for, leaves the commit out.
@@ -69,7 +70,7 @@ func (m *mover) stop(ctx context.Context, c Commit, done Moved, conflicts []*pat
 	if m.r.work == "" {
 		return &Refusal{
 			Msg:  fmt.Sprintf("%s does not fit %s, and a bare repository has no work tree to solve it in: %v", c.short(), m.To, errors.Join(asErrors(conflicts)...)),
-			Next: "git worktree add, and --repo there; or --drop leaves out what does not fit", Code: exit.Conflict,
+			Next: m.r.command("worktree", "add") + " PATH, and --repo PATH; or --drop leaves out what does not fit", Code: exit.Conflict,
 		}
 	}
 	busy, err := m.r.busy(ctx)
@@ -79,7 +80,7 @@ func (m *mover) stop(ctx context.Context, c Commit, done Moved, conflicts []*pat
 	if busy != "" {
 		return &Refusal{
 			Msg:  fmt.Sprintf("%s does not fit %s, and its conflict has no room: %s %s", c.short(), m.To, m.r.work, busy),
-			Next: "git commit or git stash first: nothing was changed", Code: exit.Usage,
+			Next: m.r.command("commit") + " or " + m.r.command("stash") + " first: nothing was changed", Code: exit.Usage,
 		}
 	}
 	if err := m.r.put(ctx, rebaseRef, m.pending); err != nil {
@@ -90,15 +91,15 @@ func (m *mover) stop(ctx context.Context, c Commit, done Moved, conflicts []*pat
 	if err := m.r.save(m.rebasing); err != nil {
 		return err
 	}
-	if _, err := m.r.git(ctx, "checkout", "-q", "--detach", m.Tip); err != nil {
+	if _, err := m.r.place(ctx, "checkout", "-q", "--detach", m.Tip); err != nil {
 		return fmt.Errorf("check out what is done: %s", said(err))
 	}
 	// What git itself can merge it commits; that is looked at by whoever goes on, too.
-	if _, err := m.r.git(ctx, "-c", "user.name=llpatch", "-c", "user.email="+ours(m.tree.Pin.Time).Email, "-c", "core.hooksPath="+os.DevNull, "-c", "commit.gpgSign=false",
+	if _, err := m.r.place(ctx, "-c", "user.name=llpatch", "-c", "user.email="+ours(m.tree.Pin.Time).Email, "-c", "commit.gpgSign=false",
 		"cherry-pick", "--allow-empty", c.ID); err != nil && !failed(err) {
 		return err
 	}
-	return &Stopped{Commit: c, Tag: m.To.String(), Dir: m.r.work, Conflicts: conflicts, Causes: causes, Files: files}
+	return &Stopped{Commit: c, Tag: m.To.String(), Dir: m.r.work, Conflicts: conflicts, Causes: causes, Files: files, next: m.r.llpatch("fork", "rebase", "--continue")}
 }
 
 func asErrors(conflicts []*patch.Conflict) []error {

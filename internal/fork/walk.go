@@ -44,7 +44,7 @@ func (r *Repo) between(ctx context.Context, repo *spec.Repo, b Branch, to tag.Ta
 	}
 	slices.SortFunc(way, func(a, b release) int { return cmp.Compare(build(a.tag), build(b.tag)) })
 	if len(way) == 0 || build(way[len(way)-1].tag) != build(to) {
-		return nil, nil, refuse("git -C "+r.Dir+" fetch --tags", "%s has no way from %s to %s: it lacks the tag", r.Dir, b.Tag, to)
+		return nil, nil, refuse(r.command("fetch", "--tags"), "%s has no way from %s to %s: it lacks the tag", r.Dir, b.Tag, to)
 	}
 	return way, ids, nil
 }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/llpatch/llpatch/internal/exit"
+	"github.com/llpatch/llpatch/internal/run"
 	"github.com/llpatch/llpatch/internal/tag"
 )
 
@@ -139,7 +140,17 @@ func (e *Missing) Error() string {
 	if e.Path != "" {
 		what = fmt.Sprintf("%s (blob %s)", e.Path, e.Blob)
 	}
-	return fmt.Sprintf("%s is not in %s; exclude the path, complete the repository (git fetch --refetch), or use another source", what, e.Where)
+	return fmt.Sprintf("%s is not in %s: the repository is incomplete, as a partial clone is (git clone --filter), or has lost objects", what, e.Where)
+}
+
+// Hint says how to complete it.
+func (e *Missing) Hint() string {
+	return complete(e.Where) + " completes it; or use another source, or exclude the path"
+}
+
+// complete is the command that brings all objects into a repository, also into a partial clone.
+func complete(dir string) string {
+	return run.QuoteArgv([]string{"git", "-C", dir, "fetch", "--refetch", "--no-filter"})
 }
 
 // ExitCode is exit.Source.

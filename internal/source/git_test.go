@@ -208,7 +208,10 @@ func TestPartialClone(t *testing.T) {
 	if m.Path != "models/big.gguf" || m.Blob != big {
 		t.Errorf("missing %s %s", m.Path, m.Blob)
 	}
-	wantErr(t, err, "models/big.gguf", big, part, "exclude")
+	wantErr(t, err, "models/big.gguf", big, part, "partial clone")
+	if next := m.Hint(); !strings.HasPrefix(next, "git -C "+part+" fetch --refetch --no-filter completes it") || !strings.Contains(next, "exclude") {
+		t.Error(next)
+	}
 	if left := listDir(t, dir); len(left) > 0 {
 		t.Errorf("written before it was known that a file is missing: %v", left)
 	}

@@ -39,7 +39,8 @@ func (h historian) from(ctx context.Context, s spec.Source) (*Mirror, error) {
 	}
 	if err != nil {
 		if local && ctx.Err() == nil && lacksObjects(err) {
-			err = fmt.Errorf("%s lacks objects, as a partial clone does, and cannot be copied; give it to --source of the command itself (llpatch status --source %[1]s), or complete it (git fetch --refetch): %w", address, err)
+			err = fmt.Errorf("%s lacks objects, as a partial clone does, and cannot be copied; give it to --source of the command itself (llpatch status --source %s), or complete it (%s): %w",
+				address, run.Quote(address), complete(address), err)
 		}
 		return nil, err
 	}
