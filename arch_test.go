@@ -21,7 +21,7 @@ const module = "github.com/llpatch/llpatch"
 // It is docs/design.md's list.
 var layers = []string{
 	"cli", "verify", "doctor", "fork", "chain", "lint", "merge", "bundle", "stage", "authenticode", "smoke", "evidence", "leak", "compat", "report", "llamaserver", "memory", "gguf", "sim", "wine",
-	"build", "binary", "broken", "patch", "source", "records", "spec", "buildenv", "sshd", "run", "tag", "trust", "download", "lock", "disk", "atomicfile", "regular", "exit", "golden",
+	"build", "page", "binary", "broken", "patch", "source", "records", "spec", "buildenv", "sshd", "run", "tag", "trust", "download", "lock", "disk", "atomicfile", "regular", "exit", "golden",
 }
 
 // owners says which packages may import what (tests may import anything).

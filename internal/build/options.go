@@ -64,6 +64,11 @@ func (o options) collect(in Input, versionCommit string, off *[]string) error {
 			}
 		}
 	}
+	for name := range shown {
+		if in.Page != nil && o[name].Value == "OFF" {
+			o.set(name, "ON", "the page is in the source")
+		}
+	}
 	o.optional(in, off)
 	if err := o.cuda(in); err != nil {
 		return err
@@ -150,6 +155,8 @@ func (o options) missing(in Input, off *[]string) error {
 		case o[name].Value == "ON" && m != "":
 			o.set(name, "OFF", "the source lacks "+m)
 			*off = append(*off, fmt.Sprintf("%s: this source of %s lacks %s", f.gives, in.Tag, m))
+		case o[name].Value == "OFF" && in.NoPage != "":
+			*off = append(*off, f.gives+": "+in.NoPage)
 		case o[name].Value == "OFF" && f.sources != "":
 			*off = append(*off, fmt.Sprintf("%s: the tree of %s holds only its sources (%s), which need npm and the network", f.gives, in.Tag, f.sources))
 		case o[name].Value == "OFF":

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llpatch/llpatch/internal/page"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
 )
@@ -28,6 +29,8 @@ type Input struct {
 	Series    []string            // ids of the fixes in the tree, in order
 	Touched   map[string][]string // path in the tree -> ids of the fixes that change it
 	Missing   []string            // paths of the tree that its source could not give
+	Page      *Page               // the web page that is in the source, which the tree has not; nil: none
+	NoPage    string              // why there is none, where it could be
 	NoVersion bool                // the tree's CMake takes no build number and commit
 	Only      []string            // CMake targets to make instead of the recipe's programs; the digest is the same
 	Recipe    spec.Recipe
@@ -48,6 +51,7 @@ type Plan struct {
 	Tree          string              `json:"tree"`
 	Series        []string            `json:"series"`
 	Touched       map[string][]string `json:"touched,omitempty"`
+	Page          *Page               `json:"page,omitempty"`
 	Source        string              `json:"source"`
 	Dir           string              `json:"dir"`
 	Steps         []Step              `json:"steps"` // configure, then build
@@ -65,6 +69,22 @@ type Plan struct {
 	Remote        *RemoteFact         `json:"host,omitempty"` // the machine that the steps run on, where it is not this one; likewise
 	Box           *BoxFact            `json:"box,omitempty"`  // for a Windows machine whose tools the script finds; nil: for any other
 	Digest        string              `json:"digest"`         // sha256 of what decides the binaries, whatever the machine's paths
+}
+
+// Page is a web page in the source of a build.
+type Page struct {
+	page.Page
+	Place spec.PagePlace `json:"place"`
+	Env   []string       `json:"env"`  // what npm's build of it was told
+	Time  time.Time      `json:"time"` // of its files
+}
+
+// sum is the hash of the page; empty: there is none.
+func (p *Page) sum() string {
+	if p == nil {
+		return ""
+	}
+	return p.SHA256
 }
 
 // Step is one command.
@@ -117,7 +137,7 @@ func (in Input) Digest() (string, error) {
 
 func newPlan(in Input) (Plan, error) {
 	p := Plan{
-		Upstream: cmp.Or(in.Recipe.Upstream, spec.LlamaCpp), Tag: in.Tag, Target: in.Recipe.Name, Build: in.Build, Tree: in.Tree, Series: in.Series, Touched: in.Touched,
+		Upstream: cmp.Or(in.Recipe.Upstream, spec.LlamaCpp), Tag: in.Tag, Target: in.Recipe.Name, Build: in.Build, Tree: in.Tree, Series: in.Series, Touched: in.Touched, Page: in.Page,
 		VersionCommit: versionCommit(in), Source: in.Source, Dir: in.Dir,
 		Programs: in.Recipe.Programs, Backends: in.Recipe.Backends, Tools: in.Facts.Tools, CUDA: in.Facts.CUDA, HIP: in.Facts.HIP, Root: in.Facts.Root, Remote: in.Facts.Remote, Box: boxFact(in.Toolchain),
 	}
@@ -277,7 +297,8 @@ func digest(c Plan) (string, error) {
 		Form     int // raised when the meaning of a plan changes without its commands
 		Steps    []Step
 		Backends []string
-	}{1, c.Steps, c.Backends})
+		Page     string `json:",omitempty"`
+	}{1, c.Steps, c.Backends, c.Page.sum()})
 	if err != nil {
 		return "", err
 	}

@@ -246,6 +246,19 @@ if [ ! -e "$SRC" ]; then
 {{- end}}
 fi
 SRC=$(cd "$SRC" && pwd -P)
+{{- with .Plan.Page}}
+
+# The web page: its tree holds only the sources, which npm builds here.
+page=$SRC/{{.Place.Dist}}
+if [ ! -e "$page/index.html" ]; then
+	command -v npm >/dev/null || die "the web page needs npm and Node ^20.19 or 22.12 and newer; or put its files into $page"
+	(cd "$SRC/{{.Place.Sources}}" && npm ci --ignore-scripts && env {{range .Env}}{{q .}} {{end}}npm run build) >&2
+fi
+rm -rf "$page/_gzip" # of a build before this one
+sum=$(cd "$page" && find . -type f | sed 's|^\./||' | LC_ALL=C sort | tr '\n' '\0' | xargs -0 sha256sum | sha256sum)
+[ "${sum%% *}" = {{.SHA256}} ] || die "the web page in $page has the SHA-256 ${sum%% *}, not {{.SHA256}}"
+find "$page" -type f -exec touch -d @{{.Time.Unix}} {} +
+{{- end}}
 mkdir -p "$BUILD"
 BUILD=$(cd "$BUILD" && pwd -P)
 case $SRC$BUILD{{if .Enter}}$ENVROOT{{end}} in

@@ -11,6 +11,7 @@ import (
 	"github.com/llpatch/llpatch/internal/authenticode"
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/page"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -45,6 +46,7 @@ type Info struct {
 	Check     string            `json:"check_script,omitempty"` // script in the bundle that looks at the user's machine
 	Windows   string            `json:"windows,omitempty"`      // what it was checked to run on: spec.Win7 or spec.Win7VxKex
 	WebUI     bool              `json:"webui"`                  // the page of llama-server is in
+	Page      *page.Page        `json:"page,omitempty"`         // that page, where it was built beside the tree
 	NVIDIA    []string          `json:"nvidia,omitempty"`       // DLLs of NVIDIA's that it loads on Windows
 	authenticode.Signed
 	Needs    []string            `json:"needs"`                     // libraries of the user's system
@@ -286,6 +288,9 @@ func Describe(m Made) (Info, error) {
 		Series: m.Series, Security: m.Known, Plan: m.Plan.Digest, Options: options(m.Plan), LeftOut: append([]string{}, m.Plan.Off...), Tools: m.Tools,
 		Glibc: binary.Floor(m.Files, "GLIBC"), Libstdcpp: binary.Floor(m.Files, "GLIBCXX"), Needs: binary.Outside(m.Files), Files: m.Files, Sums: m.Sums,
 		Check: checkName(m.Recipe.Bundle.Check), Vendored: m.Vendored, WebUI: m.DropIn == "" && m.Plan.WebUI(),
+	}
+	if i.WebUI && m.Plan.Page != nil {
+		i.Page = &m.Plan.Page.Page
 	}
 	if err := i.read(m); err != nil {
 		return i, err

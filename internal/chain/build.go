@@ -76,6 +76,7 @@ func (e Workspace) input(p Patched, at Site) (build.Input, string, error) {
 		return in, "", err
 	}
 	in.Touched, in.Series, in.Only = p.Result.Changed(), p.fixes(), p.only()
+	in.Page, in.NoPage = p.builtPage(), p.NoPage
 	digest, err := in.Digest()
 	return in, digest, e.placed(err)
 }
@@ -162,7 +163,14 @@ func claim(ctx context.Context, e Workspace, p Patched) (*os.File, error) {
 
 // writeTree writes the patched tree to its own folder and records how it came to be.
 func writeTree(ctx context.Context, e Workspace, p Patched) error {
-	stats, err := p.Result.Tree.CheckoutOwn(ctx, p.file("src"), p.excluded())
+	tree, err := p.paged()
+	if err != nil {
+		return err
+	}
+	stats, err := tree.CheckoutOwn(ctx, p.file("src"), p.excluded())
+	if err == nil {
+		err = p.setTimes()
+	}
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,11 @@ func Check(ctx context.Context, e Workspace, s Staged, v Venue) (Checked, error)
 	if err != nil {
 		return c, err
 	}
-	key, err := digest(have, list, e.Version, stock.entries, stock.Same, v.Device, v.Card, v.Wine, within)
+	browser := ""
+	if slices.ContainsFunc(list, func(c spec.Check) bool { return c.Name == "webui" }) && plan.WebUI() {
+		browser = smoke.FindBrowser()
+	}
+	key, err := digest(have, list, e.Version, stock.entries, stock.Same, v.Device, v.Card, v.Wine, within, browser)
 	if err != nil {
 		return c, err
 	}
@@ -65,7 +69,7 @@ func Check(ctx context.Context, e Workspace, s Staged, v Venue) (Checked, error)
 		Tag: s.Tree.Tag.String(), Target: s.Recipe.Name, Commit: s.Tree.Pin.Commit, Tree: s.Result.Tree.ID(),
 		Series: s.fixes(), Bin: bin, Want: smoke.Version{Build: s.Tree.Pin.Build, Commit: plan.VersionCommit},
 		Checks: list, Work: s.own("smoke"), Stock: stock.Bin, Same: stock.Same, StockWith: stock.With, HostEnv: libs.HostEnv,
-		Wine: v.Wine, Inside: within, Device: v.Name, NoCard: v.NoCard,
+		Wine: v.Wine, Inside: within, Device: v.Name, NoCard: v.NoCard, Browser: browser,
 		Log: e.Log, Progress: e.Progress, Hold: s.hold(),
 	}
 	if on := v.Card; on != nil {

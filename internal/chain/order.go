@@ -20,6 +20,8 @@ type Flags struct {
 	Archs       string   // CUDA archs instead of the recipe's, as spec.Recipe.SetArchs takes them; empty: the recipe's
 	GFX         string   // AMD targets instead of the recipe's, as spec.Recipe.SetGFX takes them; empty: the recipe's
 	Runtime     string   // spec.Thin or spec.Full; empty: as the recipe says
+	Page        string   // folder with the web page of llama-server; empty: it is built, or taken from the cache
+	RequirePage bool     // fail where the web page is not at hand
 	BackendOnly bool     // make only the target's own backend, for the stock package of the tag
 }
 
@@ -30,7 +32,9 @@ type Order struct {
 	DropIn string // file name of the one library that is made; empty: the whole target
 	Room   int64  // MiB of disk that it takes; 0: not known
 
-	RequireCures bool // as Flags.Cures
+	RequireCures bool   // as Flags.Cures
+	Page         string // as Flags.Page
+	RequirePage  bool   // as Flags.RequirePage
 }
 
 // BadOption is a flag that asks of a target what it cannot give.
@@ -69,7 +73,7 @@ func NewOrder(e Workspace, t tag.Tag, target string, f Flags) (Order, error) {
 	if err != nil {
 		return Order{}, err
 	}
-	o := Order{Tag: e.Repo.Lock.Named(rec.Upstream, t), RequireCures: f.Cures}
+	o := Order{Tag: e.Repo.Lock.Named(rec.Upstream, t), RequireCures: f.Cures, Page: f.Page, RequirePage: f.RequirePage}
 	if f.Archs != "" {
 		if err := rec.SetArchs(f.Archs); err != nil {
 			return o, &BadOption{"--cuda-archs", err}

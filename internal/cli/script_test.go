@@ -1,7 +1,10 @@
 package cli_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha512"
+	"encoding/base64"
 	"fmt"
 	"net/http"
 	"net/http/cgi"
@@ -14,6 +17,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/rogpeppe/go-internal/txtar"
@@ -81,6 +85,7 @@ func TestScript(t *testing.T) {
 			"code":    exitCode,
 			"sshd":    startSSHD,
 			"githttp": startGitHTTP,
+			"npm":     startNPM,
 		},
 	})
 }
@@ -149,6 +154,37 @@ func startGitHTTP(ts *testscript.TestScript, neg bool, args []string) {
 	}))
 	ts.Defer(s.Close)
 	ts.Setenv("GITHTTP", s.URL)
+}
+
+// startNPM is the script command "npm DIR FILE": each folder of DIR is a package of a registry
+// that npm is set up for from then on, in version 1.0.0, and sha512:NAME in FILE becomes the
+// hash of its tarball.
+func startNPM(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: npm DIR FILE")
+	}
+	dir, file := ts.MkAbs(args[0]), ts.MkAbs(args[1])
+	text, err := os.ReadFile(file)
+	ts.Check(err)
+	entries, err := os.ReadDir(dir)
+	ts.Check(err)
+	mux := http.NewServeMux()
+	s := httptest.NewServer(mux)
+	ts.Defer(s.Close)
+	for _, e := range entries {
+		tarball, err := exec.Command("tar", "-C", filepath.Join(dir, e.Name()), "--transform", "s,^\\.,package,", "-cz", ".").Output()
+		ts.Check(err)
+		sum := sha512.Sum512(tarball)
+		text = bytes.ReplaceAll(text, []byte("sha512:"+e.Name()), []byte("sha512-"+base64.StdEncoding.EncodeToString(sum[:])))
+		mux.HandleFunc("/"+e.Name()+"/1.0.0", func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, `{"dist": {"tarball": "%s/%s.tgz"}}`, s.URL, e.Name())
+		})
+		mux.HandleFunc("/"+e.Name()+".tgz", func(w http.ResponseWriter, r *http.Request) {
+			http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(tarball))
+		})
+	}
+	ts.Check(os.WriteFile(file, text, 0o644))
+	ts.Setenv("npm_config_registry", s.URL)
 }
 
 // makeUpstream turns a folder into a repository with the tags b100 and b101.

@@ -15,6 +15,7 @@ import (
 	"github.com/llpatch/llpatch/internal/buildenv"
 	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/merge"
+	"github.com/llpatch/llpatch/internal/page"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/tag"
 )
@@ -112,11 +113,11 @@ func curedText(b *strings.Builder, parts []spec.Cure) {
 }
 
 func (a *app) fetchCmd() *cobra.Command {
-	var upstream string
+	var upstream, ui string
 	var history bool
 	c := &cobra.Command{
 		Use: "fetch TAG", Short: "Fetch a tag into the cache and verify its tree", Args: fetchArgs(&history),
-		Example:     "  llpatch fetch b8833\n  llpatch fetch --history",
+		Example:     "  llpatch fetch b8833\n  llpatch fetch v0.5.0 --ui\n  llpatch fetch --history",
 		Annotations: map[string]string{interrupted: goesOn},
 		RunE: func(c *cobra.Command, got []string) error {
 			if history {
@@ -125,6 +126,12 @@ func (a *app) fetchCmd() *cobra.Command {
 			t, e, err := a.begin(got[0])
 			if err != nil {
 				return err
+			}
+			if c.Flags().Changed("ui") {
+				if ui == fromSources {
+					ui = ""
+				}
+				return a.fetchPage(c.Context(), e, upstream, t, ui)
 			}
 			tree, err := e.Fetch(c.Context(), upstream, t)
 			if err != nil {
@@ -146,10 +153,29 @@ func (a *app) fetchCmd() *cobra.Command {
 		},
 	}
 	addUpstream(c, &upstream, "whose tag it is")
+	c.Flags().StringVar(&ui, "ui", "", "fetch the tag's web page as well: built from its sources, or with =PATH the one in this folder, if its hash is that of recipes/pages.lock")
+	c.Flags().Lookup("ui").NoOptDefVal = fromSources
 	c.Flags().BoolVar(&history, "history", false, "instead of a tag, fetch or update the whole history, for status and backports; --source is then a git URL or a repository")
 	a.sourceFlags(c)
-	exclusive(c, "history locked", "history nearest")
+	exclusive(c, "history locked", "history nearest", "history ui")
 	return c
+}
+
+// fromSources is --ui without a folder.
+const fromSources = "sources"
+
+// fetchPage puts the web page of a tag into the cache.
+func (a *app) fetchPage(ctx context.Context, e chain.Workspace, upstream string, t tag.Tag, from string) error {
+	t, p, err := chain.FetchPage(ctx, e, upstream, t, from)
+	if err != nil {
+		return err
+	}
+	v := struct {
+		Upstream string  `json:"upstream"`
+		Tag      tag.Tag `json:"tag"`
+		page.Page
+	}{upstream, t, p}
+	return a.print(v, func() string { return fmt.Sprintf("%s %s\n", t, p.SHA256) })
 }
 
 // job is what a command on a tag and a target works with.
@@ -236,6 +262,11 @@ func (a *app) chainCmd(use, short string, to reach, tune func(*request), do func
 			if j.patched, err = chain.Patch(ctx, e, order, r.three); err != nil {
 				return err
 			}
+			if builds {
+				if j.patched, err = chain.Page(ctx, e, j.patched, to == toPrograms); err != nil {
+					return errors.Join(err, j.patched.Tree.Close())
+				}
+			}
 			return errors.Join(do(ctx, j), j.patched.Tree.Close())
 		},
 	}
@@ -245,6 +276,8 @@ func (a *app) chainCmd(use, short string, to reach, tune func(*request), do func
 	if builds {
 		c.Flags().StringVar(&r.flags.Archs, "cuda-archs", "", "make device code for these instead of the recipe's: 86 or 120a for machine code and PTX, 86-real, 86-virtual; several joined by commas")
 		c.Flags().StringVar(&r.flags.GFX, "gfx", "", "make device code for these AMD cards instead of the recipe's: gfx1201, gfx12-generic; several joined by commas")
+		c.Flags().StringVar(&r.flags.Page, "ui", "", "take llama-server's web page from this folder, if its hash is that of recipes/pages.lock, instead of building it")
+		c.Flags().BoolVar(&r.flags.RequirePage, "require-ui", false, "end with 8 where the web page is not in the cache and cannot be built, instead of leaving it out")
 		c.Flags().StringVar(&rootName, "env", "", "build in the root of this `BUILDENV`, which llpatch env create makes, with its compilers")
 		if to == toPrograms {
 			c.Annotations = map[string]string{interrupted: goesOn}

@@ -225,7 +225,7 @@ func expected(ctx context.Context, e chain.Workspace, r *Repo, b Branch, unfit *
 		e.Repo = only(all, func(f spec.Fix) bool {
 			return (unfit == nil || !slices.Contains(*unfit, f.ID)) && slices.ContainsFunc(b.Commits, func(c Commit) bool { return c.Fix == f.ID })
 		})
-		p, err = chain.Patch(ctx, e, chain.Order{Tag: b.Tag, Recipe: anyTarget(b.Upstream)}, nil)
+		p, err = chain.Patch(ctx, e, chain.Order{Tag: b.Tag, Recipe: chain.AnyTarget(b.Upstream)}, nil)
 		c := new(patch.Conflict)
 		if unfit == nil || !errors.As(err, &c) || slices.Contains(*unfit, c.Fix) {
 			break

@@ -251,7 +251,7 @@ func (d *declaring) try(ctx context.Context, next *spec.Repo, ids []string, want
 	e.Repo = only(next, func(f spec.Fix) bool {
 		return slices.Contains(ids, f.ID)
 	})
-	p, err := chain.Patch(ctx, e, chain.Order{Tag: d.tag, Recipe: anyTarget(d.upstream)}, nil)
+	p, err := chain.Patch(ctx, e, chain.Order{Tag: d.tag, Recipe: chain.AnyTarget(d.upstream)}, nil)
 	if err != nil {
 		return fmt.Errorf("the fixes as they would be written: %w", err)
 	}

@@ -127,7 +127,7 @@ func patched(ctx context.Context, e chain.Workspace, r *Repo, w Want) (chain.Pat
 	if err != nil {
 		return chain.Patched{}, err
 	}
-	o := chain.Order{Tag: e.Repo.Lock.Named(w.Upstream, w.Tag), Recipe: anyTarget(w.Upstream)}
+	o := chain.Order{Tag: e.Repo.Lock.Named(w.Upstream, w.Tag), Recipe: chain.AnyTarget(w.Upstream)}
 	if w.Target != "" {
 		o, err = chain.NewOrder(e, w.Tag, w.Target, chain.Flags{With: w.With})
 		if of := o.Recipe.Upstream; err == nil && w.Upstream != "" && w.Upstream != of {
@@ -170,15 +170,6 @@ func from(ctx context.Context, e chain.Workspace, r *Repo, t tag.Tag) (chain.Wor
 		}
 	}
 	return e, err
-}
-
-// anyTarget takes every fix of an upstream.
-func anyTarget(upstream string) spec.Recipe {
-	all, err := tag.ParseRange(">= 1")
-	if err != nil {
-		panic(err) // it is a constant
-	}
-	return spec.Recipe{Upstream: upstream, Range: all, Fixes: spec.FixList{All: true}}
 }
 
 // only is the declarations with some of their fixes, each for any system and nobody's to ask for.

@@ -129,6 +129,7 @@ func Check(ctx context.Context, repo *spec.Repo, o Options) (*Report, error) {
 	}
 	r.series(repo)
 	lock := r.tagsLock(repo)
+	r.pagesLock(repo)
 	r.levelsLock(repo)
 	switch {
 	case o.Source == "":
@@ -318,6 +319,14 @@ func (r *Report) tagsLock(repo *spec.Repo) spec.Lock {
 	want, err := lock.Encode()
 	r.canonical(spec.LockFile, data, want, err)
 	return lock
+}
+
+// pagesLock checks that pages.lock, where there is one, is as llpatch writes it.
+func (r *Report) pagesLock(repo *spec.Repo) {
+	if data, err := fs.ReadFile(repo.FS, spec.PageLockFile); err == nil {
+		want, err := spec.JSON(repo.PageLock)
+		r.canonical(spec.PageLockFile, data, want, err)
+	}
 }
 
 // levelsLock checks that llpatch.lock is as llpatch writes it and names only

@@ -1,5 +1,5 @@
 // Package records keeps the files that llpatch itself writes: the JSON record of a stage,
-// the two lock files beside the declarations, and the lock that keeps two processes apart.
+// the lock files beside the declarations, and the lock that keeps two processes apart.
 package records
 
 import (
@@ -47,9 +47,9 @@ func Write(name string, v any) error {
 	return nil
 }
 
-// Store is where the two files are kept that llpatch itself keeps beside the declarations:
-// recipes/tags.lock and patches/llpatch.lock. Where the declarations are those
-// inside the binary, both live in the cache.
+// Store is where the files are kept that llpatch itself keeps beside the declarations:
+// recipes/tags.lock, recipes/pages.lock and patches/llpatch.lock. Where the declarations are
+// those inside the binary, they live in the cache.
 type Store struct {
 	Dir   string // folder that holds recipes/ and patches/
 	Cache string // folder for the lock that keeps two processes apart
@@ -74,6 +74,17 @@ func (r Store) Overlay(repo *spec.Repo) error {
 	}
 	if err := repo.CheckBounds(); err != nil {
 		return err
+	}
+	pages, err := r.pages()
+	if err != nil {
+		return err
+	}
+	for upstream, pins := range pages {
+		for name, pin := range pins {
+			if _, declared := repo.PageLock[upstream][name]; !declared {
+				repo.PageLock.Set(upstream, name, pin)
+			}
+		}
 	}
 	levels, err := r.levels()
 	if err != nil {
@@ -142,6 +153,30 @@ func (r Store) change(ctx context.Context, name string, edit func() ([]byte, err
 		return fmt.Errorf("record in %s: %w", file, err)
 	}
 	return nil
+}
+
+// Page records the page of a tag in recipes/pages.lock.
+func (r Store) Page(ctx context.Context, repo *spec.Repo, upstream string, t tag.Tag, p spec.PagePin) error {
+	err := r.change(ctx, spec.PageLockFile, func() ([]byte, error) {
+		lock, err := r.pages()
+		if err != nil {
+			return nil, err
+		}
+		lock.Set(upstream, t.String(), p)
+		return spec.JSON(lock)
+	})
+	if err == nil {
+		repo.PageLock.Set(upstream, t.String(), p)
+	}
+	return err
+}
+
+func (r Store) pages() (spec.PageLock, error) {
+	data, err := r.read(spec.PageLockFile)
+	if err != nil {
+		return nil, err
+	}
+	return spec.ParsePageLock(filepath.Join(r.Dir, spec.PageLockFile), data)
 }
 
 // Pin records a tag in recipes/tags.lock.

@@ -134,30 +134,6 @@ func tokenizeCheck(a *args) step {
 	})
 }
 
-// webuiCheck: GET / gives the web UI; with expect = false, that the build was
-// made without it.
-func webuiCheck(a *args) step {
-	expect := a.flag("expect", true)
-	return onServer(a, func(ctx context.Context, srv *server) (outcome, error) {
-		ctx, cancel := context.WithTimeout(ctx, srv.s.answer())
-		defer cancel()
-		status, kind, body, err := srv.page(ctx)
-		if err != nil {
-			return outcome{}, srv.fault("GET /: %v", err)
-		}
-		isPage := status == http.StatusOK && kind == "text/html" && strings.Contains(strings.ToLower(string(body)), "<html")
-		switch {
-		case expect && !isPage:
-			return outcome{}, srv.fault("GET / gave %d, %s, with %s, and no web page", status, kind, llamaserver.Quote(body))
-		case !expect && isPage:
-			return outcome{}, srv.fault("GET / gave a web page of %d bytes; the build was to have none", len(body))
-		case !expect:
-			return outcome{detail: fmt.Sprintf("no web UI, as declared: GET / gives %d", status)}, nil
-		}
-		return outcome{detail: "the web UI is there", figures: map[string]any{"bytes": len(body)}}, nil
-	})
-}
-
 // loadedBackend is what ggml-backend-reg.cpp logs for a backend from a library.
 var loadedBackend = regexp.MustCompile(`load_backend: loaded (\S+) backend from (.+?)\r?\n`)
 

@@ -65,10 +65,10 @@ func (srv *server) call(ctx context.Context, method, path string, body any) (int
 	return srv.client.Call(ctx, srv.s.answer(), method, path, body)
 }
 
-// page gets /, as a browser does: the web UI is stored compressed, and a client
+// get gets a file of the web UI, as a browser does: it is stored compressed, and a client
 // that cannot take that is refused.
-func (srv *server) page(ctx context.Context) (status int, kind string, body []byte, err error) {
-	res, err := srv.client.Request(ctx, http.MethodGet, "/", nil)
+func (srv *server) get(ctx context.Context, path string) (status int, kind string, body []byte, err error) {
+	res, err := srv.client.Request(ctx, http.MethodGet, path, nil)
 	if err != nil {
 		return 0, "", nil, err
 	}

@@ -312,13 +312,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			alias = "gpt"
 		}
 		reply(map[string]any{"data": []any{map[string]string{"id": alias}}})
-	case r.URL.Path == "/":
-		if f.mode != "no web ui" {
-			w.Header().Set("Content-Type", "text/html; charset=utf-8")
-			fmt.Fprint(w, "<!doctype html><HTML>")
-			return
-		}
-		w.WriteHeader(http.StatusNotFound)
+	case serveFakePage(f.mode, r.URL.Path, w):
 	case r.URL.Path == "/tokenize":
 		if f.mode == "deaf in a crowd" && f.tokenized.Add(1) > 50 {
 			time.Sleep(time.Minute)

@@ -65,6 +65,9 @@ type Options struct {
 	CardEnv []string // leads a program to the card, besides Env
 	NoCard  string   // what was looked for; may be empty
 
+	// Browser is the program that webui opens the page with; empty: there is none, which it says.
+	Browser string
+
 	Ports  []int         // to be tried in this order; empty: free ones that the system picks
 	Ready  time.Duration // 0: DefaultReady
 	Answer time.Duration // 0: DefaultAnswer

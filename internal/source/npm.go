@@ -48,14 +48,9 @@ func (f *fetcher) fromNPM(ctx context.Context, src spec.Source, t tag.Tag, w wan
 	if !w.numbered(t) {
 		return nil, errNoBuild(t, "an npm package")
 	}
-	rc, err := loadNpmConfig(f.Dir)
+	rc, err := f.npmConfig(ctx, src.NPM)
 	if err != nil {
 		return nil, err
-	}
-	if rc.registry(src.NPM) == "" {
-		if rc.values["registry"], err = askNpm(ctx); err != nil {
-			return nil, err
-		}
 	}
 	return f.intoCache(ctx, t, w, func(ctx context.Context, s *scratch) (found, error) {
 		client := &http.Client{Transport: f.roundTripper(rc)}
@@ -234,7 +229,7 @@ func checkIntegrity(path, integrity string) error {
 			return err
 		}
 		if got := h.Sum(nil); string(got) != string(want) {
-			return fmt.Errorf("the download's sha512 is %s, the registry says %s", base64.StdEncoding.EncodeToString(got), sum)
+			return fmt.Errorf("the download has the sha512 %s, and should have %s", base64.StdEncoding.EncodeToString(got), sum)
 		}
 		return nil
 	}

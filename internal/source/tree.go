@@ -194,6 +194,25 @@ func (t *Tree) With(changes map[string]*File) (*Tree, error) {
 	return &n, nil
 }
 
+// Sub returns a folder of the tree as a tree of its own, whose ID is the one that git has for
+// the folder. Both share what reading opened. The error is fs.ErrNotExist where there is none.
+func (t *Tree) Sub(dir string) (*Tree, error) {
+	n := *t
+	n.entries = nil
+	for _, e := range t.entries {
+		if below, ok := strings.CutPrefix(e.Path, dir+"/"); ok {
+			e.Path = below
+			n.entries = append(n.entries, e)
+		}
+	}
+	if n.entries == nil {
+		return nil, &fs.PathError{Op: "read", Path: dir, Err: fs.ErrNotExist}
+	}
+	var err error
+	n.id, err = treeID(n.entries, nil)
+	return &n, err
+}
+
 // Close lets go of the files that reading opened; trees made by With share
 // them. A tree that is read again opens them again.
 func (t *Tree) Close() error {

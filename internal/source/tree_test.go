@@ -184,3 +184,25 @@ func TestLacks(t *testing.T) {
 		t.Errorf("with the file in memory: lacks %v, %v", lacks, err)
 	}
 }
+
+// A folder as a tree of its own has the id that git gives the folder.
+func TestSub(t *testing.T) {
+	whole, err := New(map[string]File{"a/b": {Regular, []byte("x")}, "a/c/d": {Executable, []byte("y")}, "ab": {Regular, nil}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := New(map[string]File{"b": {Regular, []byte("x")}, "c/d": {Executable, []byte("y")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sub, err := whole.Sub("a")
+	if err != nil || sub.ID() != want.ID() {
+		t.Errorf("%v, %v", sub, err)
+	}
+	if f, err := sub.Read("c/d"); err != nil || string(f.Data) != "y" || f.Mode != Executable {
+		t.Errorf("%v, %v", f, err)
+	}
+	if _, err := whole.Sub("b"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no folder: %v", err)
+	}
+}

@@ -24,6 +24,9 @@ type Repo struct {
 	Advisories Advisories
 	Lock       Lock
 	Revisions  Revisions
+	Pages      map[string][]PagePlace // by upstream
+	PageTools  PageTools
+	PageLock   PageLock
 }
 
 // Files of a set of declarations, below its root.
@@ -65,7 +68,7 @@ func Load(fsys fs.FS) (*Repo, error) {
 			continue
 		}
 		if name == SourcesFile {
-			r.Sources, upstreams, r.Marks = l.sources()
+			upstreams = l.sources(r)
 			continue
 		}
 		if rec, ok := l.recipe(name); ok {
@@ -85,6 +88,7 @@ func Load(fsys fs.FS) (*Repo, error) {
 		}
 	}
 	r.Lock = l.lock()
+	r.PageLock = l.pageLock()
 	r.Revisions = l.levels()
 	if err := r.CheckBounds(); err != nil {
 		l.fail(err)

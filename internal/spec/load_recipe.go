@@ -276,14 +276,15 @@ func (l *loader) toolchain(name string) (Toolchain, bool) {
 	return tc, !f.bad
 }
 
-func (l *loader) sources() ([]Source, []Upstream, map[string][]string) {
+func (l *loader) sources(r *Repo) []Upstream {
 	var doc struct {
 		Upstream []Upstream `toml:"upstream"`
 		Source   []Source   `toml:"source"`
+		Page     PageTools  `toml:"page"`
 	}
 	f := l.decode(SourcesFile, &doc)
 	if f == nil {
-		return nil, nil, nil
+		return nil
 	}
 	for i := range doc.Source {
 		s := &doc.Source[i]
@@ -306,5 +307,7 @@ func (l *loader) sources() ([]Source, []Upstream, map[string][]string) {
 			}
 		}
 	}
-	return doc.Source, doc.Upstream, f.upstreams(doc.Upstream)
+	r.Sources, r.Marks = doc.Source, f.upstreams(doc.Upstream)
+	r.Pages, r.PageTools = f.pages(doc.Upstream, doc.Page), doc.Page
+	return doc.Upstream
 }

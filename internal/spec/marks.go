@@ -18,6 +18,8 @@ type Upstream struct {
 	// What all its recipes have beside their own.
 	Exclude  []string   `toml:"exclude" json:"exclude,omitempty"`
 	CMakeFor []CMakeFor `toml:"cmake-for" json:"cmake_for,omitempty"`
+
+	Pages []PagePlace `toml:"page" json:"pages,omitempty"` // where its trees have the page of llama-server
 }
 
 // shared gives the recipes what their upstream has for all of them. A recipe's own options stand behind, so that they

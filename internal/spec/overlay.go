@@ -19,7 +19,7 @@ func IsOverlay(fsys fs.FS) bool {
 
 // Overlay returns the declarations of base with those of top over them, file by file: a
 // file of top takes the place of base's. Fixes that only top has come last, by name. The
-// two files that llpatch itself keeps are base's.
+// files that llpatch itself keeps are base's.
 func Overlay(top, base fs.FS) fs.FS { return overlay{top, base} }
 
 type overlay struct{ top, base fs.FS }
@@ -33,7 +33,7 @@ func (o overlay) Open(name string) (fs.File, error) {
 		}
 		return &memory{Reader: strings.NewReader(data), name: path.Base(name), size: int64(len(data))}, nil
 	}
-	if name != RevisionsFile && name != LockFile {
+	if name != RevisionsFile && name != LockFile && name != PageLockFile {
 		f, err := o.top.Open(name)
 		if err == nil || !errors.Is(err, fs.ErrNotExist) {
 			return f, err
