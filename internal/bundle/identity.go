@@ -24,7 +24,7 @@ func Identify(data []byte, l *binary.Llama) (Identity, bool) {
 	if json.Unmarshal(data, &id) == nil && id.Upstream != "" && id.Build > 0 {
 		return id, true
 	}
-	if l == nil {
+	if l == nil || l.Build == 0 {
 		return Identity{}, false
 	}
 	id = Identity{Upstream: spec.LlamaCpp, Build: l.Build}

@@ -49,6 +49,7 @@ type inspected struct {
 	Backends []string        `json:"backends_beside,omitempty"` // ggml's backend libraries in the same folder
 	RunsOn   []string        `json:"runs_on,omitempty"`         // in words, a line each
 	Security *spec.Known     `json:"security,omitempty"`        // defects of the build that it says it is
+	unsure   bool            // it is llama.cpp's, and does not say which build
 
 	Signature *binary.Signature `json:"signature,omitempty"` // of a Windows file
 }
@@ -143,11 +144,17 @@ const inspectDefects = 8
 // that it loads, with the fixes that a BUILD_INFO.json beside it names.
 func (a *app) known(ctx context.Context, i *inspected, name string) error {
 	llama, dir := i.Llama, filepath.Dir(name)
-	for _, lib := range i.Needed {
-		if file := filepath.Join(dir, filepath.Base(lib)); llama == nil && strings.HasPrefix(lib, "libllama") {
-			if f, err := binary.InspectContext(ctx, file); err == nil {
-				llama = f.Llama
-			}
+	libs := slices.Clone(i.Needed)
+	if llama != nil { // libllama itself: the library with the number needs it, and not the other way round
+		libs = append(libs, "libllama-common.so", "libllama-common.so.0")
+	}
+	for _, lib := range libs {
+		file, sure := filepath.Join(dir, filepath.Base(lib)), llama != nil && llama.Build != 0
+		if sure || !strings.HasPrefix(lib, "libllama") {
+			continue
+		}
+		if f, err := binary.InspectContext(ctx, file); err == nil {
+			llama = cmp.Or(f.Llama, llama)
 		}
 	}
 	if ctx.Err() != nil {
@@ -164,7 +171,8 @@ func (a *app) known(ctx context.Context, i *inspected, name string) error {
 	if err != nil {
 		return err
 	}
-	if id, ok := bundle.Identify(data, llama); ok {
+	id, ok := bundle.Identify(data, llama)
+	if i.unsure = !ok; ok {
 		i.Security = id.Known(repo.Advisories)
 	}
 	return nil
@@ -230,6 +238,8 @@ func (i inspected) text(b *strings.Builder) {
 		for _, l := range i.Security.Lines(inspectDefects) {
 			line("", "%s", l)
 		}
+	} else if i.unsure {
+		line("", "Security: not known: it does not say which build of llama.cpp it is.")
 	}
 	line("exports", "%d symbols", i.ExportCount)
 	for _, name := range i.Exported {

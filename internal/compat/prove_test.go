@@ -336,6 +336,8 @@ func TestCheckAdvisories(t *testing.T) {
 		"parts turned": {2, ids[2], 6, []string{ids[7], ids[6]}, "fixed-in commit " + ids[7] + " is build 7, not 5"},
 		"not there":    {2, ids[2], 6, []string{strings.Repeat("a", 40)}, "fixed-in build 6 is commit " + ids[6]},
 		"taken back":   {2, ids[2], 4, []string{ids[4]}, "fixed-by commit " + ids[4] + " is taken back by commit "},
+		"aside":        {2, ids[2], 6, []string{commit("aside", ids[5])}, "fixed-in build 6 is commit " + ids[6]},
+		"beyond":       {2, ids[2], 99, []string{strings.Repeat("a", 40)}, ""}, // data newer than the history
 	} {
 		t.Run(name, func(t *testing.T) {
 			a := spec.Advisory{ID: "a", Upstream: spec.LlamaCpp, Since: c.since, SinceBy: c.by, FixedIn: c.fixed, FixedBy: c.fixes}

@@ -36,7 +36,9 @@ func Bundle(ctx context.Context, env []string, known spec.Advisories, file strin
 	r := &Report{Kind: h.kind, Subject: filepath.Base(filepath.Clean(file)), Findings: []Finding{}}
 	var llama *binary.Llama
 	for _, f := range h.files {
-		llama = cmp.Or(llama, f.Llama)
+		if llama == nil || llama.Build == 0 {
+			llama = cmp.Or(f.Llama, llama)
+		}
 	}
 	if id, ok := bundle.Identify(h.info, llama); ok {
 		r.Security = id.Known(known)
