@@ -1,6 +1,7 @@
 package buildenv
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -27,12 +28,25 @@ type Decl struct {
 	Links      map[string]string  `toml:"links" json:"links,omitempty"`     // path in the root -> where it points
 	Gather     map[string]string  `toml:"gather" json:"gather,omitempty"`   // folder in the root -> the one from which it has links to what the packages of Unpack have there
 	Programs   map[string]Program `toml:"program" json:"programs"`          // by role: cc, cxx, nvcc, cmake, ninja, ccache
+	Verify     Limits             `toml:"verify" json:"verify,omitzero"`    // what every result of a build in the root is held to
 	Runtime    string             `toml:"runtime" json:"runtime,omitempty"` // name of the buildenv with the libraries that a full bundle carries
 	Redist     *Redist            `toml:"redist" json:"redist,omitempty"`
 	Wheels     *Wheels            `toml:"wheels" json:"wheels,omitempty"`
 	Holds      []string           `toml:"holds" json:"holds,omitempty"`      // of archives and wheels: paths that the root must have in the end
 	RoomMiB    int64              `toml:"room-mib" json:"room_mib,omitzero"` // of archives and wheels: more than they hold, unpacked
 	Lock       *Lock              `toml:"-" json:"-"`                        // nil where there is none yet
+}
+
+// Limits are the newest versions of the system's libraries that programs for Linux may
+// need, as the symbols that they take say; empty: no limit.
+type Limits struct {
+	GlibcMax   string `toml:"glibc-max" json:"glibc_max"`     // of GLIBC_ symbols, such as 2.31
+	GlibcxxMax string `toml:"glibcxx-max" json:"glibcxx_max"` // of GLIBCXX_ symbols, which are libstdc++'s, such as 3.4.28
+}
+
+// Or returns l, and what it leaves open as other has it.
+func (l Limits) Or(other Limits) Limits {
+	return Limits{cmp.Or(l.GlibcMax, other.GlibcMax), cmp.Or(l.GlibcxxMax, other.GlibcxxMax)}
 }
 
 // Redist are archives of NVIDIA's redistributables: files of a release of CUDA, which

@@ -41,6 +41,9 @@ func TestEnv(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if r, err = loadEnv(t, goodEnv+"[verify]\nglibcxx-max = \"3.4.28\"\n", goodLock); err != nil || r.Buildenvs["x"].Verify.GlibcxxMax != "3.4.28" {
+		t.Errorf("verify: %v", err)
+	}
 	d, err := r.Buildenv("x")
 	if err != nil || d.Name != "x" || len(d.Lock.Packages) != 1 || d.Programs["cc"].Path != "/usr/bin/cc" {
 		t.Errorf("%+v, %v", d, err)
@@ -68,6 +71,7 @@ func TestEnv(t *testing.T) {
 		{`= "/usr/include"`, `= "/opt/cuda"`, `env.toml:13:2: /opt/cuda/include and /opt/cuda must lie beside each other`},
 		{`= "/usr/include"`, `= "/opt/cuda/include/deep"`, `must lie beside each other`},
 		{`["nvidia-cuda-dev"]`, `[]`, `env.toml:13:2: gather takes what packages of unpack have, and unpack is empty`},
+		{`[gather]`, "[verify]\nglibc-max = \"new\"\n[gather]", `env.toml:14:1: glibc-max "new" is not a version`},
 		{`version = "11.3"`, `color = "red"`, `unknown key "program.cc.color"`},
 	} {
 		if _, err := loadEnv(t, strings.Replace(goodEnv, c.old, c.new, 1), goodLock); err == nil || !strings.Contains(err.Error(), c.want) {

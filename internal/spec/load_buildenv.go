@@ -78,6 +78,7 @@ func (l *loader) env(dir string) (buildenv.Decl, bool) {
 	} else {
 		f.archives(d)
 	}
+	f.limits(d.Verify)
 	f.rootGlobs("exclude", d.Exclude)
 	f.rootGlobs("keep", d.Keep)
 	for _, from := range sortedKeys(d.Links) {
@@ -139,7 +140,7 @@ var (
 func (f *file) archives(d buildenv.Decl) {
 	for key, said := range map[string]bool{
 		"suite": d.Suite != "", "components": len(d.Components) > 0, "base": len(d.Base) > 0, "unpack": len(d.Unpack) > 0,
-		"program": len(d.Programs) > 0, "runtime": d.Runtime != "", "gather": len(d.Gather) > 0, "redist": d.Redist != nil && d.Wheels != nil,
+		"program": len(d.Programs) > 0, "verify": d.Verify != buildenv.Limits{}, "runtime": d.Runtime != "", "gather": len(d.Gather) > 0, "redist": d.Redist != nil && d.Wheels != nil,
 	} {
 		f.refuse(said, key, "%s has no place in a buildenv of %s", key, d.Kind())
 	}
