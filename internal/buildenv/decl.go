@@ -32,6 +32,7 @@ type Decl struct {
 	Runtime    string             `toml:"runtime" json:"runtime,omitempty"` // name of the buildenv with the libraries that a full bundle carries
 	Redist     *Redist            `toml:"redist" json:"redist,omitempty"`
 	Wheels     *Wheels            `toml:"wheels" json:"wheels,omitempty"`
+	Library    *Library           `toml:"library" json:"library,omitempty"`
 	Holds      []string           `toml:"holds" json:"holds,omitempty"`      // of archives and wheels: paths that the root must have in the end
 	RoomMiB    int64              `toml:"room-mib" json:"room_mib,omitzero"` // of archives and wheels: more than they hold, unpacked
 	Lock       *Lock              `toml:"-" json:"-"`                        // nil where there is none yet
@@ -115,7 +116,7 @@ type Program struct {
 }
 
 // Digest names a root by what goes into it: 12 hexadecimal digits. Comments, the
-// summary and the programs' versions do not change it.
+// summary, the programs' versions and a library's header do not change it.
 func (d Decl) Digest() string {
 	type entry struct {
 		Name, SHA256 string
@@ -124,6 +125,12 @@ func (d Decl) Digest() string {
 	var packages []entry
 	for _, p := range d.Lock.Packages {
 		packages = append(packages, entry{p.Name, p.SHA256, slices.Contains(d.Unpack, p.Name)})
+	}
+	library := d.Library
+	if library != nil {
+		same := *library
+		same.Header = "" // says how it is used
+		library = &same
 	}
 	kind := d.Kind()
 	if kind == Debian {
@@ -137,7 +144,8 @@ func (d Decl) Digest() string {
 		Exclude, Keep []string
 		Links         map[string]string
 		Gather        map[string]string `json:",omitempty"` // younger than some roots
-	}{1, kind, d.Arch, packages, slices.Sorted(slices.Values(d.Exclude)), slices.Sorted(slices.Values(d.Keep)), d.Links, d.Gather})
+		Library       *Library          `json:",omitempty"` // likewise
+	}{1, kind, d.Arch, packages, slices.Sorted(slices.Values(d.Exclude)), slices.Sorted(slices.Values(d.Keep)), d.Links, d.Gather, library})
 	if err != nil {
 		panic(err) // strings, numbers and lists of them always have a form
 	}

@@ -33,6 +33,7 @@ type Info struct {
 	Revision  int               `json:"level"`
 	Runtime   string            `json:"runtime,omitempty"` // spec.Thin or spec.Full, where the target uses a toolkit's libraries
 	Carried   []string          `json:"carried,omitempty"` // those that are in the bundle
+	Linked    []string          `json:"linked,omitempty"`  // libraries that are in the programs themselves, with their versions
 	Version   string            `json:"version_commit"`    // as llama-server --version prints it
 	Series    *spec.Series      `json:"series"`
 	Security  spec.Known        `json:"security"` // defects of this build that are known, and which of them the series cures
@@ -112,6 +113,9 @@ func bundlePage(i Info) []byte {
 	}
 	b.WriteString(i.linux("\n"))
 	b.WriteString(i.windows())
+	if len(i.Linked) > 0 {
+		fmt.Fprintf(&b, "In the programs themselves: %s.\n", strings.Join(i.Linked, ", "))
+	}
 	b.WriteString(i.cards())
 	for _, o := range i.LeftOut {
 		fmt.Fprintf(&b, "\nLeft out: %s.\n", strings.TrimRight(o, "."))
@@ -308,6 +312,7 @@ type Made struct {
 	Sums     map[string]string // SHA-256 of those that are no links
 	Signed   authenticode.Signed
 	Carried  []string // libraries of a toolkit among them
+	Linked   []string // libraries that are linked into them
 	DropIn   string   // the one library; empty: it is the whole target
 	Checks   []smoke.Result
 	Known    spec.Known
@@ -318,7 +323,7 @@ func Describe(m Made) (Info, error) {
 	i := Info{
 		Llpatch: m.Llpatch, Upstream: m.Recipe.Upstream, Tag: m.Tree.Tag.String(), Asked: m.Tree.Asked.String(), Source: m.Tree.Origin,
 		Build: m.Tree.Pin.Build, Commit: m.Tree.Pin.Commit, Tree: m.Tree.ID(), Patched: m.Patched, Target: m.Recipe.Name,
-		Revision: m.Revision, Version: m.Plan.VersionCommit, Carried: m.Carried, DropIn: m.DropIn, Signed: m.Signed,
+		Revision: m.Revision, Version: m.Plan.VersionCommit, Carried: m.Carried, Linked: m.Linked, DropIn: m.DropIn, Signed: m.Signed,
 		Series: m.Series, Security: m.Known, Plan: m.Plan.Digest, Options: options(m.Plan), LeftOut: append([]string{}, m.Plan.Off...), Tools: m.Tools,
 		Glibc: binary.Floor(m.Files, "GLIBC"), Libstdcpp: binary.Floor(m.Files, "GLIBCXX"), Needs: binary.Outside(m.Files), Files: m.Files, Sums: m.Sums,
 		Check: checkName(m.Recipe.Bundle.Check), WebUI: m.DropIn == "" && m.Plan.WebUI(),

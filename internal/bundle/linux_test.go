@@ -21,6 +21,7 @@ func TestLinuxPage(t *testing.T) {
 		"libstdc++":    {Info{Glibc: "2.31", Libstdcpp: "3.4.30", Buildenv: "debian-11"}, []string{"have: Debian 12, Ubuntu 22.04, RHEL 10, and newer"}, []string{host}},
 		"openssl":      {Info{Glibc: "2.29", Libstdcpp: "3.4.21", Needs: []string{"libssl.so.3"}}, []string{"libssl.so.3", "have: Debian 12, Ubuntu 22.04, RHEL 9, and newer", host}, nil},
 		"unknown ones": {Info{Glibc: "2.43"}, []string{"glibc 2.43 or newer", host}, []string{"Debian", "Ubuntu"}},
+		"linked":       {Info{Glibc: "2.31", Linked: []string{"OpenSSL 3.5.5"}, Buildenv: "debian-11"}, []string{"Debian 11"}, nil},
 		"no glibc":     {Info{}, nil, []string{"glibc", host}},
 	} {
 		c.i.Series, c.i.Target = &spec.Series{}, "linux-cpu"
