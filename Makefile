@@ -100,6 +100,14 @@ releases: ## cold releases of RELEASE_TAGS for linux-cpu, whose trees hold no bu
 	$(MAKE) --no-print-directory build
 	for tag in $(RELEASE_TAGS); do sh scripts/cold-release $$tag linux-cpu || exit 1; done
 
+.PHONY: starts
+starts: ## b8390 for linux-cpu, made in debian-11, starts in the bare roots of Debian 11 to 14, answers and gives its page; ROOTS=bare-debian-11: there alone
+	sh scripts/setup build test
+	CGO_ENABLED=0 $(MAKE) --no-print-directory build
+	bin/llpatch env create debian-11
+	out=$$(mktemp -d) && trap 'rm -rf "$$out"' EXIT && bin/llpatch --out "$$out" release b8390 linux-cpu --locked --env debian-11 && \
+		bash scripts/starts-on "$$out"/b8390/linux-cpu/*-glibc2.31-x64.tar.gz $(ROOTS)
+
 .PHONY: roots
 roots: ## cold releases of b8390 in the build roots for NVIDIA cards, for one card (3.3 GB to download)
 	sh scripts/setup build test win7
@@ -124,7 +132,7 @@ powershell: ## the scripts for a Windows machine are PowerShell, by tree-sitter'
 		PYTHONPATH=$$dir go test -count 1 -run PowerShell -v ./internal/build
 
 # One part of make nightly each: a target, and variables for it.
-NIGHTLY ?= test-all mutation proof broken-fixes real-win7 sim-win7 releases roots leaks 'nvidia ARGS=-cublas' 'fuzz FUZZTIME=20s FUZZLONG=1m' \
+NIGHTLY ?= test-all mutation proof broken-fixes real-win7 sim-win7 releases starts roots leaks 'nvidia ARGS=-cublas' 'fuzz FUZZTIME=20s FUZZLONG=1m' \
 	$(if $(MIRROR),mirror,'NOT RUN: mirror: MIRROR names no clone of llama.cpp') \
 	$(if $(IK),proof-ik,'NOT RUN: proof-ik: IK names no clone of ik_llama.cpp')
 

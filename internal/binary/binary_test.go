@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/buildenv"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -111,11 +112,12 @@ func TestVerify(t *testing.T) {
 		v     spec.Verify
 		want  []string
 	}{
-		"fits":          {plain, []string{"prog", "libgreet.so.1", "main.cpp"}, spec.Verify{Machine: "EM_X86_64", GlibcMax: "2.99", Needed: system}, nil},
+		"fits":          {plain, []string{"prog", "libgreet.so.1", "main.cpp"}, spec.Verify{Machine: "EM_X86_64", Limits: buildenv.Limits{GlibcMax: "2.99", GlibcxxMax: "3.4.999"}, Needed: system}, nil},
 		"globs":         {plain, []string{"prog"}, spec.Verify{Needed: []string{"lib*.so.*"}}, nil},
 		"not in bundle": {plain, []string{"prog"}, spec.Verify{Needed: system}, []string{"prog: needs libgreet.so.1, which is neither"}},
 		"machine":       {plain, []string{"libgreet.so.1"}, spec.Verify{Machine: "EM_AARCH64", Needed: system}, []string{"is for EM_X86_64, not for EM_AARCH64"}},
-		"glibc":         {plain, []string{"libgreet.so.1", "prog"}, spec.Verify{GlibcMax: "2.1", Needed: system}, []string{"libgreet.so.1: needs GLIBC_2", "prog: needs GLIBC_2"}},
+		"glibc":         {plain, []string{"libgreet.so.1", "prog"}, spec.Verify{Limits: buildenv.Limits{GlibcMax: "2.1"}, Needed: system}, []string{"libgreet.so.1: needs GLIBC_2", "prog: needs GLIBC_2"}},
+		"libstdc++":     {plain, []string{"libgreet.so.1", "prog"}, spec.Verify{Limits: buildenv.Limits{GlibcxxMax: "3.4.20"}, Needed: system}, []string{"libgreet.so.1: needs GLIBCXX_3.4.21", "prog: needs GLIBCXX_3.4.21"}},
 		"runpath":       {stray, []string{"libgreet.so.1", "prog"}, spec.Verify{Needed: system}, []string{"prog: looks for libraries in /opt/build/lib", "prog: needs libgreet.so.1 of the bundle and does not find it: its RUNPATH is \"/opt/build/lib\""}},
 		"empty entry":   {empty, []string{"libgreet.so.1", "prog"}, spec.Verify{Needed: system}, []string{"prog: looks for libraries in the current folder"}},
 		"gone":          {plain, []string{"nothing"}, spec.Verify{}, []string{"no such file"}},

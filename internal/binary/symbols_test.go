@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	inspect "github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/buildenv"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -65,7 +66,7 @@ func TestRelativeRelocationsNeedGlibc(t *testing.T) {
 	if f.Versions["GLIBC"] != "2.36" {
 		t.Errorf("needs GLIBC %s, want 2.36", f.Versions["GLIBC"])
 	}
-	_, err = inspect.Verify(dir, []string{"prog", "libgreet.so.1"}, spec.Verify{GlibcMax: "2.35", Needed: []string{"*"}})
+	_, err = inspect.Verify(dir, []string{"prog", "libgreet.so.1"}, spec.Verify{Limits: buildenv.Limits{GlibcMax: "2.35"}, Needed: []string{"*"}})
 	if err == nil || !strings.Contains(err.Error(), "needs GLIBC_2.36 for GLIBC_ABI_DT_RELR, above the 2.35") {
 		t.Errorf("%v", err)
 	}

@@ -25,7 +25,9 @@ func (e *Rejected) Error() string { return fmt.Sprintf("%s: %s", e.File, e.Fault
 func (e *Rejected) ExitCode() int { return exit.Build }
 
 // Hint says what to do.
-func (e *Rejected) Hint() string { return "the recipe's [verify] says what a binary may need" }
+func (e *Rejected) Hint() string {
+	return "[verify] of the recipe, or of the buildenv, says what a binary may need"
+}
 
 // Verify inspects the files of a bundle, paths below dir, against a recipe's
 // [verify]. Files that are neither ELF nor PE files are passed over, and without
@@ -86,8 +88,13 @@ func (f *File) faults(v spec.Verify, inside map[string]bool) []string {
 	if v.Machine != "" && f.Machine != v.Machine {
 		faults = append(faults, fmt.Sprintf("is for %s, not for %s", f.Machine, v.Machine))
 	}
-	if have := f.Versions["GLIBC"]; v.GlibcMax != "" && Less(v.GlibcMax, have) {
-		faults = append(faults, fmt.Sprintf("needs GLIBC_%s%s, above the %s that the recipe allows; build on an older system or raise glibc-max", have, f.neededFor("GLIBC"), v.GlibcMax))
+	for _, limit := range []struct{ family, key, max string }{
+		{"GLIBC", "glibc-max", v.GlibcMax}, {"GLIBCXX", "glibcxx-max", v.GlibcxxMax},
+	} {
+		if have := f.Versions[limit.family]; limit.max != "" && Less(limit.max, have) {
+			faults = append(faults, fmt.Sprintf("needs %s_%s%s, above the %s that [verify] allows; build on an older system or raise %s",
+				limit.family, have, f.neededFor(limit.family), limit.max, limit.key))
+		}
 	}
 	for _, p := range f.RunPath {
 		switch _, own := CutOrigin(p); {

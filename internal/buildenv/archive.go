@@ -17,6 +17,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/klauspost/compress/gzip"
 	"github.com/therootcompany/xz"
 
 	"github.com/llpatch/llpatch/internal/exit"
@@ -74,9 +75,10 @@ func (a *archives) unpack(ctx context.Context, p Package, file string) error {
 		return err
 	}
 	defer func() { _ = f.Close() }() // only read from
-	if strings.HasSuffix(p.File, ".tar.xz") {
+	switch path.Ext(p.File) {
+	case ".xz", ".crate":
 		err = a.tar(ctx, f)
-	} else {
+	default:
 		err = a.zip(ctx, f)
 	}
 	if err == nil {
@@ -106,7 +108,13 @@ func (a *archives) misplaced(entry string, err error) error {
 }
 
 func (a *archives) tar(ctx context.Context, f *os.File) error {
-	r, err := xz.NewReader(regular.Until(ctx, f), maxDict)
+	var r io.Reader = regular.Until(ctx, f)
+	var err error
+	if path.Ext(a.pkg.File) == ".crate" {
+		r, err = gzip.NewReader(r)
+	} else {
+		r, err = xz.NewReader(r, maxDict)
+	}
 	if err != nil {
 		return err
 	}

@@ -11,12 +11,17 @@ import (
 )
 
 // Containerfile is the same root for podman and docker: it reads packages.lock
-// beside it, checks every package as Create does, and unpacks the same files.
+// beside it, checks every package as Create does, and unpacks the same files. It builds no
+// library, and says so.
 // `podman build buildenv/NAME` makes the image; MIRROR is a build argument.
 func (d Decl) Containerfile() string {
+	lacks := ""
+	if d.Library != nil {
+		lacks = fmt.Sprintf("# It lacks %s, which llpatch env create builds from a crate.\n", d.Library.Name)
+	}
 	return fmt.Sprintf(`# Made from env.toml by llpatch env create %s --update-lock; not for editing.
 # %s. Reads packages.lock beside it.
-FROM debian:%s-slim AS unpack
+%sFROM debian:%s-slim AS unpack
 ARG MIRROR=
 COPY packages.lock /packages.lock
 RUN %s
@@ -24,7 +29,7 @@ RUN %s
 FROM scratch
 COPY --from=unpack /rootfs /
 CMD ["/bin/sh"]
-`, d.Name, d.Summary, d.Suite, strings.ReplaceAll(d.unpackScript(), "\n", " \\\n\t"))
+`, d.Name, d.Summary, lacks, d.Suite, strings.ReplaceAll(d.unpackScript(), "\n", " \\\n\t"))
 }
 
 // unpackScript fills $ROOT with the packages of $LOCK from $MIRROR. Every line

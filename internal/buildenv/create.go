@@ -187,7 +187,11 @@ func (c *creation) prepare(ctx context.Context) (err error) {
 // what they hold. What is left out of them is not known before they are there,
 // so of packages unpacked alone only the size of the files counts.
 func (c *creation) room() int64 {
-	return 2 * c.decl.size()
+	n := 2 * c.decl.size()
+	if c.decl.Library != nil {
+		n += libraryRoom << 20
+	}
+	return n
 }
 
 func (c *creation) make(ctx context.Context) (Made, error) {
@@ -212,7 +216,11 @@ func (c *creation) make(ctx context.Context) (Made, error) {
 		Root: filepath.Join(c.store.path(d.id()), rootDir), Time: time.Now().UTC().Truncate(time.Second),
 	}
 	if d.Kind() == Debian {
-		m.Programs, err = c.programs(ctx, log)
+		if m.Programs, err = c.programs(ctx, log); err == nil {
+			var more int64
+			more, err = c.library(ctx)
+			m.Bytes += more
+		}
 	}
 	if err := errors.Join(err, log.Close(), context.Cause(ctx)); err != nil {
 		return m, err

@@ -1,6 +1,7 @@
 package buildenv
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -27,12 +28,26 @@ type Decl struct {
 	Links      map[string]string  `toml:"links" json:"links,omitempty"`     // path in the root -> where it points
 	Gather     map[string]string  `toml:"gather" json:"gather,omitempty"`   // folder in the root -> the one from which it has links to what the packages of Unpack have there
 	Programs   map[string]Program `toml:"program" json:"programs"`          // by role: cc, cxx, nvcc, cmake, ninja, ccache
+	Verify     Limits             `toml:"verify" json:"verify,omitzero"`    // what every result of a build in the root is held to
 	Runtime    string             `toml:"runtime" json:"runtime,omitempty"` // name of the buildenv with the libraries that a full bundle carries
 	Redist     *Redist            `toml:"redist" json:"redist,omitempty"`
 	Wheels     *Wheels            `toml:"wheels" json:"wheels,omitempty"`
+	Library    *Library           `toml:"library" json:"library,omitempty"`
 	Holds      []string           `toml:"holds" json:"holds,omitempty"`      // of archives and wheels: paths that the root must have in the end
 	RoomMiB    int64              `toml:"room-mib" json:"room_mib,omitzero"` // of archives and wheels: more than they hold, unpacked
 	Lock       *Lock              `toml:"-" json:"-"`                        // nil where there is none yet
+}
+
+// Limits are the newest versions of the system's libraries that programs for Linux may
+// need, as the symbols that they take say; empty: no limit.
+type Limits struct {
+	GlibcMax   string `toml:"glibc-max" json:"glibc_max"`     // of GLIBC_ symbols, such as 2.31
+	GlibcxxMax string `toml:"glibcxx-max" json:"glibcxx_max"` // of GLIBCXX_ symbols, which are libstdc++'s, such as 3.4.28
+}
+
+// Or returns l, and what it leaves open as other has it.
+func (l Limits) Or(other Limits) Limits {
+	return Limits{cmp.Or(l.GlibcMax, other.GlibcMax), cmp.Or(l.GlibcxxMax, other.GlibcxxMax)}
 }
 
 // Redist are archives of NVIDIA's redistributables: files of a release of CUDA, which
@@ -101,7 +116,7 @@ type Program struct {
 }
 
 // Digest names a root by what goes into it: 12 hexadecimal digits. Comments, the
-// summary and the programs' versions do not change it.
+// summary, the programs' versions and a library's header do not change it.
 func (d Decl) Digest() string {
 	type entry struct {
 		Name, SHA256 string
@@ -110,6 +125,12 @@ func (d Decl) Digest() string {
 	var packages []entry
 	for _, p := range d.Lock.Packages {
 		packages = append(packages, entry{p.Name, p.SHA256, slices.Contains(d.Unpack, p.Name)})
+	}
+	library := d.Library
+	if library != nil {
+		same := *library
+		same.Header = "" // says how it is used
+		library = &same
 	}
 	kind := d.Kind()
 	if kind == Debian {
@@ -123,7 +144,8 @@ func (d Decl) Digest() string {
 		Exclude, Keep []string
 		Links         map[string]string
 		Gather        map[string]string `json:",omitempty"` // younger than some roots
-	}{1, kind, d.Arch, packages, slices.Sorted(slices.Values(d.Exclude)), slices.Sorted(slices.Values(d.Keep)), d.Links, d.Gather})
+		Library       *Library          `json:",omitempty"` // likewise
+	}{1, kind, d.Arch, packages, slices.Sorted(slices.Values(d.Exclude)), slices.Sorted(slices.Values(d.Keep)), d.Links, d.Gather, library})
 	if err != nil {
 		panic(err) // strings, numbers and lists of them always have a form
 	}

@@ -25,7 +25,7 @@ import (
 // Unavailable says that a package cannot be had as the lock has it.
 type Unavailable struct {
 	Name    string
-	Kind    string // of the buildenv: Debian, NVIDIA or Python; empty: Debian
+	Kind    string // of the buildenv: Debian, NVIDIA or Python, or Rust for its library; empty: Debian
 	Package string
 	Version string
 	URL     string
@@ -56,6 +56,11 @@ func (e *Unavailable) Error() string {
 	switch {
 	case e.Kind == Python:
 		return fmt.Sprintf("%s: %s: %v\n  --mirror FOLDER takes the wheels that lie there", head, e.URL, e.Err)
+	case e.Kind == Rust:
+		if e.Err == nil {
+			return fmt.Sprintf("%s is not what env.toml asks for: %s\n  wanted is SHA-256 %s\n  this has          %s", head, e.URL, e.Want, e.Got)
+		}
+		return fmt.Sprintf("%s: %s: %v\n  --mirror FOLDER takes %s-%s.crate, where it lies there", head, e.URL, e.Err, e.Package, e.Version)
 	case e.Gone && e.Want == "": // a list
 		return fmt.Sprintf("buildenv %s: %s is not there\n  --mirror URL takes another folder with the same layout", e.Name, e.URL)
 	case e.Want == "":

@@ -33,6 +33,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 )
 
 func main() {
@@ -47,6 +48,11 @@ func main() {
 		fmt.Println("probe 1.2.3")
 	case "write":
 		must(os.WriteFile(os.Args[2], []byte("inside\n"), 0o644))
+	case "install":
+		text, err := os.ReadFile(os.Args[2])
+		must(err)
+		must(os.MkdirAll(filepath.Dir(os.Args[3]), 0o755))
+		must(os.WriteFile(os.Args[3], text, 0o644))
 	case "list":
 		entries, err := os.ReadDir(os.Args[2])
 		must(err)

@@ -156,7 +156,8 @@ func Top(tagName string, r spec.Recipe) string {
 
 // Name is the archive's name, in upstream's form: llama-<tag>-llp<n>-bin-<os>-<backend>-<arch>,
 // and ik_llama in front for ik_llama.cpp's, with the version of CUDA that it is for. That of
-// a HIP build says whose system it was built on, for which cards, and which glibc it needs.
+// a HIP build says whose system it was built on, for which cards, and which glibc it needs;
+// any other for Linux which glibc is enough, where its build was held to one.
 // A drop-in has the word backend, and a full bundle ends in -full. tagName is the short one.
 func Name(tagName string, r spec.Recipe, p build.Plan, i Info) string {
 	system, backend, kind := r.OS, r.Backend, "bin"
@@ -169,6 +170,8 @@ func Name(tagName string, r spec.Recipe, p build.Plan, i Info) string {
 		if i.Glibc != "" {
 			backend += "-glibc" + i.Glibc
 		}
+	} else if most := r.Verify.GlibcMax; most != "" {
+		backend += "-glibc" + most
 	}
 	if i.DropIn != "" {
 		kind = "backend"

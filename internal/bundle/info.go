@@ -34,6 +34,7 @@ type Info struct {
 	Revision  int               `json:"level"`
 	Runtime   string            `json:"runtime,omitempty"` // spec.Thin or spec.Full, where the target uses a toolkit's libraries
 	Carried   []string          `json:"carried,omitempty"` // those that are in the bundle
+	Linked    []string          `json:"linked,omitempty"`  // libraries that are in the programs themselves, with their versions
 	Version   string            `json:"version_commit"`    // as llama-server --version prints it
 	Series    *spec.Series      `json:"series"`
 	Security  spec.Known        `json:"security"` // defects of this build that are known, and which of them the series cures
@@ -43,6 +44,7 @@ type Info struct {
 	Tools     map[string]string `json:"tools"`
 	Glibc     string            `json:"glibc,omitempty"` // lowest version that runs it
 	Libstdcpp string            `json:"glibcxx,omitempty"`
+	Buildenv  string            `json:"buildenv,omitempty"`     // in whose root it was built; empty: with what its maker's machine has
 	Check     string            `json:"check_script,omitempty"` // script in the bundle that looks at the user's machine
 	Windows   string            `json:"windows,omitempty"`      // what it was checked to run on: spec.Win7 or spec.Win7VxKex
 	WebUI     bool              `json:"webui"`                  // the page of llama-server is in
@@ -112,10 +114,11 @@ func bundlePage(i Info) []byte {
 		}
 		fmt.Fprintf(&b, "Start it where it lies: `%s -m model.gguf`. `--version` prints %s.\n\n", start, i.Version)
 	}
-	if i.Glibc != "" {
-		fmt.Fprintf(&b, "It needs a Linux with glibc %s or newer and these libraries of the system:\n%s.\n", i.Glibc, strings.Join(i.Needs, ", "))
-	}
+	b.WriteString(i.linux("\n"))
 	b.WriteString(i.windows())
+	if len(i.Linked) > 0 {
+		fmt.Fprintf(&b, "In the programs themselves: %s.\n", strings.Join(i.Linked, ", "))
+	}
 	b.WriteString(i.cards())
 	for _, o := range i.LeftOut {
 		fmt.Fprintf(&b, "\nLeft out: %s.\n", strings.TrimRight(o, "."))
@@ -168,6 +171,45 @@ func (i Info) compare() string {
 		return "check.sh compares every file with it, and so does `sha256sum -c SHA256SUMS`"
 	}
 	return "`sha256sum -c SHA256SUMS`"
+}
+
+// linuxes are the first of each kind of system with such a glibc and libstdc++, newest
+// first of each. With OpenSSL 3 they have libssl.so.3.
+var linuxes = [][]struct {
+	name, glibc, glibcxx string
+	openssl3             bool
+}{
+	{{"Debian 13", "2.41", "3.4.33", true}, {"Debian 12", "2.36", "3.4.30", true}, {"Debian 11", "2.31", "3.4.28", false}},
+	{{"Ubuntu 24.04", "2.39", "3.4.33", true}, {"Ubuntu 22.04", "2.35", "3.4.30", true}, {"Ubuntu 20.04", "2.31", "3.4.28", false}},
+	{{"RHEL 10", "2.39", "3.4.32", true}, {"RHEL 9", "2.34", "3.4.29", true}},
+}
+
+// linux says which Linux it needs, with between before the libraries, and whose compilers
+// and C library made it.
+func (i Info) linux(between string) string {
+	if i.Glibc == "" {
+		return ""
+	}
+	text := fmt.Sprintf("It needs a Linux with glibc %s or newer and these libraries of the system:%s%s.\n", i.Glibc, between, strings.Join(i.Needs, ", "))
+	var first []string
+	for _, kind := range linuxes {
+		name := ""
+		for _, l := range kind {
+			if !binary.Less(l.glibc, i.Glibc) && !binary.Less(l.glibcxx, i.Libstdcpp) && (l.openssl3 || !slices.Contains(i.Needs, "libssl.so.3")) {
+				name = l.name
+			}
+		}
+		if name != "" {
+			first = append(first, name)
+		}
+	}
+	if len(first) > 0 {
+		text += "Such a glibc, libstdc++ and OpenSSL have: " + strings.Join(first, ", ") + ", and newer ones.\n"
+	}
+	if i.Buildenv == "" {
+		text += "It was made with the compilers and the C library of its maker's own machine, so older systems than that may lack something.\n"
+	}
+	return text
 }
 
 // windows says which Windows it is for, and where its checks ran.
@@ -239,8 +281,8 @@ func notesPage(i Info, r Packed) []byte {
 	var b bytes.Buffer
 	name := path.Base(filepath.ToSlash(r.Archive))
 	fmt.Fprintf(&b, "# %s\n\n%s %s for %s, %.1f MiB.\n", name, i.Upstream, i.Tag, i.Target, float64(r.Bytes)/(1<<20))
-	if i.Glibc != "" {
-		fmt.Fprintf(&b, "\nIt needs a Linux with glibc %s or newer and these libraries of the system: %s.\n", i.Glibc, strings.Join(i.Needs, ", "))
+	if text := i.linux(" "); text != "" {
+		b.WriteString("\n" + text)
 	}
 	b.WriteString(i.windows())
 	b.WriteString(i.cards())
@@ -273,6 +315,7 @@ type Made struct {
 	Sums     map[string]string // SHA-256 of those that are no links
 	Signed   authenticode.Signed
 	Carried  []string // libraries of a toolkit among them
+	Linked   []string // libraries that are linked into them
 	DropIn   string   // the one library; empty: it is the whole target
 	Checks   []smoke.Result
 	Known    spec.Known
@@ -284,13 +327,16 @@ func Describe(m Made) (Info, error) {
 	i := Info{
 		Llpatch: m.Llpatch, Upstream: m.Recipe.Upstream, Tag: m.Tree.Tag.String(), Asked: m.Tree.Asked.String(), Source: m.Tree.Origin,
 		Build: m.Tree.Pin.Build, Commit: m.Tree.Pin.Commit, Tree: m.Tree.ID(), Patched: m.Patched, Target: m.Recipe.Name,
-		Revision: m.Revision, Version: m.Plan.VersionCommit, Carried: m.Carried, DropIn: m.DropIn, Signed: m.Signed,
+		Revision: m.Revision, Version: m.Plan.VersionCommit, Carried: m.Carried, Linked: m.Linked, DropIn: m.DropIn, Signed: m.Signed,
 		Series: m.Series, Security: m.Known, Plan: m.Plan.Digest, Options: options(m.Plan), LeftOut: append([]string{}, m.Plan.Off...), Tools: m.Tools,
 		Glibc: binary.Floor(m.Files, "GLIBC"), Libstdcpp: binary.Floor(m.Files, "GLIBCXX"), Needs: binary.Outside(m.Files), Files: m.Files, Sums: m.Sums,
 		Check: checkName(m.Recipe.Bundle.Check), Vendored: m.Vendored, WebUI: m.DropIn == "" && m.Plan.WebUI(),
 	}
 	if i.WebUI && m.Plan.Page != nil {
 		i.Page = &m.Plan.Page.Page
+	}
+	if m.Plan.Root != nil {
+		i.Buildenv = m.Plan.Root.Name
 	}
 	if err := i.read(m); err != nil {
 		return i, err

@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
 
@@ -43,6 +44,12 @@ func (c Content) SBOM(p Packed) ([]byte, error) {
 			Description:        v.File + " in upstream's tree",
 			ExternalReferences: &[]cdx.ExternalReference{{URL: v.Page, Type: cdx.ERTypeVCS}},
 		})
+	}
+	for _, lib := range i.Linked {
+		name, version, _ := strings.Cut(lib, " ")
+		ref := "linked:" + name
+		within = append(within, ref)
+		all = append(all, cdx.Component{BOMRef: ref, Type: cdx.ComponentTypeLibrary, Name: name, Version: version, Description: "linked into the programs"})
 	}
 	files := []string{}
 	for _, f := range i.Files {

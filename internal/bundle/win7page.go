@@ -165,11 +165,15 @@ func (i Info) win7VxKex(t *win7Text) {
 	}
 	t.head("VxKex NEXT")
 	t.say("It gives Windows 7 functions of later Windows, here to NVIDIA's DLLs. Its releases are at https://github.com/YuZhouRen86/VxKex-NEXT/releases")
+	t.say("Meant is VxKex NEXT 1.2.1, of July 2026, whose functions the tables have. Its maker has paused it until August 2027, so take that one. The older VxKex (i486/VxKex), from which NEXT was made, goes on by itself: what it has was not looked up, and nothing here was tried with it.")
 	t.step("1.", "Run KexSetup.exe (or KexSetup.exe /SILENTUNATTEND).")
 	t.step("2.", "Right-click llama-server.exe, Properties, tab VxKex, \"Enable VxKex NEXT for this program\". Or in a command prompt, with the full path:")
 	t.code(`"C:\Program Files\VxKex\KexCfg.exe" /EXE:"C:\llama\llama-server.exe" /ENABLE:TRUE`)
 	t.step("3.", "The same for every other program here that you use. It counts for that path: after moving the folder, do it again.")
 	t.say("Do not write registry keys for it yourself: KexCfg.exe knows which.")
+	if i.DropIn == "" {
+		t.say("llama-server.exe without a model (no -m) is a router, which starts llama-server.exe once more for each model. Under VxKex NEXT a program that starts another has failed with \"Insufficient system resources\" (ollama; VxKex-NEXT issue 92). That was not tried here: start one llama-server.exe for one model, with -m, as start-server.cmd does.")
+	}
 }
 
 func (i Info) win7NVIDIA(t *win7Text) {
@@ -178,6 +182,7 @@ func (i Info) win7NVIDIA(t *win7Text) {
 	}
 	t.head("NVIDIA's driver and DLLs")
 	t.say("The driver must be %s or newer, which serves every CUDA 11 runtime; 474.11 is a late one for Windows 7. It brings nvcuda.dll.", Win7Driver)
+	t.say("On Windows 7's drivers (branch R470) CUDA loads every module of ggml-cuda.dll when the program starts, also what a model never uses: loading them when they are called needs a driver of branch R515. So the first start takes longer, and some memory of the card is gone before the model is there.")
 	if i.CUDA != nil {
 		t.say("If its installer asks for SHA-2 support, install the updates KB4490628 and KB4474419 first.")
 		t.say("Cards that it has code for:")

@@ -107,6 +107,9 @@ func (e Workspace) inputFor(p Patched, at Site, tree *source.Tree, dir string) (
 // Build compiles the patched tree at a site. What can be known to fail is looked at before
 // anything is written.
 func Build(ctx context.Context, e Workspace, p Patched, at Site) (_ Built, err error) {
+	if at.Root != nil {
+		p.Recipe.Verify.Limits = p.Recipe.Verify.Or(at.Root.Verify)
+	}
 	b := Built{Patched: p, site: at}
 	if err := checkRoom(p); err != nil {
 		return b, err

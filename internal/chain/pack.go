@@ -85,6 +85,13 @@ func content(e Workspace, c Checked) (bundle.Content, error) {
 	for lib, text := range terms {
 		out.Licenses[lib+".txt"] = text
 	}
+	linked, err := c.linked()
+	if err != nil {
+		return out, err
+	}
+	for name, text := range linked {
+		out.Licenses[strings.ReplaceAll(name, " ", "-")+".txt"] = text
+	}
 	names, err := stage.Licenses(c.Result.Tree, c.Recipe.Bundle.Licenses)
 	if err != nil {
 		return out, err
@@ -116,11 +123,33 @@ func content(e Workspace, c Checked) (bundle.Content, error) {
 	out.Info, err = bundle.Describe(bundle.Made{
 		Llpatch: e.Version, Recipe: c.Recipe, Tree: c.Tree, Patched: c.Result.Tree.ID(), Series: c.Series,
 		Plan: c.Plan, Revision: c.Revision, Tools: c.Artifacts.Tools, Top: c.Top(), Files: c.Files, Sums: sums,
-		Signed: c.Signed, Carried: slices.Sorted(maps.Keys(terms)), DropIn: c.DropIn, Checks: c.Report.Checks, Known: c.Known(e), Vendored: vendored,
+		Signed: c.Signed, Carried: slices.Sorted(maps.Keys(terms)), Linked: slices.Sorted(maps.Keys(linked)), DropIn: c.DropIn,
+		Checks: c.Report.Checks, Known: c.Known(e), Vendored: vendored,
 	})
 	if err != nil {
 		return out, err
 	}
 	out.Scripts, err = bundle.Scripts(e.Repo, c.Recipe, out.Info)
 	return out, err
+}
+
+// linked are the libraries of the build root that a feature of the programs is linked with,
+// and their terms.
+func (c Checked) linked() (map[string][]byte, error) {
+	terms := map[string][]byte{}
+	if c.site.Root == nil || c.site.Root.Library == nil || c.DropIn != "" {
+		return terms, nil
+	}
+	l := *c.site.Root.Library
+	for _, o := range c.Plan.Options {
+		if o.Value != "ON" || !slices.ContainsFunc(c.Recipe.Optional, func(f spec.Optional) bool { return f.Option == o.Name && f.Header == l.Header }) {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join(c.site.root.Root, l.Terms()))
+		if err != nil {
+			return nil, fmt.Errorf("the terms of %s, which is linked in: %w", l.Name, err)
+		}
+		terms[l.Name] = text
+	}
+	return terms, nil
 }

@@ -303,8 +303,9 @@ func (r *Report) system(ctx context.Context, o Options, rec spec.Recipe, root st
 	if err != nil {
 		return err
 	}
-	has, whose := mine, "this machine's"
+	has, whose, limit := mine, "this machine's", rec.Verify.GlibcMax
 	if o.Root != nil {
+		limit = rec.Verify.Or(o.Root.Verify).GlibcMax
 		whose = o.Root.Name + "'s"
 		if has, err = o.buildenvGlibc(root, rec.Verify.Machine); err != nil {
 			return err
@@ -313,8 +314,8 @@ func (r *Report) system(ctx context.Context, o Options, rec spec.Recipe, root st
 	switch {
 	case has == "":
 		r.unknown("glibc", "", "Which glibc the result will need is not known: %s was not found.", whose)
-	case rec.Verify.GlibcMax != "":
-		r.ok("glibc", "The result will need glibc %s or older, or the build ends; %s is %s.", rec.Verify.GlibcMax, whose, has)
+	case limit != "":
+		r.ok("glibc", "The result will need glibc %s or older, or the build ends; %s is %s.", limit, whose, has)
 	case mine != "" && binary.Less(mine, has):
 		r.without("glibc", "for a system as old as this one build where the tools are installed, without --env, or take a buildenv of an older Debian", "The result may need glibc up to %s, %s, and this machine has %s: it may not start here.", whose, has, mine)
 	default:

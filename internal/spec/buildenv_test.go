@@ -41,6 +41,9 @@ func TestEnv(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if r, err = loadEnv(t, goodEnv+"[verify]\nglibcxx-max = \"3.4.28\"\n", goodLock); err != nil || r.Buildenvs["x"].Verify.GlibcxxMax != "3.4.28" {
+		t.Errorf("verify: %v", err)
+	}
 	d, err := r.Buildenv("x")
 	if err != nil || d.Name != "x" || len(d.Lock.Packages) != 1 || d.Programs["cc"].Path != "/usr/bin/cc" {
 		t.Errorf("%+v, %v", d, err)
@@ -68,6 +71,7 @@ func TestEnv(t *testing.T) {
 		{`= "/usr/include"`, `= "/opt/cuda"`, `env.toml:13:2: /opt/cuda/include and /opt/cuda must lie beside each other`},
 		{`= "/usr/include"`, `= "/opt/cuda/include/deep"`, `must lie beside each other`},
 		{`["nvidia-cuda-dev"]`, `[]`, `env.toml:13:2: gather takes what packages of unpack have, and unpack is empty`},
+		{`[gather]`, "[verify]\nglibc-max = \"new\"\n[gather]", `env.toml:14:1: glibc-max "new" is not a version`},
 		{`version = "11.3"`, `color = "red"`, `unknown key "program.cc.color"`},
 	} {
 		if _, err := loadEnv(t, strings.Replace(goodEnv, c.old, c.new, 1), goodLock); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -188,6 +192,40 @@ func TestEnvArchives(t *testing.T) {
 	} {
 		if _, err := loadEnv(t, goodRedist, strings.Replace(redistLock, c.old, c.new, 1)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", c.new, err, c.want)
+		}
+	}
+}
+
+// A library that is built in a root says all that is needed for it.
+func TestLibraryDeclaration(t *testing.T) {
+	good := goodEnv + `[library]
+name = "OpenSSL 3.5.5"
+header = "openssl/ssl.h"
+crate = "openssl-src"
+version = "300.5.5+3.5.5"
+sha256 = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+dir = "openssl"
+license = "LICENSE.txt"
+steps = [["/usr/bin/make", "all"]]
+`
+	r, err := loadEnv(t, good, goodLock)
+	if err != nil || r.Buildenvs["x"].Library.Steps[0][1] != "all" {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ old, new, want string }{
+		{`"OpenSSL 3.5.5"`, `""`, "name \"\" must be what the library calls itself"},
+		{`"openssl/ssl.h"`, `"/ssl.h"`, `header "/ssl.h" must be`},
+		{`"openssl-src"`, `"../x"`, `"../x" is not the name of a crate`},
+		{`"300.5.5+3.5.5"`, `"../1"`, `"../1" is not the version of a crate`},
+		{`"0011`, `"AA11`, "is not a SHA-256 in lower case"},
+		{`"openssl"`, `"../openssl"`, `dir "../openssl" must be a folder of the crate`},
+		{`"LICENSE.txt"`, `""`, `license "" must be a file in dir`},
+		{`[["/usr/bin/make", "all"]]`, `[]`, "steps is empty"},
+		{`[["/usr/bin/make", "all"]]`, `[["make", "all"]]`, `and this is ["make" "all"]`},
+		{`[["/usr/bin/make", "all"]]`, `[[]]`, "a step begins with a program"},
+	} {
+		if _, err := loadEnv(t, strings.Replace(good, c.old, c.new, 1), goodLock); err == nil || !strings.Contains(err.Error(), "buildenv/x/env.toml:") || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v\nwant %q", c.new, err, c.want)
 		}
 	}
 }

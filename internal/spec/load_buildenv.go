@@ -78,6 +78,7 @@ func (l *loader) env(dir string) (buildenv.Decl, bool) {
 	} else {
 		f.archives(d)
 	}
+	f.limits(d.Verify)
 	f.rootGlobs("exclude", d.Exclude)
 	f.rootGlobs("keep", d.Keep)
 	for _, from := range sortedKeys(d.Links) {
@@ -125,8 +126,32 @@ func (f *file) debian(d buildenv.Decl) {
 			"version %q must be numbers with dots between them", p.Version)
 	}
 	f.refuse(len(d.Programs) == 0 && !libraries, "program", "no program is promised: a root is proven by running one")
+	if d.Library != nil {
+		f.library(*d.Library)
+	}
 	f.refuse(len(d.Holds) > 0 || d.RoomMiB != 0, "holds", "holds and room-mib are for archives and wheels")
 }
+
+// library checks what is said of a library that is built in a root.
+func (f *file) library(l buildenv.Library) {
+	f.refuse(l.Name == "" || strings.TrimSpace(l.Name) != l.Name, "library.name", "name %q must be what the library calls itself, such as OpenSSL 3.5.5", l.Name)
+	f.refuse(!fs.ValidPath(l.Header) || l.Header == ".", "library.header", "header %q must be what a recipe's optional feature looks for, such as openssl/ssl.h", l.Header)
+	f.refuse(!crateRE.MatchString(l.Crate), "library.crate", "%q is not the name of a crate", l.Crate)
+	f.refuse(!crateVersionRE.MatchString(l.Version), "library.version", "%q is not the version of a crate, such as 300.5.5+3.5.5", l.Version)
+	f.refuse(!sha256RE.MatchString(l.SHA256), "library.sha256", "%q is not a SHA-256 in lower case", l.SHA256)
+	f.refuse(!fs.ValidPath(l.Dir), "library.dir", "dir %q must be a folder of the crate", l.Dir)
+	f.refuse(!fs.ValidPath(l.License) || l.License == ".", "library.license", "license %q must be a file in dir", l.License)
+	f.refuse(len(l.Steps) == 0, "library.steps", "steps is empty: name the commands that build it")
+	for _, argv := range l.Steps {
+		f.refuse(len(argv) == 0 || !rootPath(argv[0]), "library.steps", "a step begins with a program, by its absolute path in the root, and this is %q", argv)
+	}
+}
+
+var (
+	crateRE        = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_-]*$`)
+	crateVersionRE = regexp.MustCompile(`^[0-9]+(\.[0-9]+){2}(\+[0-9A-Za-z.-]+)?$`)
+	sha256RE       = regexp.MustCompile(`^[0-9a-f]{64}$`)
+)
 
 var (
 	releaseRE   = regexp.MustCompile(`^[0-9]+(\.[0-9]+)*$`)
@@ -139,7 +164,7 @@ var (
 func (f *file) archives(d buildenv.Decl) {
 	for key, said := range map[string]bool{
 		"suite": d.Suite != "", "components": len(d.Components) > 0, "base": len(d.Base) > 0, "unpack": len(d.Unpack) > 0,
-		"program": len(d.Programs) > 0, "runtime": d.Runtime != "", "gather": len(d.Gather) > 0, "redist": d.Redist != nil && d.Wheels != nil,
+		"program": len(d.Programs) > 0, "library": d.Library != nil, "verify": d.Verify != buildenv.Limits{}, "runtime": d.Runtime != "", "gather": len(d.Gather) > 0, "redist": d.Redist != nil && d.Wheels != nil,
 	} {
 		f.refuse(said, key, "%s has no place in a buildenv of %s", key, d.Kind())
 	}

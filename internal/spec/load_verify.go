@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/llpatch/llpatch/internal/buildenv"
 )
 
 var (
@@ -20,8 +22,7 @@ func (f *file) verify(rec *Recipe) {
 	v := rec.Verify
 	f.refuse(v.Machine != "" && !machineRE.MatchString(v.Machine), "verify.machine",
 		"machine %q is not the name of an ELF or PE machine, such as EM_X86_64 or IMAGE_FILE_MACHINE_AMD64", v.Machine)
-	f.refuse(v.GlibcMax != "" && !versionRE.MatchString(v.GlibcMax), "verify.glibc-max",
-		"glibc-max %q is not a version, such as 2.31", v.GlibcMax)
+	f.limits(v.Limits)
 	f.names("verify.needed", v.Needed)
 	f.hip(rec)
 	if v.PE != nil {
@@ -76,4 +77,12 @@ func (f *file) archs(key string, list []string, re *regexp.Regexp, such string) 
 		f.refuse(!re.MatchString(a), key, "%q is not an architecture as nvcc names it, such as %s", a, such)
 		f.refuse(slices.Contains(list[:i], a), key, "%s is named twice", a)
 	}
+}
+
+// limits checks the versions of a [verify], a recipe's or a buildenv's.
+func (f *file) limits(l buildenv.Limits) {
+	f.refuse(l.GlibcMax != "" && !versionRE.MatchString(l.GlibcMax), "verify.glibc-max",
+		"glibc-max %q is not a version, such as 2.31", l.GlibcMax)
+	f.refuse(l.GlibcxxMax != "" && !versionRE.MatchString(l.GlibcxxMax), "verify.glibcxx-max",
+		"glibcxx-max %q is not a version of libstdc++'s symbols, such as 3.4.28", l.GlibcxxMax)
 }

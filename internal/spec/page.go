@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -60,8 +59,6 @@ func (r *Repo) PageOf(upstream string, build int) (PagePlace, bool) {
 	}
 	return r.Pages[upstream][at], true
 }
-
-var sha256RE = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // ParsePageLock reads the text of a pages.lock; name is what errors call the file.
 func ParsePageLock(name string, data []byte) (PageLock, error) {

@@ -3,6 +3,7 @@ package spec
 import (
 	"time"
 
+	"github.com/llpatch/llpatch/internal/buildenv"
 	"github.com/llpatch/llpatch/internal/tag"
 )
 
@@ -113,12 +114,12 @@ type Optional struct {
 
 // Verify holds what the built binaries must look like.
 type Verify struct {
-	Machine  string   `toml:"machine" json:"machine"`     // ELF or PE machine, such as EM_X86_64 or IMAGE_FILE_MACHINE_AMD64
-	GlibcMax string   `toml:"glibc-max" json:"glibc_max"` // highest GLIBC_ symbol version, empty: no limit
-	Needed   []string `toml:"needed" json:"needed"`       // libraries from outside the bundle that may be needed, with * and ?
-	CUDA     *CUDA    `toml:"cuda" json:"cuda,omitempty"` // nil: nothing is asked
-	HIP      *HIP     `toml:"hip" json:"hip,omitempty"`   // nil: nothing is asked
-	PE       *PE      `toml:"pe" json:"pe,omitempty"`     // nil: Windows files are not looked at
+	Machine string `toml:"machine" json:"machine"` // ELF or PE machine, such as EM_X86_64 or IMAGE_FILE_MACHINE_AMD64
+	buildenv.Limits
+	Needed []string `toml:"needed" json:"needed"`       // libraries from outside the bundle that may be needed, with * and ?
+	CUDA   *CUDA    `toml:"cuda" json:"cuda,omitempty"` // nil: nothing is asked
+	HIP    *HIP     `toml:"hip" json:"hip,omitempty"`   // nil: nothing is asked
+	PE     *PE      `toml:"pe" json:"pe,omitempty"`     // nil: Windows files are not looked at
 }
 
 // PE holds what Windows programs and libraries may need of the system. Every DLL that
