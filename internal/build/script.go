@@ -252,7 +252,9 @@ SRC=$(cd "$SRC" && pwd -P)
 page=$SRC/{{.Place.Dist}}
 if [ ! -e "$page/index.html" ]; then
 	command -v npm >/dev/null || die "the web page needs npm and Node ^20.19 or 22.12 and newer; or put its files into $page"
+	mkdir "$SRC/.git" # else a .gitignore of a folder above decides what Tailwind reads
 	(cd "$SRC/{{.Place.Sources}}" && npm ci --ignore-scripts && env {{range .Env}}{{q .}} {{end}}npm run build) >&2
+	rmdir "$SRC/.git"
 fi
 rm -rf "$page/_gzip" # of a build before this one
 sum=$(cd "$page" && find . -type f | sed 's|^\./||' | LC_ALL=C sort | tr '\n' '\0' | xargs -0 sha256sum | sha256sum)

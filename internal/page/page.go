@@ -294,8 +294,12 @@ func (c Cache) build(
 ) (Page, error) {
 	dir := filepath.Join(work, "src", filepath.FromSlash(in.Place.Sources))
 	home := filepath.Join(work, "home")
-	if err := os.MkdirAll(home, 0o755); err != nil {
-		return Page{}, err
+	// Tailwind leaves out what a .gitignore above says, up to the top of a repository: this
+	// is one, so that the cache may lie below anybody's.
+	for _, needed := range []string{home, filepath.Join(work, "src", ".git")} {
+		if err := os.MkdirAll(needed, 0o755); err != nil {
+			return Page{}, err
+		}
 	}
 	if _, err := sub.Checkout(ctx, dir, nil); err != nil {
 		return Page{}, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,7 +16,6 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
-	"github.com/chromedp/chromedp/kb"
 
 	"github.com/llpatch/llpatch/internal/run"
 )
@@ -154,15 +154,16 @@ type tab struct {
 func (p *tab) visit(ctx context.Context, v view) error {
 	chromedp.ListenTarget(ctx, p.event)
 	var overflow float64
+	var shown bool
 	err := chromedp.Run(ctx,
 		network.Enable(), runtime.Enable(), log.Enable(),
 		emulation.SetDeviceMetricsOverride(v.width, v.height, v.scale, v.mobile),
-		chromedp.Navigate(fmt.Sprintf("http://127.0.0.1:%d/", p.srv.port)),
+		chromedp.Navigate(p.own()),
 		chromedp.WaitVisible("textarea", chromedp.ByQuery),
 		chromedp.SendKeys("textarea", prompt, chromedp.ByQuery),
-		chromedp.SendKeys("textarea", kb.Enter, chromedp.ByQuery),
+		chromedp.Click(`button[type="submit"]:not([disabled])`, chromedp.ByQuery, chromedp.NodeVisible), // Enter is a new line on a phone
 		chromedp.ActionFunc(p.streams),
-		chromedp.Poll(fmt.Sprintf("document.body.innerText.includes(%q)", prompt), nil),
+		chromedp.Evaluate(fmt.Sprintf("document.body.innerText.includes(%q)", prompt), &shown),
 		chromedp.Evaluate("document.documentElement.scrollWidth - window.innerWidth", &overflow),
 	)
 	p.mu.Lock()
@@ -172,6 +173,8 @@ func (p *tab) visit(ctx context.Context, v view) error {
 		return errors.New(strings.Join(p.faults, "; "))
 	case err != nil:
 		return err
+	case !shown:
+		return errors.New("it does not show what was asked")
 	case overflow > 0:
 		return fmt.Errorf("it is %.0f pixels wider than the screen", overflow)
 	}
@@ -198,6 +201,9 @@ func (p *tab) streams(ctx context.Context) error {
 	}
 }
 
+// own is the beginning of every address of the server.
+func (p *tab) own() string { return fmt.Sprintf("http://127.0.0.1:%d/", p.srv.port) }
+
 // event notes what the page does.
 func (p *tab) event(e any) {
 	p.mu.Lock()
@@ -214,19 +220,21 @@ func (p *tab) event(e any) {
 			p.faults = append(p.faults, "console error: "+strings.Join(words, " "))
 		}
 	case *log.EventEntryAdded:
-		if e.Entry.Level == log.LevelError {
+		if e.Entry.Level == log.LevelError && !(e.Entry.Source == log.SourceNetwork && strings.HasPrefix(e.Entry.URL, p.own())) {
 			p.faults = append(p.faults, "console error: "+e.Entry.Text+" "+e.Entry.URL)
 		}
 	case *network.EventRequestWillBeSent:
 		p.requests++
 		at := e.Request.URL
-		own := fmt.Sprintf("http://127.0.0.1:%d/", p.srv.port)
-		if !strings.HasPrefix(at, own) && !strings.HasPrefix(at, "data:") && !strings.HasPrefix(at, "blob:") {
+		if !strings.HasPrefix(at, p.own()) && !strings.HasPrefix(at, "data:") && !strings.HasPrefix(at, "blob:") {
 			p.faults = append(p.faults, "it asks another host: "+at)
 		}
 	case *network.EventResponseReceived:
-		if e.Response.MimeType == "text/event-stream" {
+		switch status := e.Response.Status; {
+		case e.Response.MimeType == "text/event-stream":
 			p.chat = e.RequestID
+		case status >= 400 && status != http.StatusForbidden: // 403: the server was started without it, such as --tools
+			p.faults = append(p.faults, fmt.Sprintf("it asks for %s, and gets %d", e.Response.URL, status))
 		}
 	case *network.EventDataReceived:
 		if e.RequestID == p.chat && p.chat != "" {

@@ -10,12 +10,13 @@ import (
 
 // fakePage is a web page that chats, as far as webui looks.
 const fakePage = `<!doctype html><HTML><head><link rel="icon" href="data:,"><link href="./bundle.css" rel="stylesheet"></head>
-<body><textarea></textarea><p></p><script src="./bundle.js"></script></body></HTML>`
+<body><form><textarea></textarea><button type="submit">Send</button></form><p></p><script src="./bundle.js"></script></body></HTML>`
 
 const fakeScript = `
 const box = document.querySelector("textarea");
-box.addEventListener("keydown", async e => {
-	if (e.key !== "Enter") return;
+fetch("./tools"); // which the server has switched off
+document.querySelector("form").addEventListener("submit", async e => {
+	e.preventDefault();
 	document.querySelector("p").innerText = box.value;
 	const answer = await fetch("./v1/chat/completions", {method: "POST", body: "{}"});
 	for await (const piece of answer.body) document.querySelector("p").append(new TextDecoder().decode(piece));
@@ -50,6 +51,8 @@ func serveFakePage(mode, path string, w http.ResponseWriter) bool {
 			fmt.Fprint(w, `null.x;`)
 		}
 		fmt.Fprint(w, fakeScript)
+	case "/tools":
+		w.WriteHeader(map[bool]int{true: http.StatusInternalServerError, false: http.StatusForbidden}[mode == "page gets an error"])
 	case "/v1/chat/completions":
 		w.Header().Set("Content-Type", "text/event-stream")
 		for i := range 8 {
@@ -98,6 +101,7 @@ func TestWebUIInABrowser(t *testing.T) {
 		"page asks elsewhere":   "on a phone's screen (390x844): it asks another host: http://example.com/font.woff2",
 		"page logs an error":    "console error: no such model",
 		"page throws":           "a script failed: ",
+		"page gets an error":    "/tools, and gets 500",
 		"page gets all at once": "pieces, which is no stream",
 		"wide page":             "pixels wider than the screen",
 	} {
