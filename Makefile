@@ -120,6 +120,11 @@ roots: ## cold releases of b8390 in the build roots for NVIDIA cards, for one ca
 mutation: ## break 100 lines of five packages: the fast tests must notice (ARGS="--sample 20 --seed 2", or --base REF: what changed since)
 	GREMLINS=$(GREMLINS) sh scripts/mutation $(ARGS)
 
+.PHONY: fork-interop
+fork-interop: ## the tests of llpatch fork with the git and the jj of Debian's next release, in a root of its own
+	sh scripts/setup interop
+	sh scripts/fork-interop
+
 .PHONY: mirror
 mirror: ## the tests on upstream's whole history, in a clone at MIRROR=PATH
 	$(if $(MIRROR),,$(error MIRROR names no clone of llama.cpp))
@@ -132,7 +137,7 @@ powershell: ## the scripts for a Windows machine are PowerShell, by tree-sitter'
 		PYTHONPATH=$$dir go test -count 1 -run PowerShell -v ./internal/build
 
 # One part of make nightly each: a target, and variables for it.
-NIGHTLY ?= test-all mutation proof broken-fixes real-win7 sim-win7 releases starts roots leaks 'nvidia ARGS=-cublas' 'fuzz FUZZTIME=20s FUZZLONG=1m' \
+NIGHTLY ?= test-all mutation proof broken-fixes real-win7 sim-win7 releases starts roots leaks fork-interop 'nvidia ARGS=-cublas' 'fuzz FUZZTIME=20s FUZZLONG=1m' \
 	$(if $(MIRROR),mirror,'NOT RUN: mirror: MIRROR names no clone of llama.cpp') \
 	$(if $(IK),proof-ik,'NOT RUN: proof-ik: IK names no clone of ik_llama.cpp')
 

@@ -45,6 +45,7 @@ type judge struct {
 	merging  *merging // nil: nothing is merged
 	absences absences
 	store    *store // nil: nothing is kept
+	plain    bool   // only whether it fits counts, and not whether it has landed below another
 }
 
 func newJudge(h *History, o Options, s Stack) *judge {
@@ -220,7 +221,7 @@ func (w *walker) systems(ctx context.Context, part []int, base row, build int, a
 // row judges the fixes of one part on one row, each on the tree as those before
 // it left it.
 func (w *walker) row(ctx context.Context, part []int, base row, build int, at func(fix int) *cell) error {
-	if err := w.walk(ctx, part, base, build, at, false, nil); err != nil {
+	if err := w.walk(ctx, part, base, build, at, false, nil); err != nil || w.plain {
 		return err
 	}
 	// What does not fit may lie under a later fix that has landed, too.

@@ -197,7 +197,10 @@ var (
 
 // setRange gives the variant of a patch file another range.
 func setRange(text []byte, name, builds string) ([]byte, error) {
-	patchLine := regexp.MustCompile(`(?m)^[ \t]*patch[ \t]*=[ \t]*["']` + regexp.QuoteMeta(name) + `["']`)
+	patchLine, err := regexp.Compile(`(?m)^[ \t]*patch[ \t]*=[ \t]*["']` + regexp.QuoteMeta(name) + `["']`)
+	if err != nil {
+		return nil, fmt.Errorf("%q is no file name: %w", name, err)
+	}
 	starts := tableLine.FindAllIndex(text, -1)
 	for i, at := range starts {
 		end := len(text)

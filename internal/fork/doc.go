@@ -6,7 +6,7 @@
 //
 //   - repo.go (Repo: the git program on one repository), branch.go (Branch: which commits
 //     stand on which tag), commit.go (Commit, its message and its id).
-//   - make.go (Make), check.go (Check), push.go (Push): series to branch.
+//   - make.go (Make), base.go (what a branch stands on), check.go (Check), push.go (Push): series to branch.
 //   - export.go (Export), declare.go (what declarations get) and newfix.go: branch to series.
 //   - rebase.go (Rebase), stop.go (Stopped: a conflict in the work tree), goon.go (what is kept
 //     of a rebase, and GoOn), move.go (changes), cause.go (which of upstream's commits is in the way).

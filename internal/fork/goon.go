@@ -116,6 +116,9 @@ func GoOn(ctx context.Context, e chain.Workspace, r *Repo, way string) (*Rebased
 	if err := r.stand(ctx, e.Repo, &b); err != nil {
 		return nil, err
 	}
+	if len(s.Done) > len(b.Commits) || s.Stop != nil && len(s.Done) == len(b.Commits) {
+		return nil, refuse(r.llpatch("fork", "rebase", "--abort"), "%s does not tell of the rebase of %s: it has more commits", r.stateFile(), b.label())
+	}
 	if s.Stop != nil {
 		c := b.Commits[len(s.Done)]
 		done := Moved{Old: c.ID, Fix: c.Fix, Subject: c.Subject()}

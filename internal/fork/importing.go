@@ -275,26 +275,14 @@ func reach(ctx context.Context, e chain.Workspace, h *compat.History, d *declari
 		e.Log.Warn("the history does not have the tag: the fixes are for it alone", "tag", d.tag)
 		return nil
 	}
-	report, err := h.Status(ctx, options(e), stack(all), h.Tags)
+	spans, err := h.Around(ctx, options(e), stack(all), at)
 	if err != nil {
 		return err
 	}
-	for i, st := range report.Fixes {
-		var fits []bool
-		for _, run := range st.Runs {
-			fits = append(fits, slices.Repeat([]bool{run.Verdict.Fits()}, run.Tags)...)
+	for i, s := range spans {
+		if s[0] >= 0 {
+			all[i].lo, all[i].hi = min(h.Tags[s[0]].Build, d.lo), max(h.Tags[s[1]].Build, d.hi)
 		}
-		if !fits[at] {
-			continue
-		}
-		lo, hi := at, at
-		for lo > 0 && fits[lo-1] {
-			lo--
-		}
-		for hi+1 < len(fits) && fits[hi+1] {
-			hi++
-		}
-		all[i].lo, all[i].hi = min(h.Tags[lo].Build, d.lo), max(h.Tags[hi].Build, d.hi)
 	}
 	return nil
 }

@@ -232,7 +232,7 @@ func (r *Repo) tree(ctx context.Context, commit string) (string, error) {
 // lock keeps two llpatch apart in one repository.
 func (r *Repo) lock(ctx context.Context) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Join(r.common, "llpatch"), 0o755); err != nil {
-		return nil, err
+		return nil, refuse(run.QuoteArgv([]string{"git", "clone", r.Dir})+" makes one that is yours", "%s cannot be written: %v", r.Dir, err)
 	}
 	return records.Lock(ctx, r.Log, filepath.Join(r.common, "llpatch", "lock"), r.Dir)
 }
