@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	cdx "github.com/CycloneDX/cyclonedx-go"
 
@@ -44,6 +45,15 @@ func (c Content) SBOM(p Packed) ([]byte, error) {
 			ExternalReferences: &[]cdx.ExternalReference{{URL: v.Page, Type: cdx.ERTypeVCS}},
 		})
 	}
+	made := []string{"source"}
+	for _, name := range i.Linked {
+		ref, at := "linked:"+name, strings.LastIndexByte(name, ' ')
+		made = append(made, ref)
+		all = append(all, cdx.Component{
+			BOMRef: ref, Type: cdx.ComponentTypeLibrary, Name: name[:max(at, 0)], Version: name[at+1:],
+			Description: "linked into the programs",
+		})
+	}
 	files := []string{}
 	for _, f := range i.Files {
 		ref := "file:" + f.Name
@@ -61,7 +71,7 @@ func (c Content) SBOM(p Packed) ([]byte, error) {
 	}
 	b.Components = &all
 	b.Dependencies = &[]cdx.Dependency{
-		{Ref: "archive", Dependencies: &[]string{"source"}},
+		{Ref: "archive", Dependencies: &made},
 		{Ref: "source", Dependencies: &within},
 	}
 	for _, f := range files {
