@@ -26,7 +26,7 @@ func (e *Rejected) ExitCode() int { return exit.Build }
 
 // Hint says what to do.
 func (e *Rejected) Hint() string {
-	return "[verify] of the recipe, or of the buildenv, says what a binary may need"
+	return "the recipe's [verify], or the buildenv's, says what a binary may need"
 }
 
 // Verify inspects the files of a bundle, paths below dir, against a recipe's

@@ -1,9 +1,13 @@
 package bundle
 
 import (
+	"bytes"
 	"os"
+	"slices"
 	"strings"
 	"testing"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
 
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/buildenv"
@@ -37,6 +41,27 @@ func TestLinuxPage(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The bill of materials has what is linked into the programs, by name and version.
+func TestLinkedSBOM(t *testing.T) {
+	data, err := Content{Info: Info{Series: &spec.Series{}, Linked: []string{"OpenSSL 3.5.5"}}}.SBOM(Packed{Archive: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b cdx.BOM
+	if err := cdx.NewBOMDecoder(bytes.NewReader(data), cdx.BOMFileFormatJSON).Decode(&b); err != nil {
+		t.Fatal(err)
+	}
+	is := func(c cdx.Component) bool {
+		return c.BOMRef == "linked:OpenSSL 3.5.5" && c.Name == "OpenSSL" && c.Version == "3.5.5"
+	}
+	archive := func(d cdx.Dependency) bool {
+		return d.Ref == "archive" && slices.Equal(*d.Dependencies, []string{"source", "linked:OpenSSL 3.5.5"})
+	}
+	if !slices.ContainsFunc(*b.Components, is) || !slices.ContainsFunc(*b.Dependencies, archive) {
+		t.Errorf("%s", data)
 	}
 }
 

@@ -45,11 +45,14 @@ func (c Content) SBOM(p Packed) ([]byte, error) {
 			ExternalReferences: &[]cdx.ExternalReference{{URL: v.Page, Type: cdx.ERTypeVCS}},
 		})
 	}
-	for _, lib := range i.Linked {
-		name, version, _ := strings.Cut(lib, " ")
-		ref := "linked:" + name
-		within = append(within, ref)
-		all = append(all, cdx.Component{BOMRef: ref, Type: cdx.ComponentTypeLibrary, Name: name, Version: version, Description: "linked into the programs"})
+	made := []string{"source"}
+	for _, name := range i.Linked {
+		ref, at := "linked:"+name, strings.LastIndexByte(name, ' ')
+		made = append(made, ref)
+		all = append(all, cdx.Component{
+			BOMRef: ref, Type: cdx.ComponentTypeLibrary, Name: name[:max(at, 0)], Version: name[at+1:],
+			Description: "linked into the programs",
+		})
 	}
 	files := []string{}
 	for _, f := range i.Files {
@@ -68,7 +71,7 @@ func (c Content) SBOM(p Packed) ([]byte, error) {
 	}
 	b.Components = &all
 	b.Dependencies = &[]cdx.Dependency{
-		{Ref: "archive", Dependencies: &[]string{"source"}},
+		{Ref: "archive", Dependencies: &made},
 		{Ref: "source", Dependencies: &within},
 	}
 	for _, f := range files {

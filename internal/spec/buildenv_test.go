@@ -41,7 +41,8 @@ func TestEnv(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err = loadEnv(t, goodEnv+"[verify]\nglibcxx-max = \"3.4.28\"\n", goodLock); err != nil || r.Buildenvs["x"].Verify.GlibcxxMax != "3.4.28" {
+	limited, err := loadEnv(t, goodEnv+"[verify]\nglibcxx-max = \"3.4.28\"\n", goodLock)
+	if err != nil || limited.Buildenvs["x"].Verify.GlibcxxMax != "3.4.28" {
 		t.Errorf("verify: %v", err)
 	}
 	d, err := r.Buildenv("x")

@@ -134,7 +134,7 @@ func (f *file) debian(d buildenv.Decl) {
 
 // library checks what is said of a library that is built in a root.
 func (f *file) library(l buildenv.Library) {
-	f.refuse(l.Name == "" || strings.TrimSpace(l.Name) != l.Name, "library.name", "name %q must be what the library calls itself, such as OpenSSL 3.5.5", l.Name)
+	f.refuse(!libraryRE.MatchString(l.Name), "library.name", "name %q must be what the library calls itself, with its version, such as OpenSSL 3.5.5", l.Name)
 	f.refuse(!fs.ValidPath(l.Header) || l.Header == ".", "library.header", "header %q must be what a recipe's optional feature looks for, such as openssl/ssl.h", l.Header)
 	f.refuse(!crateRE.MatchString(l.Crate), "library.crate", "%q is not the name of a crate", l.Crate)
 	f.refuse(!crateVersionRE.MatchString(l.Version), "library.version", "%q is not the version of a crate, such as 300.5.5+3.5.5", l.Version)
@@ -148,6 +148,7 @@ func (f *file) library(l buildenv.Library) {
 }
 
 var (
+	libraryRE      = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9._+-]* [0-9][0-9A-Za-z._+-]*$`)
 	crateRE        = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9_-]*$`)
 	crateVersionRE = regexp.MustCompile(`^[0-9]+(\.[0-9]+){2}(\+[0-9A-Za-z.-]+)?$`)
 	sha256RE       = regexp.MustCompile(`^[0-9a-f]{64}$`)
