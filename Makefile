@@ -1,7 +1,7 @@
 # Every command of the project; `make help` lists them. CI calls only these.
 SHELL := /bin/sh
 TAG   ?= b8833
-IK_COMMITS ?= 21ced1e3c158b8f5b8732d30195ea5ed76d5ec86 8337e4cd3861406fc04e0854b1409cd1b027fbc9
+IK_COMMITS ?= 21ced1e3c158b8f5b8732d30195ea5ed76d5ec86
 PROOF_TAGS ?= b8390 b9842
 BROKEN_TAGS ?= b8390 b9842 v0.5.0
 RELEASE_TAGS ?= b9842 v0.5.0

@@ -20,8 +20,8 @@ const module = "github.com/llpatch/llpatch"
 // layers is the order of the packages: each may import only those below it.
 // It is docs/design.md's list.
 var layers = []string{
-	"cli", "doctor", "fork", "chain", "lint", "merge", "bundle", "stage", "authenticode", "smoke", "evidence", "leak", "compat", "report", "llamaserver", "memory", "gguf", "sim", "wine",
-	"build", "binary", "broken", "patch", "source", "records", "spec", "buildenv", "sshd", "run", "tag", "download", "lock", "disk", "atomicfile", "regular", "exit", "golden",
+	"cli", "verify", "doctor", "fork", "chain", "lint", "merge", "bundle", "stage", "authenticode", "smoke", "evidence", "leak", "compat", "report", "llamaserver", "memory", "gguf", "sim", "wine",
+	"build", "binary", "broken", "patch", "source", "records", "spec", "buildenv", "sshd", "run", "tag", "trust", "download", "lock", "disk", "atomicfile", "regular", "exit", "golden",
 }
 
 // owners says which packages may import what (tests may import anything).

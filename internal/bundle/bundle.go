@@ -8,7 +8,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -17,7 +19,9 @@ import (
 	"time"
 
 	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/regular"
 	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/trust"
 )
 
 // Packed says which archive a bundle ended in.
@@ -76,13 +80,73 @@ func (p Packed) Cut(ctx context.Context, limit int64) (_ Packed, err error) {
 	return p, err
 }
 
-// Beside are the files that lie beside an archive: SHA256SUMS and NOTES.md.
-func (c Content) Beside(p Packed) map[string][]byte {
-	sums := fmt.Appendf(nil, "%s  %s\n", p.SHA256, filepath.Base(p.Archive))
+// SumsFile and NotesFile lie beside an archive; the first also in it.
+const (
+	SumsFile  = "SHA256SUMS"
+	NotesFile = "NOTES.md"
+)
+
+// What is behind an archive's name in that of its bill of materials and of its signed statements.
+const (
+	SBOMSuffix       = ".cdx.json"
+	StatementsSuffix = ".intoto.jsonl"
+)
+
+// Beside are the files that lie beside an archive, by their names: NOTES.md, the bill of
+// materials, SHA256SUMS and, with a key, which may be nil, the statements and the signatures.
+// The comment of each signature says what it is of: one of another file, tag or target does not
+// pass for it. None of them holds a time, so that the same archive has the same.
+func (c Content) Beside(ctx context.Context, p Packed, key *trust.Key) (map[string][]byte, error) {
+	name := filepath.Base(p.Archive)
+	sbom, err := c.SBOM(p)
+	if err != nil {
+		return nil, err
+	}
+	beside := map[string][]byte{NotesFile: notesPage(c.Info, p), name + SBOMSuffix: sbom}
+	if key == nil {
+		beside[SumsFile] = p.sums(beside)
+		return beside, nil
+	}
+	statements, err := c.Statements(p)
+	if err != nil {
+		return nil, err
+	}
+	var lines []byte
+	for _, s := range statements {
+		line, err := key.Envelope(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(append(lines, line...), '\n')
+	}
+	beside[name+StatementsSuffix] = lines
+	beside[SumsFile] = p.sums(beside)
+	f, err := os.Open(p.Archive)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read from
+	for of, r := range map[string]io.Reader{name: regular.Until(ctx, f), SumsFile: bytes.NewReader(beside[SumsFile])} {
+		if beside[of+trust.SignatureSuffix], err = key.Sign(r, c.Info.SignedComment(of)); err != nil {
+			return nil, fmt.Errorf("sign %s: %w", of, err)
+		}
+	}
+	return beside, nil
+}
+
+// sums is the SHA256SUMS beside an archive: of it, its parts, and what is called after it.
+func (p Packed) sums(beside map[string][]byte) []byte {
+	name := filepath.Base(p.Archive)
+	sums := fmt.Appendf(nil, "%s  %s\n", p.SHA256, name)
 	for _, part := range p.Parts {
 		sums = fmt.Appendf(sums, "%s  %s\n", part.SHA256, part.Name)
 	}
-	return map[string][]byte{"SHA256SUMS": sums, "NOTES.md": notesPage(c.Info, p)}
+	for _, other := range slices.Sorted(maps.Keys(beside)) {
+		if strings.HasPrefix(other, name+".") {
+			sums = fmt.Appendf(sums, "%x  %s\n", sha256.Sum256(beside[other]), other)
+		}
+	}
+	return sums
 }
 
 // Top is the folder that upstream's archives of a tag have at their top.
@@ -137,7 +201,7 @@ func targetsName(targets []string) string {
 }
 
 // extras are the files of a bundle that are no programs; fill writes them anew each time.
-var extras = []string{"BUILD_INFO.json", "README.md", "PATCHES", "LICENSES", "SHA256SUMS", checkScript, win7Readme}
+var extras = []string{"BUILD_INFO.json", "README.md", "PATCHES", "LICENSES", SumsFile, checkScript, win7Readme}
 
 // IsExtra reports whether a bundle's entry, a file or a folder at its top, is one of those;
 // scripts for Windows keep their names.
@@ -207,14 +271,14 @@ func (c Content) fill(top string) error {
 	if err != nil {
 		return err
 	}
-	return write("SHA256SUMS", sums)
+	return write(SumsFile, sums)
 }
 
 // checksums lists the SHA-256 of every file below top but SHA256SUMS itself, as sha256sum -c reads it.
 func checksums(top string) ([]byte, error) {
 	var b bytes.Buffer
 	err := fs.WalkDir(os.DirFS(top), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() || name == "SHA256SUMS" {
+		if err != nil || !d.Type().IsRegular() || name == SumsFile {
 			return err
 		}
 		sum, err := build.SumFile(filepath.Join(top, name))

@@ -47,15 +47,16 @@ type Info struct {
 	WebUI     bool              `json:"webui"`                  // the page of llama-server is in
 	NVIDIA    []string          `json:"nvidia,omitempty"`       // DLLs of NVIDIA's that it loads on Windows
 	authenticode.Signed
-	Needs   []string            `json:"needs"`                     // libraries of the user's system
-	Symbols map[string][]string `json:"symbol_versions,omitempty"` // that those must have
-	DropIn  string              `json:"drop_in,omitempty"`         // the one library that the bundle holds, for the official package of the tag
-	CUDA    *binary.Verdict     `json:"cuda,omitempty"`            // on which cards and with which driver it runs
-	AMD     []binary.GPU        `json:"amd,omitempty"`             // on which of AMD's cards it runs
-	Notes   []string            `json:"notes,omitempty"`           // the recipe's
-	Checks  []CheckInfo         `json:"checks"`
-	Files   []*binary.File      `json:"files"`
-	Sums    map[string]string   `json:"sha256"`
+	Needs    []string            `json:"needs"`                     // libraries of the user's system
+	Symbols  map[string][]string `json:"symbol_versions,omitempty"` // that those must have
+	DropIn   string              `json:"drop_in,omitempty"`         // the one library that the bundle holds, for the official package of the tag
+	CUDA     *binary.Verdict     `json:"cuda,omitempty"`            // on which cards and with which driver it runs
+	AMD      []binary.GPU        `json:"amd,omitempty"`             // on which of AMD's cards it runs
+	Notes    []string            `json:"notes,omitempty"`           // the recipe's
+	Vendored []Vendored          `json:"vendored,omitempty"`        // libraries of others in the patched tree
+	Checks   []CheckInfo         `json:"checks"`
+	Files    []*binary.File      `json:"files"`
+	Sums     map[string]string   `json:"sha256"`
 }
 
 // CheckInfo is the verdict of one smoke check.
@@ -273,6 +274,7 @@ type Made struct {
 	DropIn   string   // the one library; empty: it is the whole target
 	Checks   []smoke.Result
 	Known    spec.Known
+	Vendored []Vendored // as VendoredIn gives them of the patched tree
 }
 
 // Describe gathers what BUILD_INFO.json says.
@@ -283,7 +285,7 @@ func Describe(m Made) (Info, error) {
 		Revision: m.Revision, Version: m.Plan.VersionCommit, Carried: m.Carried, DropIn: m.DropIn, Signed: m.Signed,
 		Series: m.Series, Security: m.Known, Plan: m.Plan.Digest, Options: options(m.Plan), LeftOut: append([]string{}, m.Plan.Off...), Tools: m.Tools,
 		Glibc: binary.Floor(m.Files, "GLIBC"), Libstdcpp: binary.Floor(m.Files, "GLIBCXX"), Needs: binary.Outside(m.Files), Files: m.Files, Sums: m.Sums,
-		Check: checkName(m.Recipe.Bundle.Check), WebUI: m.DropIn == "" && m.Plan.WebUI(),
+		Check: checkName(m.Recipe.Bundle.Check), Vendored: m.Vendored, WebUI: m.DropIn == "" && m.Plan.WebUI(),
 	}
 	if err := i.read(m); err != nil {
 		return i, err

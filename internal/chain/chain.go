@@ -23,6 +23,7 @@ import (
 	"github.com/llpatch/llpatch/internal/records"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/trust"
 )
 
 // Workspace is what every stage works with: declarations, folders, and how the user is told.
@@ -50,13 +51,14 @@ func Smoke(ctx context.Context, e Workspace, p Patched, at Site, v Venue) (*smok
 }
 
 // Release runs the whole chain: what is signed is what is checked, and what is checked is
-// what is packed (docs/adr/0002). A larger archive is also cut into parts of partMiB.
+// what is packed (docs/adr/0002). A larger archive is also cut into parts of partMiB. The signer
+// of Windows' programs and the key of the whole may be nil.
 func Release(
-	ctx context.Context, e Workspace, p Patched, at Site, v Venue, signer *authenticode.Signer, partMiB int64,
+	ctx context.Context, e Workspace, p Patched, at Site, v Venue, signer *authenticode.Signer, key *trust.Key, partMiB int64,
 ) (packed bundle.Packed, err error) {
 	c, err := smoked(ctx, e, p, at, v, signer)
 	if err == nil {
-		packed, err = Pack(ctx, e, c, partMiB<<20)
+		packed, err = Pack(ctx, e, c, partMiB<<20, key)
 	}
 	return packed, errors.Join(err, c.Close())
 }

@@ -2,8 +2,12 @@ package chain
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -12,23 +16,25 @@ import (
 	"github.com/llpatch/llpatch/internal/merge"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/stage"
+	"github.com/llpatch/llpatch/internal/trust"
 )
 
 // Pack makes the archive of what was staged and checked, and what lies beside it; one that is
 // larger than limit bytes is also cut into parts. An archive that is there already and is
-// right is left alone, also where cutting it was stopped or is to give other parts.
-func Pack(ctx context.Context, e Workspace, c Checked, limit int64) (bundle.Packed, error) {
+// right is left alone, also where cutting it was stopped or is to give other parts. A key, which
+// may be nil, signs it; without one, signatures of an earlier run go.
+func Pack(ctx context.Context, e Workspace, c Checked, limit int64, key *trust.Key) (bundle.Packed, error) {
 	all, err := content(e, c)
 	if err != nil {
 		return bundle.Packed{}, err
 	}
 	archive := c.own(bundle.Name(c.Tree.Tag.Short(), c.Recipe, c.Plan, all.Info))
-	key, err := digest(archive, all.Info, all.Scripts)
+	of, err := digest(archive, all.Info, all.Scripts)
 	if err != nil {
 		return bundle.Packed{}, err
 	}
-	packed, err := Memo(c.own("bundle.json"), fmt.Sprintf("%s %d", key, limit), bundle.Packed.Whole, func() (bundle.Packed, error) {
-		packed, err := Memo(c.own("archive.json"), key, bundle.Packed.Whole, func() (bundle.Packed, error) {
+	packed, err := Memo(c.own("bundle.json"), fmt.Sprintf("%s %d", of, limit), bundle.Packed.Whole, func() (bundle.Packed, error) {
+		packed, err := Memo(c.own("archive.json"), of, bundle.Packed.Whole, func() (bundle.Packed, error) {
 			return all.Pack(ctx, c.Top(), archive, c.Tree.Pin.Time)
 		})
 		if err != nil {
@@ -39,7 +45,23 @@ func Pack(ctx context.Context, e Workspace, c Checked, limit int64) (bundle.Pack
 	if err != nil {
 		return packed, err
 	}
-	for name, data := range all.Beside(packed) {
+	beside, err := all.Beside(ctx, packed, key)
+	if err != nil {
+		return packed, err
+	}
+	old, err := filepath.Glob(c.own("*" + trust.SignatureSuffix))
+	if err != nil {
+		return packed, err // the pattern is ours
+	}
+	for _, file := range append(old, packed.Archive+bundle.StatementsSuffix) {
+		if beside[filepath.Base(file)] == nil {
+			if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return packed, err
+			}
+			e.Log.Debug("removed, as nothing signs it", "file", file)
+		}
+	}
+	for name, data := range beside {
 		if err := atomicfile.WriteFile(c.own(name), data, 0o644); err != nil {
 			return packed, err
 		}
@@ -87,10 +109,14 @@ func content(e Workspace, c Checked) (bundle.Content, error) {
 			sums[name] = sum
 		}
 	}
+	vendored, err := bundle.VendoredIn(c.Result.Tree)
+	if err != nil {
+		return out, err
+	}
 	out.Info, err = bundle.Describe(bundle.Made{
 		Llpatch: e.Version, Recipe: c.Recipe, Tree: c.Tree, Patched: c.Result.Tree.ID(), Series: c.Series,
 		Plan: c.Plan, Revision: c.Revision, Tools: c.Artifacts.Tools, Top: c.Top(), Files: c.Files, Sums: sums,
-		Signed: c.Signed, Carried: slices.Sorted(maps.Keys(terms)), DropIn: c.DropIn, Checks: c.Report.Checks, Known: c.Known(e),
+		Signed: c.Signed, Carried: slices.Sorted(maps.Keys(terms)), DropIn: c.DropIn, Checks: c.Report.Checks, Known: c.Known(e), Vendored: vendored,
 	})
 	if err != nil {
 		return out, err

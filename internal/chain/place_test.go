@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/fstest"
 
 	"github.com/rogpeppe/go-internal/txtar"
 
@@ -78,13 +77,11 @@ func TestStockOfOneSystem(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		paths, needs := c.compared(e)
+		paths, needs := c.compared(e), c.needs(e)
 		if got := strings.Join(slices.Sorted(maps.Keys(paths)), " "); got != want.compared || strings.Join(needs, " ") != want.needs {
 			t.Errorf("%s: compared %q, needed %q", target, got, needs)
 		}
-		read := *repo // the patches were read and parsed, and are not again
-		read.FS = fstest.MapFS{}
-		stock, err := c.unpatched(Workspace{Repo: &read})
+		stock, err := c.unpatched(needs)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,6 +98,17 @@ func TestStockOfOneSystem(t *testing.T) {
 		}
 		if got := strings.Join(differs, " "); got != want.differs {
 			t.Errorf("%s: the stock tree has %q changed, want %q", target, got, want.differs)
+		}
+		// Cures are in stock too.
+		for i := range c.Series.In {
+			c.Series.In[i].Group = spec.Security
+		}
+		cured, err := c.unpatched(c.inStock(e))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if paths := c.compared(e); len(paths) > 0 || cured.ID() != c.Result.Tree.ID() {
+			t.Errorf("%s: with cures alone %v is compared, and stock has tree %s, not %s", target, paths, cured.ID(), c.Result.Tree.ID())
 		}
 		if err := c.Tree.Close(); err != nil {
 			t.Error(err)

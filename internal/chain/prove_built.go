@@ -111,7 +111,7 @@ func (b Built) sanitized(ctx context.Context, e Workspace, program string) (pair
 	}
 	b.Recipe.Programs, b.Recipe.Bundle = []string{program}, spec.Bundle{Files: files}
 	b.Recipe.Verify.Needed = append(slices.Clone(b.Recipe.Verify.Needed), "libasan.so.*")
-	stock, err := b.unpatched(e)
+	stock, err := b.unpatched(b.needs(e))
 	if err != nil {
 		return pair, err
 	}

@@ -42,7 +42,7 @@ func sharedPrograms(ctx context.Context, e Workspace, p Patched, at Site, folder
 		return b, pair, err
 	}
 	stock := b.file("stock")
-	if _, err := b.writeStock(ctx, e, stock); err != nil {
+	if _, err := b.writeStock(ctx, stock, b.inStock(e)); err != nil {
 		return b, pair, err
 	}
 	for i, dir := range []string{stock, b.Dir} {
@@ -70,7 +70,7 @@ func ownPrograms(ctx context.Context, e Workspace, p Patched, at Site, folder st
 	if err := os.MkdirAll(p.file("logs"), 0o755); err != nil {
 		return b, pair, err
 	}
-	stock, err := p.unpatched(e)
+	stock, err := p.unpatched(p.inStock(e))
 	if err != nil {
 		return b, pair, err
 	}

@@ -20,17 +20,18 @@ import (
 )
 
 // Stock is what checks compare with: the programs without the series, but with the fixes that
-// no build for the system does without.
+// no build for the system does without, and with the cures of known defects. Those touch so
+// much that a stock build without them compiles nearly everything again (ADR 26).
 type Stock struct {
 	Bin     string   // their folder; empty: no check compares, or Same
 	Same    string   // why they are the same binaries, which then were not built
-	With    []string // ids of those fixes
+	With    []string // ids of the fixes for the system
 	entries map[string]string
 }
 
 // buildStock builds what checks compare with, where any does and there is a difference.
 func buildStock(ctx context.Context, e Workspace, b Built, v Venue, checks []spec.Check) (Stock, error) {
-	touched, needs := b.compared(e)
+	touched, needs := b.compared(e), b.needs(e)
 	s := Stock{With: needs}
 	switch {
 	case !smoke.Compares(checks):
@@ -56,13 +57,16 @@ func buildStock(ctx context.Context, e Workspace, b Built, v Venue, checks []spe
 		if len(needs) > 0 {
 			s.Same += " but those of " + strings.Join(needs, ", ") + ", which a build for this system needs"
 		}
+		if n := len(b.cures()); n > 0 {
+			s.Same += fmt.Sprintf(" but for the cures of known defects (%d), which stock has too", n)
+		}
 		return s, nil
 	}
 	if s.Same = idle(b.Plan, v.Name, checks, read); s.Same != "" {
 		return s, nil
 	}
 	start := time.Now()
-	_, art, err := b.buildStockIn(ctx, e, b.Patched, b.site, "stock")
+	_, art, err := b.buildStockIn(ctx, e, b.Patched, b.inStock(e), b.site, "stock")
 	if err != nil {
 		return s, fmt.Errorf("stock build, which checks compare with: %w", err)
 	}
@@ -72,48 +76,66 @@ func buildStock(ctx context.Context, e Workspace, b Built, v Venue, checks []spe
 	return s, err
 }
 
-// compared are the paths that the series changes, without those of the fixes that
-// are for the target's system alone: a build for that system needs those, so what is
-// compared with has them too. Their ids are the second result.
-func (p Patched) compared(e Workspace) (paths map[string][]string, needs []string) {
-	for _, f := range e.Repo.Fixes {
-		if len(f.OS) > 0 && slices.Contains(p.fixes(), f.ID) {
-			needs = append(needs, f.ID)
-		}
-	}
-	paths = p.Result.Changed()
+// compared are the paths that the series changes, without those that only the fixes that stock
+// has too change.
+func (p Patched) compared(e Workspace) map[string][]string {
+	stock, paths := p.inStock(e), p.Result.Changed()
 	maps.DeleteFunc(paths, func(_ string, by []string) bool {
-		return !slices.ContainsFunc(by, func(id string) bool { return !slices.Contains(needs, id) })
+		return !slices.ContainsFunc(by, func(id string) bool { return !slices.Contains(stock, id) })
 	})
-	return paths, needs
+	return paths
 }
 
-// unpatched is the tree without the series, but with what a build for the target's
-// system needs.
-func (p Patched) unpatched(e Workspace) (*source.Tree, error) {
-	_, needs := p.compared(e)
-	if len(needs) == 0 {
+// needs are the ids of the series' fixes that are for the target's system alone: no build for
+// it does without them.
+func (p Patched) needs(e Workspace) []string {
+	var ids []string
+	for _, f := range e.Repo.Fixes {
+		if len(f.OS) > 0 && f.Group == "" && slices.Contains(p.fixes(), f.ID) {
+			ids = append(ids, f.ID)
+		}
+	}
+	return ids
+}
+
+// cures are the ids of the series' fixes that cure known defects.
+func (p Patched) cures() []string {
+	var ids []string
+	for _, c := range p.Series.In {
+		if c.Group == spec.Security {
+			ids = append(ids, c.Fix)
+		}
+	}
+	return ids
+}
+
+// inStock are the ids of the fixes that stock, which checks compare with, has too.
+func (p Patched) inStock(e Workspace) []string { return slices.Concat(p.needs(e), p.cures()) }
+
+// unpatched is the tree with these fixes alone.
+func (p Patched) unpatched(with []string) (*source.Tree, error) {
+	if len(with) == 0 {
 		return p.Tree, nil
 	}
-	return p.treeOf("stock tree", func(id string) bool { return slices.Contains(needs, id) })
+	return p.treeOf("stock tree", func(id string) bool { return slices.Contains(with, id) })
 }
 
 // writeStock writes that tree into a folder, whose src it is.
-func (p Patched) writeStock(ctx context.Context, e Workspace, dir string) (*source.Tree, error) {
-	tree, err := p.unpatched(e)
+func (p Patched) writeStock(ctx context.Context, dir string, with []string) (*source.Tree, error) {
+	tree, err := p.unpatched(with)
 	if err == nil {
 		_, err = tree.CheckoutOwn(ctx, filepath.Join(dir, "src"), p.excluded())
 	}
 	return tree, err
 }
 
-// buildStockIn builds that tree for the recipe of p at a site, in a folder of its own. The
-// folder's name is also that of the log.
+// buildStockIn builds the tree with these fixes alone for the recipe of p at a site, in a folder
+// of its own. The folder's name is also that of the log.
 func (b Built) buildStockIn(
-	ctx context.Context, e Workspace, p Patched, at Site, folder string,
+	ctx context.Context, e Workspace, p Patched, with []string, at Site, folder string,
 ) (plan build.Plan, art build.Artifacts, err error) {
 	dir := b.file(folder)
-	tree, err := p.writeStock(ctx, e, dir)
+	tree, err := p.writeStock(ctx, dir, with)
 	if err != nil {
 		return plan, art, err
 	}
@@ -169,8 +191,8 @@ func idle(p build.Plan, device string, checks []spec.Check, read map[string][]st
 	return ""
 }
 
-// tryDropIn builds the tag without the series (but with what a build for the system
-// needs) for the target that the recipe names as its host, as upstream's own package
+// tryDropIn builds the tag without the series and its cures (but with what a build for the
+// system needs) for the target that the recipe names as its host, as upstream's own package
 // is, and lays the drop-in into it. What the library takes from ggml must be in that
 // build: the error is a *binary.Rejected where it is not. It returns the folder of the
 // programs and their plan.
@@ -200,7 +222,7 @@ func tryDropIn(ctx context.Context, e Workspace, s Staged) (bin string, plan bui
 	return bin, plan, stage.ABI(ctx, s.DropIn, f, bin, host)
 }
 
-// buildDropInTarget builds the tree that unpatched gives for another target, in a folder of
+// buildDropInTarget builds the tag as upstream's own package has it for another target, in a folder of
 // its own, on this machine.
 func buildDropInTarget(ctx context.Context, e Workspace, b Built, rec spec.Recipe) (plan build.Plan, art build.Artifacts, err error) {
 	if pin := b.Tree.Pin; !rec.Range.Contains(pin.Build) {
@@ -213,7 +235,7 @@ func buildDropInTarget(ctx context.Context, e Workspace, b Built, rec spec.Recip
 		return plan, art, e.placed(err)
 	}
 	start := time.Now()
-	plan, art, err = b.buildStockIn(ctx, e, host, at, "host")
+	plan, art, err = b.buildStockIn(ctx, e, host, host.needs(e), at, "host")
 	if err == nil {
 		e.Log.Info("built stock, to try the drop-in in", "target", rec.Name, "compiled", art.Compiled, "seconds", int(time.Since(start).Seconds()))
 	}

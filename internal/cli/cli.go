@@ -27,6 +27,7 @@ import (
 	"github.com/llpatch/llpatch/internal/records"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/trust"
 )
 
 // app is what the flags that all commands share say.
@@ -43,6 +44,7 @@ type app struct {
 	runtime  string // --bundle
 	partMiB  int64
 	sign     *authenticode.Signer
+	key      *trust.Key // signs a release; nil: nothing does
 	stdout   io.Writer
 	stderr   io.Writer
 	progress *progress
@@ -119,7 +121,7 @@ target, builds it, proves on the real programs that it works, and bundles it.
 		}},
 		{"Prove", []*cobra.Command{a.leakCmd(), a.vramCmd(), a.modelCmd(), a.evidenceCmd()}},
 		{"Upkeep", []*cobra.Command{a.statusCmd(), a.lintCmd(), a.forkCmd()}},
-		{"Trust", []*cobra.Command{a.inspectCmd(), a.doctorCmd()}},
+		{"Trust", []*cobra.Command{a.inspectCmd(), a.doctorCmd(), a.verifyCmd(), a.keyCmd()}},
 		{"", []*cobra.Command{a.envCmd(), probeInsideCmd(), joinCUDACmd()}},
 	} {
 		if g.title != "" {

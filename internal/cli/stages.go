@@ -342,7 +342,7 @@ func (a *app) releaseCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		done, err := chain.Release(ctx, j.Workspace, j.patched, j.site, venue, a.sign, a.partMiB)
+		done, err := chain.Release(ctx, j.Workspace, j.patched, j.site, venue, a.sign, a.key, a.partMiB)
 		if err != nil {
 			return err
 		}
@@ -350,6 +350,9 @@ func (a *app) releaseCmd() *cobra.Command {
 		a.log.Info(known.Head())
 		for _, avoid := range known.Avoids() {
 			a.log.Info("avoid: " + avoid)
+		}
+		if a.key == nil {
+			a.log.Info("not signed: --key FILE signs a release, and llpatch key new FILE makes a key")
 		}
 		return a.print(done, func() string { return done.Archive + "\n" })
 	})

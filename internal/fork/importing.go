@@ -264,7 +264,7 @@ func settle(e chain.Workspace, tree *source.Tree, all []*foreign) (*source.Tree,
 		now = res.Tree
 	}
 	if len(conflicts) > 0 {
-		return nil, fmt.Errorf("%d of %d patches do not fit %s, and nothing was written: %w", len(conflicts), len(all), tree.Tag, errors.Join(conflicts...))
+		return nil, fmt.Errorf("%d of %d patches do not fit %s, and no fix was written: %w", len(conflicts), len(all), tree.Tag, errors.Join(conflicts...))
 	}
 	return now, nil
 }

@@ -213,7 +213,6 @@ func TestConflicts(t *testing.T) {
 		"renames onto what is there":   {[]string{renamed("a", "two")}, []string{"exists two"}},
 		"creates twice":                {[]string{created("n", "100644", "a") + created("n", "100644", "b")}, []string{"exists n creates n twice"}},
 		"edits what it removed":        {[]string{deleted("a", "a") + edited("a", "a", "b")}, []string{"missing file a changes a file that it removed before"}},
-		"renames what it edited":       {[]string{edited("a", "a", "b") + renamed("a", "n")}, []string{"missing file a edits a and then renames"}},
 		"deletion leaves lines":        {[]string{deleted("two", "1")}, []string{"not empty two"}},
 		"deletes other lines":          {[]string{deleted("two", "x")}, []string{"no place two the file is not what the patch deletes"}},
 		"deletion without its lines":   {[]string{"diff --git a/a b/a\ndeleted file mode 100644\nindex 111..000\n"}, []string{"not empty a"}},

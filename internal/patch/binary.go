@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/bluekeyes/go-gitdiff/gitdiff"
@@ -24,12 +25,20 @@ type binaryData struct {
 	oldID, newID string
 }
 
-func newBinary(c *change, f *gitdiff.BinaryFragment) (*binaryData, error) {
+// newBinary prepares a binary change. back, the way from the new file to the old, may be
+// nil; it is not used, but damage to it is damage to the patch.
+func newBinary(c *change, f, back *gitdiff.BinaryFragment) (*binaryData, error) {
 	if !isFullID(c.oldID) || !isFullID(c.newID) {
 		return nil, errors.New("binary change without full blob ids in its index line: make the patch with --full-index or --binary")
 	}
 	if f.Size > maxResult {
 		return nil, fmt.Errorf("refused: binary change of %d MiB, more than %d", f.Size>>20, maxResult>>20)
+	}
+	if back != nil {
+		n, err := io.Copy(io.Discard, io.LimitReader(back.Data(), min(back.Size, maxResult)+1))
+		if err != nil || n != back.Size {
+			return nil, errors.New("binary data of the way back is damaged")
+		}
 	}
 	return &binaryData{fragment: f, oldID: c.oldID, newID: c.newID}, nil
 }

@@ -52,8 +52,11 @@ func headerName(s string) (string, error) {
 		return name, err
 	}
 	name, _, _ := strings.Cut(s, "\t")
-	if name == "" {
+	switch {
+	case name == "":
 		return "", errors.New("name is missing")
+	case strings.TrimRight(name, " ") == devNull:
+		return devNull, nil
 	}
 	return name, nil
 }

@@ -59,6 +59,15 @@
 //     from. Git refuses both unless told --unidiff-zero, and then searches.
 //   - Lines that go on after a hunk's counts are used up are an error; git drops
 //     them without a word.
+//   - A patch that contradicts itself or is damaged is an error: line 0 of a side
+//     that has lines, a file created twice or not from line 0, a header cut short,
+//     two files' names and no word of what is done. Git reads on, and leaves out
+//     binary data that is cut with a message alone.
+//   - A patch of which every line ends in CR LF is read as LF, unless the file has
+//     CR LF. Git adds the CRs to the file, or finds no place.
+//   - A patch that states no mode does not edit a symbolic link, and none changes a
+//     submodule. A link that is renamed to below its own old name becomes a folder;
+//     git refuses that where the patch states no mode.
 //   - Symbolic links that lead out of the tree, names that differ from another
 //     only in case, and paths that Windows would read as .git are refused.
 //   - Deleting, renaming and editing are judged on the tree, not on a checkout,

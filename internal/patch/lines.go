@@ -19,7 +19,8 @@ type text struct {
 	hash []uint64
 	// A chain of lines for each bucket, in rising order: -1 ends it.
 	head, next []int32
-	quiet      bool // nearest need not search: nobody reads its message
+	found      map[string][]int // the places of preimages that stand in several
+	quiet      bool             // nearest need not search: nobody reads its message
 }
 
 func newText(data []byte) *text {
@@ -103,10 +104,14 @@ const maxPlaces = 100
 
 // find returns the lines at which the hunk's whole preimage stands, in rising
 // order. It looks around the occurrences of the
-// preimage's rarest line only.
+// preimage's rarest line only. The slice is the text's: a patch may have a preimage
+// ten thousand times.
 func (t *text) find(h *hunk) []int {
 	if len(h.old) == 0 {
 		return nil
+	}
+	if places, ok := t.found[h.oldText]; ok {
+		return places
 	}
 	t.index()
 	rarest, fewest := 0, t.count()+1
@@ -130,6 +135,12 @@ func (t *text) find(h *hunk) []int {
 		}
 		return true
 	})
+	if len(places) > 1 {
+		if t.found == nil {
+			t.found = map[string][]int{}
+		}
+		t.found[h.oldText] = places
+	}
 	return places
 }
 

@@ -121,7 +121,8 @@ func ordered(slots []slot) {
 // free place that is nearest to the line of its new side; of two the lower one. It
 // returns nil where git places not all of them, or by rules that are not ours.
 func gitPlaces(t *text, hunks []hunk, places [][]int) []int {
-	var done []spot // in rising order, want is by how many lines the file has grown there
+	var done []spot   // in rising order and apart
+	grown := []int{0} // by how many lines those before each of them, and all of them, made the file longer
 	out := make([]int, len(hunks))
 	for i := range hunks {
 		h := &hunks[i]
@@ -136,36 +137,48 @@ func gitPlaces(t *text, hunks []hunk, places [][]int) []int {
 		} else if len(at) == 1 {
 			at = t.find(h)
 		}
-		want, lines := max(0, h.newLine-1), t.count()
-		for _, s := range done {
-			lines += s.want
-		}
-		want = min(want, lines)
-		best, far := -1, 0
-		for _, c := range at {
-			pos, free := c, true
-			for _, s := range done {
-				free = free && (c >= s.end() || c+len(h.old) <= s.at)
-				if s.at < c {
-					pos += s.want
-				}
+		want := min(max(0, h.newLine-1), t.count()+grown[len(done)])
+		// look returns the line that c has become, and whether a place there is free.
+		look := func(c int) (int, bool) {
+			k, _ := slices.BinarySearchFunc(done, c, func(s spot, c int) int { return cmp.Compare(s.at, c) })
+			if k > 0 && c < done[k-1].end() {
+				return done[k-1].at + grown[k-1], false
 			}
+			return c + grown[k], k == len(done) || c+len(h.old) <= done[k].at
+		}
+		// Nearer places come first on both sides of the wanted line, so few are looked at.
+		k, _ := slices.BinarySearchFunc(at, want, func(c, want int) int {
+			pos, _ := look(c)
+			return cmp.Compare(pos, want)
+		})
+		best, far := -1, math.MaxInt
+		try := func(c int) (more bool) {
+			pos, free := look(c)
 			// Twice the distance, and one more upwards.
 			d := 2 * (pos - want)
 			if d < 0 {
 				d = 1 - d
 			}
-			if free && (best < 0 || d < far) {
+			if free && d < far {
 				best, far = c, d
 			}
+			return d < far
+		}
+		for j := k; j < len(at) && try(at[j]); j++ {
+		}
+		for j := k - 1; j >= 0 && try(at[j]); j-- {
 		}
 		if best < 0 {
 			return nil
 		}
 		out[i] = best
-		s := spot{want: h.newLines - len(h.old), at: best, n: len(h.old)}
-		k, _ := slices.BinarySearchFunc(done, s, func(a, b spot) int { return cmp.Compare(a.at, b.at) })
+		s := spot{at: best, n: len(h.old)}
+		k, _ = slices.BinarySearchFunc(done, s, func(a, b spot) int { return cmp.Compare(a.at, b.at) })
 		done = slices.Insert(done, k, s)
+		grown = slices.Insert(grown, k+1, grown[k])
+		for j := k + 1; j < len(grown); j++ {
+			grown[j] += h.newLines - len(h.old)
+		}
 	}
 	return out
 }

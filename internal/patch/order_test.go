@@ -45,6 +45,24 @@ func TestOrderedHunks(t *testing.T) {
 	}
 }
 
+// A file of thousands of equal blocks, each with the same edit, and a line above: to
+// look at every place of every hunk beside every other hunk would take hours.
+func TestManyEqualHunks(t *testing.T) {
+	const n = 4000
+	var diff strings.Builder
+	diff.WriteString("diff --git a/f b/f\n--- a/f\n+++ b/f\n")
+	head, tail := countedLines("v", 4), countedLines("w", 4)
+	for i := range n {
+		at := i*9 + 2
+		fmt.Fprintf(&diff, "@@ -%d,7 +%d,7 @@\n v 1\n v 2\n v 3\n-old\n+new\n w 0\n w 1\n w 2\n", at, at)
+	}
+	before := "top\n" + strings.Repeat(head+"old\n"+tail, n)
+	got, _, err := applyOne(t, "f", before, diff.String())
+	if err != nil || got != strings.ReplaceAll(before, "old", "new") {
+		t.Errorf("%d bytes of %d, %v", len(got), len(before), err)
+	}
+}
+
 // Where git apply puts the hunks against their order, or where the order leaves
 // several places, the file is ambiguous.
 func TestOrderIsNotGits(t *testing.T) {

@@ -97,7 +97,7 @@ func (p *Patch) add(sec *section, fail func(int, string, ...any) error) error {
 			return fail(c.line, "%s: %v", c.target(), err)
 		}
 		if sec.binary {
-			if c.binary, err = newBinary(&c, file.BinaryFragment); err != nil {
+			if c.binary, err = newBinary(&c, file.BinaryFragment, file.ReverseBinaryFragment); err != nil {
 				return fail(c.line, "%s: %v", c.target(), err)
 			}
 		}
@@ -181,7 +181,8 @@ func checkHunks(c *change) error {
 			return fmt.Errorf("deletes a file in more than one hunk")
 		}
 	}
-	if c.kind == modify && len(c.hunks) == 0 && c.binary == nil && c.newMode == 0 {
+	// As in git, a new mode alone is a change where the old one is stated.
+	if c.kind == modify && len(c.hunks) == 0 && c.binary == nil && (c.oldMode == 0 || c.newMode == 0 || c.oldMode == c.newMode) {
 		return fmt.Errorf("file header without a change")
 	}
 	// Only a header without a git line leaves open whether the file exists.

@@ -147,7 +147,11 @@ func (p *placer) places(h *hunk, consistent bool) ([]int, *misfit) {
 	if p.trusted && consistent && fits(want) {
 		return []int{want}, nil
 	}
-	all := slices.DeleteFunc(t.find(h), func(at int) bool { return h.joins(t, at) })
+	all := t.find(h)
+	joins := func(at int) bool { return h.joins(t, at) }
+	if slices.ContainsFunc(all, joins) {
+		all = slices.DeleteFunc(slices.Clone(all), joins)
+	}
 	if len(all) == 0 {
 		return nil, h.misfit(t, want, "")
 	}

@@ -71,6 +71,9 @@ func (s *scanner) each(found func(*section) error) error {
 			continue
 		}
 		line := header(s.next())
+		if names, ok := strings.CutPrefix(line, "diff --git "); ok && seen && commonName(names) == "" {
+			return s.fail(s.no-1, "file header without the lines that say what is done")
+		}
 		if seen && strings.HasPrefix(line, "@@ -") {
 			if _, err := hunkHeader(line); err == nil {
 				return s.fail(s.no-1, "hunk without a file header")
@@ -115,7 +118,9 @@ func (s *scanner) gitFile(sec *section) error {
 		if key == "" || key == "GIT binary patch" || key == "Binary files " {
 			break
 		}
-		s.next()
+		if !bytes.HasSuffix(s.next(), []byte("\n")) {
+			return s.fail(s.no-1, "truncated at line %d: the last line has no newline", s.no-1)
+		}
 		var err error
 		switch key {
 		case "old mode ":
@@ -209,6 +214,9 @@ func (s *scanner) settleNames(sec *section, common, oldName, newName string) err
 		return pick(&sec.new, fromNew, common)
 	case remove:
 		return pick(&sec.old, fromOld, common)
+	}
+	if (oldName == "") != (newName == "") {
+		return s.fail(sec.line, "file header has one of its two names: its --- or +++ line is missing")
 	}
 	if err := pick(&sec.old, fromOld, fromNew, common); err != nil {
 		return err

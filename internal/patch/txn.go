@@ -130,18 +130,17 @@ func (t *txn) preimage(c *change) (*source.File, error) {
 		}
 		return &source.File{Mode: mode}, nil
 	}
+	// A rename or a copy is of the file as it was before the patch, wherever it stands.
 	if c.kind == modify || c.kind == remove {
-		if f := t.written[c.old]; f != nil {
-			return t.checkType(c, f), nil
-		}
-		if t.removed[c.old] {
+		by := t.from[c.old]
+		f := t.written[c.old]
+		if t.removed[c.old] && (f == nil || by.kind == rename && by.old == c.old) {
 			_ = t.conflict(c, MissingFile, "changes a file that it removed before")
 			return nil, nil
 		}
-	}
-	if by := t.from[c.old]; by != nil && by.kind == modify {
-		_ = t.conflict(c, MissingFile, "edits %s and then renames or copies it, in one patch", c.old)
-		return nil, nil
+		if f != nil {
+			return t.checkType(c, f), nil
+		}
 	}
 	if mode, ok := t.s.stat(c.old); ok && mode == source.Submodule {
 		_ = t.conflict(c, Unsafe, "%s is a submodule", c.old)

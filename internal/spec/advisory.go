@@ -200,6 +200,9 @@ func (a Advisory) Pages() []string {
 	return pages
 }
 
+// UpstreamPage is where an upstream's repository is shown; empty for a name that is none.
+func UpstreamPage(upstream string) string { return upstreamPages[upstream] }
+
 var upstreamPages = map[string]string{LlamaCpp: "https://github.com/ggml-org/llama.cpp", IkLlamaCpp: "https://github.com/ikawrakow/ik_llama.cpp"}
 
 // Known is what the data says of one build, and of what a series cures of it.

@@ -1,0 +1,271 @@
+package verify
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	gzip "github.com/klauspost/pgzip"
+
+	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/bundle"
+	"github.com/llpatch/llpatch/internal/regular"
+	"github.com/llpatch/llpatch/internal/spec"
+)
+
+// members are what an archive or a folder holds, names below its top folder.
+type members struct {
+	sum   string            // of the archive, empty for a folder
+	files map[string]string // SHA-256 of each regular file; nil: nothing could be read
+	links map[string]string
+	text  map[string][]byte // the small files that are looked into
+	bins  []*binary.File    // programs and libraries
+	odd   []string          // what no bundle has, a sentence each
+}
+
+// More than any bundle has.
+const (
+	maxMembers = 10_000
+	maxMember  = 8 << 30
+	maxAll     = 32 << 30
+	maxText    = 16 << 20
+)
+
+// broken says why an archive cannot be read to its end.
+type broken struct{ why, sum string }
+
+func (e *broken) Error() string { return e.why }
+
+func newMembers() *members {
+	return &members{files: map[string]string{}, links: map[string]string{}, text: map[string][]byte{}}
+}
+
+// readArchive reads a tar.gz or a zip. The error is a *broken, or one of this machine's.
+func readArchive(ctx context.Context, name string) (*members, error) {
+	f, err := regular.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // only read from
+	h := sha256.New()
+	size, err := io.Copy(h, regular.Until(ctx, f))
+	if err != nil {
+		return nil, err
+	}
+	sum := hex.EncodeToString(h.Sum(nil))
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, err
+	}
+	m := newMembers()
+	m.sum = sum
+	if strings.HasSuffix(name, "."+spec.Zip) {
+		err = m.zip(ctx, f, size)
+	} else {
+		err = m.tarGz(ctx, f)
+	}
+	var disk *fs.PathError
+	switch {
+	case err == nil:
+		return m, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.As(err, &disk):
+		return nil, err
+	}
+	return nil, &broken{err.Error(), sum}
+}
+
+func (m *members) tarGz(ctx context.Context, f io.Reader) error {
+	gz, err := gzip.NewReader(regular.Until(ctx, f))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = gz.Close() }() // read to its end below
+	tr := tar.NewReader(gz)
+	top, all := "", int64(0)
+	for n := 0; ; n++ {
+		e, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			// The compressor's own check stands at the end, and nothing of ours behind.
+			rest, err := io.Copy(io.Discard, io.LimitReader(gz, maxText))
+			if err == nil && rest > 64<<10 {
+				m.oddity("Behind the last file there are %d bytes more.", rest)
+			}
+			return err
+		}
+		if err != nil {
+			return err
+		}
+		if all += e.Size; n > maxMembers || all > maxAll {
+			return errors.New("it holds more than any bundle does")
+		}
+		name, ok := m.below(&top, e.Name, e.Typeflag == tar.TypeDir)
+		if !ok {
+			continue
+		}
+		switch e.Typeflag {
+		case tar.TypeReg:
+			err = m.file(ctx, name, tr, e.Size)
+		case tar.TypeSymlink:
+			m.link(name, e.Linkname)
+		default:
+			m.oddity("%s is neither a file, a folder nor a link.", name)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (m *members) zip(ctx context.Context, f io.ReaderAt, size int64) error {
+	// The section refuses offsets that a damaged directory leads to.
+	z, err := zip.NewReader(io.NewSectionReader(regular.UntilAt(ctx, f), 0, size), size)
+	if err != nil {
+		return err
+	}
+	if z.Comment != "" {
+		m.oddity("The archive has a comment, and ours has none.")
+	}
+	all := uint64(0)
+	for n, e := range z.File {
+		if all += e.UncompressedSize64; n > maxMembers || all > maxAll {
+			return errors.New("it holds more than any bundle does")
+		}
+		top := "/" // a zip has its files at the top
+		name, ok := m.below(&top, e.Name, e.FileInfo().IsDir())
+		if !ok {
+			continue
+		}
+		if !e.Mode().IsRegular() {
+			m.oddity("%s is neither a file nor a folder.", name)
+			continue
+		}
+		r, err := e.Open()
+		if err != nil {
+			return err
+		}
+		err = m.file(ctx, name, r, int64(min(e.UncompressedSize64, maxAll)))
+		if err := errors.Join(err, r.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// below is an entry's name without the top folder that all share, "/" where there is none. It
+// is false for the folder itself, for other folders, and for what is no name in a bundle.
+func (m *members) below(top *string, name string, dir bool) (string, bool) {
+	if !filepath.IsLocal(filepath.FromSlash(name)) || path.Clean(name) != strings.TrimSuffix(name, "/") || strings.Contains(name, `\`) {
+		m.oddity("%q is no name in a bundle.", name)
+		return "", false
+	}
+	name = path.Clean(name)
+	if *top == "" {
+		*top, _, _ = strings.Cut(name, "/")
+	}
+	if *top != "/" {
+		first, rest, deeper := strings.Cut(name, "/")
+		if first != *top || !deeper && !dir {
+			m.oddity("%s lies beside the top folder %s.", name, *top)
+			return "", false
+		}
+		name = rest
+	}
+	if dir {
+		return "", false
+	}
+	if _, twice := m.files[name]; twice || m.links[name] != "" {
+		m.oddity("%s is in it twice.", name)
+		return "", false
+	}
+	return name, true
+}
+
+func (m *members) oddity(format string, args ...any) {
+	m.odd = append(m.odd, fmt.Sprintf(format, args...))
+}
+
+func (m *members) link(name, to string) {
+	m.links[name] = to
+	if !regular.Beside(to) {
+		m.oddity("%s is a link to %s, and links of a bundle name a file beside them.", name, to)
+	}
+}
+
+// file reads one file whole: programs are looked into, and the rest is small.
+func (m *members) file(ctx context.Context, name string, r io.Reader, size int64) error {
+	if size > maxMember {
+		return errors.New("it holds a file that is larger than any bundle's")
+	}
+	h := sha256.New()
+	var data bytes.Buffer
+	if size < maxText {
+		data.Grow(int(size))
+	}
+	if _, err := io.Copy(io.MultiWriter(h, &data), regular.Until(ctx, io.LimitReader(r, maxMember))); err != nil {
+		return err
+	}
+	m.files[name] = hex.EncodeToString(h.Sum(nil))
+	b := data.Bytes()
+	switch f, err := binary.Read(bytes.NewReader(b), int64(len(b))); {
+	case err == nil:
+		f.Name = name
+		m.bins = append(m.bins, f)
+	case !errors.Is(err, binary.ErrNotELF):
+		m.oddity("%s cannot be read as a program: %v.", name, err)
+	case len(b) <= maxText && looked(name):
+		m.text[name] = b
+	}
+	return nil
+}
+
+// looked reports whether what a file says is compared with others.
+func looked(name string) bool {
+	return name == bundle.InfoFile || name == bundle.SumsFile || strings.HasPrefix(name, "PATCHES/")
+}
+
+// readFolder reads an unpacked bundle.
+func readFolder(ctx context.Context, dir string) (*members, error) {
+	m := newMembers()
+	n := 0
+	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+		if n++; err != nil || d.IsDir() || n > maxMembers {
+			if n > maxMembers {
+				return &NotArchive{dir, "holds more files than any bundle does"}
+			}
+			return err
+		}
+		file := filepath.Join(dir, filepath.FromSlash(name))
+		if d.Type()&fs.ModeSymlink != 0 {
+			to, err := os.Readlink(file)
+			m.link(name, to)
+			return err
+		}
+		if !d.Type().IsRegular() {
+			m.oddity("%s is neither a file, a folder nor a link.", name)
+			return nil
+		}
+		f, err := regular.Open(file)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = f.Close() }() // only read from
+		st, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		return m.file(ctx, name, f, st.Size())
+	})
+	return m, err
+}
