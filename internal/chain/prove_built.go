@@ -30,6 +30,10 @@ func ProveBuilt(ctx context.Context, e Workspace, c Patched, at Site) (p *Proofs
 			return nil, "it wants --device sim"
 		case len(f.Backends) > 0 && !slices.ContainsFunc(f.Backends, mine):
 			return nil, c.Recipe.Name + " has no backend that compiles it"
+		case f.Proof == smoke.Malformed && c.Recipe.OS != spec.Linux:
+			return nil, "the compiler for " + c.Recipe.OS + " has no address sanitizer; a target for Linux shows it"
+		case f.Proof == smoke.Malformed:
+			return smoke.MalformedChecks(f.Cures), ""
 		}
 		return smoke.ProofChecks(f.Proof, c.Tree.Pin.Build, false), ""
 	})
@@ -64,8 +68,19 @@ func ProveBuilt(ctx context.Context, e Workspace, c Patched, at Site) (p *Proofs
 	if err != nil {
 		return nil, e.placed(err)
 	}
+	sanitized := map[string][2]side{} // by their program
 	for i := range todo {
 		o := &todo[i]
+		if o.Check.Name == smoke.Malformed {
+			program := smoke.MalformedProgram(o.Check)
+			if _, made := sanitized[program]; !made {
+				if sanitized[program], err = h.sanitized(ctx, e, program); err != nil {
+					return nil, err
+				}
+			}
+			o.Unpatched.Bin, o.Patched.Bin = sanitized[program][0].bin, sanitized[program][1].bin
+			continue
+		}
 		o.Options = smoke.Options{Wine: wine, Want: smoke.Version{Build: plan.Build, Commit: plan.VersionCommit}}
 		o.Unpatched.Bin = filepath.Join(h.in.Dir, "bin")
 		o.Patched = o.Unpatched
@@ -78,6 +93,39 @@ func ProveBuilt(ctx context.Context, e Workspace, c Patched, at Site) (p *Proofs
 
 // proofFolder is where the builds of ProveBuilt lie, below the folder of the tag and target.
 const proofFolder = "proof"
+
+// sanitized builds a program of the stock tree and of the patched one so that it says what memory it touches:
+// once for all inputs, since most of the cures change the same files.
+func (b Built) sanitized(ctx context.Context, e Workspace, program string) (pair [2]side, err error) {
+	const folder = "proof-sanitized"
+	b.Recipe.CMake = atOnce(b.Recipe)
+	if program != "llama-server" {
+		b.Recipe.CMake["LLAMA_BUILD_EXAMPLES"] = true
+	}
+	for _, name := range []string{"CMAKE_C_FLAGS_RELEASE", "CMAKE_CXX_FLAGS_RELEASE"} {
+		b.Recipe.CMake[name] = fmt.Sprint(b.Recipe.CMake[name], " -fsanitize=address -D_GLIBCXX_ASSERTIONS")
+	}
+	files := slices.Clone(b.Recipe.Bundle.Files)
+	for i, file := range files { // there is one library for the processor, without a variant's name
+		files[i] = strings.Replace(file, "-*", "*", 1)
+	}
+	b.Recipe.Programs, b.Recipe.Bundle = []string{program}, spec.Bundle{Files: files}
+	b.Recipe.Verify.Needed = append(slices.Clone(b.Recipe.Verify.Needed), "libasan.so.*")
+	stock, err := b.unpatched(b.needs(e))
+	if err != nil {
+		return pair, err
+	}
+	for i, tree := range []*source.Tree{stock, b.Result.Tree} {
+		if pair[i].bin, pair[i].plan, err = b.laidPrograms(ctx, e, tree, folder, filepath.Join(folder, program+"-"+sideNames[i])); err != nil {
+			err = fmt.Errorf("%s with the address sanitizer, %s: %w", program, sideNames[i], err)
+			if ctx.Err() == nil {
+				err = b.notRun(err)
+			}
+			return pair, err
+		}
+	}
+	return pair, nil
+}
 
 // halves makes the two builds of a proof.
 type halves struct {

@@ -75,7 +75,7 @@ func ownPrograms(ctx context.Context, e Workspace, p Patched, at Site, folder st
 		return b, pair, err
 	}
 	for i, tree := range []*source.Tree{stock, p.Result.Tree} {
-		if pair[i].bin, pair[i].plan, err = b.laidPrograms(ctx, e, tree, folder, sideNames[i]); err != nil {
+		if pair[i].bin, pair[i].plan, err = b.laidPrograms(ctx, e, tree, folder+"-programs", filepath.Join(folder, sideNames[i])); err != nil {
 			return b, pair, fmt.Errorf("programs for the simulated device, %s: %w", sideNames[i], err)
 		}
 		pair[i].plan.Source = filepath.Join([]string{p.file("stock"), p.Dir}[i], "src")
@@ -87,10 +87,10 @@ func ownPrograms(ctx context.Context, e Workspace, p Patched, at Site, folder st
 	return b, pair, nil
 }
 
-// laidPrograms builds the programs of a tree and lays them out in a folder of their own, unless they lie there.
+// laidPrograms builds the programs of a tree in a folder and lays them out in another, called as name, unless they lie there.
 func (b Built) laidPrograms(ctx context.Context, e Workspace, tree *source.Tree, folder, name string) (bin string, plan build.Plan, err error) {
-	bin = b.file(filepath.Join(folder, name+"-bin"))
-	in, err := e.inputFor(b.Patched, b.site, tree, b.file(folder+"-programs"))
+	bin = b.file(name + "-bin")
+	in, err := e.inputFor(b.Patched, b.site, tree, b.file(folder))
 	if err != nil {
 		return bin, plan, err
 	}
@@ -111,7 +111,7 @@ func (b Built) laidPrograms(ctx context.Context, e Workspace, tree *source.Tree,
 		if _, err := tree.CheckoutOwn(ctx, in.Source, b.excluded()); err != nil {
 			return r, err
 		}
-		art, err := build.Run(ctx, plan, b.run(e, folder+"-programs.log"))
+		art, err := build.Run(ctx, plan, b.run(e, folder+".log"))
 		if err != nil {
 			return r, err
 		}

@@ -9,7 +9,7 @@ import (
 
 // header returns everything before the data section, with its padding.
 func (m Model) header(list []tensor) []byte {
-	var kvs, out kvBuffer
+	var kvs kvBuffer
 	arch := m.arch()
 	kvs.str("general.architecture", arch)
 	kvs.str("general.name", fmt.Sprintf("llpatch seeded %s, seed %d", arch, m.Seed))
@@ -44,19 +44,7 @@ func (m Model) header(list []tensor) []byte {
 		kvs.float(arch+".rope.scaling.yarn_log_multiplier", 0)
 	}
 
-	kvs.str("tokenizer.ggml.model", "llama")
-	kvs.array("tokenizer.ggml.tokens", kvString, uint64(len(vocabulary)))
-	for _, t := range vocabulary {
-		kvs.text(t.text)
-	}
-	kvs.array("tokenizer.ggml.scores", kvFloat32, uint64(len(vocabulary)))
-	for _, t := range vocabulary {
-		kvs.u32(math.Float32bits(t.score))
-	}
-	kvs.array("tokenizer.ggml.token_type", kvInt32, uint64(len(vocabulary)))
-	for _, t := range vocabulary {
-		kvs.u32(uint32(t.typ))
-	}
+	kvs.tokenizer("llama", vocabulary)
 	kvs.num("tokenizer.ggml.bos_token_id", BeginID)
 	kvs.num("tokenizer.ggml.eos_token_id", EndID)
 	kvs.num("tokenizer.ggml.unknown_token_id", unknownID)
@@ -64,12 +52,18 @@ func (m Model) header(list []tensor) []byte {
 	kvs.flag("tokenizer.ggml.add_eos_token", false)
 	// Else a text comes back with a blank in front.
 	kvs.flag("tokenizer.ggml.add_space_prefix", false)
+	return kvs.head(list)
+}
 
+// head returns what stands before the data section, with its padding: the metadata that b
+// holds, and the table of tensors.
+func (b *kvBuffer) head(list []tensor) []byte {
+	var out kvBuffer
 	out.WriteString("GGUF")
 	out.u32(3)
 	out.u64(uint64(len(list)))
-	out.u64(uint64(kvs.count))
-	out.Write(kvs.Bytes())
+	out.u64(uint64(b.count))
+	out.Write(b.Bytes())
 	for _, t := range list {
 		out.text(t.name)
 		out.u32(uint32(len(t.dims)))
@@ -81,6 +75,23 @@ func (m Model) header(list []tensor) []byte {
 	}
 	out.Write(make([]byte, align(uint64(out.Len()))-uint64(out.Len())))
 	return out.Bytes()
+}
+
+// tokenizer adds a kind of tokenizer and its vocabulary.
+func (b *kvBuffer) tokenizer(kind string, list []token) {
+	b.str("tokenizer.ggml.model", kind)
+	b.array("tokenizer.ggml.tokens", kvString, uint64(len(list)))
+	for _, t := range list {
+		b.text(t.text)
+	}
+	b.array("tokenizer.ggml.scores", kvFloat32, uint64(len(list)))
+	for _, t := range list {
+		b.u32(math.Float32bits(t.score))
+	}
+	b.array("tokenizer.ggml.token_type", kvInt32, uint64(len(list)))
+	for _, t := range list {
+		b.u32(uint32(t.typ))
+	}
 }
 
 // mla adds what llama.cpp's deepseek2 reads beside a llama's keys. The lengths of

@@ -195,6 +195,9 @@ func (r *Report) fix(repo *spec.Repo, f spec.Fix) {
 	if f.Proof != "build" && !slices.Contains(smoke.Proofs(), f.Proof) {
 		at("proof", "proof is %q, which is no check that shows a fault; it must be \"build\" or one of %s", f.Proof, strings.Join(smoke.Proofs(), ", "))
 	}
+	if f.Proof == smoke.Malformed && len(smoke.MalformedChecks(f.Cures)) == 0 {
+		at("proof", "proof is %q, and there is no malformed input for what the fix cures", f.Proof)
+	}
 	switch reason := strings.TrimSpace(f.Unproven); {
 	case f.Proof == "build" && (reason == "" || !strings.HasSuffix(reason, ".")):
 		at("proof", "proof is \"build\", so that nothing shows that the fix works: name a check that fails without it, or say in unproven = \"...\", a sentence, why there is none")

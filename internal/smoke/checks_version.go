@@ -100,6 +100,9 @@ func (s *session) outputWithin(ctx context.Context, within time.Duration, name s
 	case err != nil:
 		f := o.fault("%s", firstLine(err.Error()))
 		f.late = errors.Is(err, context.DeadlineExceeded)
+		if ended, ok := errors.AsType[*run.Error](err); ok {
+			f.signal = ended.Signal
+		}
 		return o, f
 	}
 	return o, nil

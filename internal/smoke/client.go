@@ -21,6 +21,8 @@ type fault struct {
 	log  string
 	tail []string
 	late bool // the program was stopped, for its time was up
+	// signal is what ended the program, or empty
+	signal string
 }
 
 func (f *fault) Error() string { return f.msg }

@@ -29,6 +29,7 @@ type fakeRequest struct {
 	Probs    int             `json:"n_probs"`
 	Bias     [][]any         `json:"logit_bias"`
 	Progress bool            `json:"return_progress"`
+	Discard  int             `json:"n_discard"`
 
 	evaluated int // tokens of the prompt
 }

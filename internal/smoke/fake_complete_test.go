@@ -18,6 +18,14 @@ func (f *fake) complete(w http.ResponseWriter, r *http.Request, in *fakeRequest)
 	text := strings.Repeat("lorem ipsum ", n/12+1)[:n]
 	evaluated := in.evaluated
 	f.leak()
+	if says, ok := strings.CutPrefix(f.mode, "malformed: "); ok && in.Discard != 0 {
+		if says == "500" {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		fmt.Fprintln(os.Stderr, says)
+		os.Exit(1)
+	}
 	if in.Grammar == "" {
 		f.greedy(w, in)
 		return

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -28,7 +29,7 @@ import (
 func TestMain(m *testing.M) {
 	run.Supervise()
 	switch name := filepath.Base(os.Args[0]); name {
-	case "llama-server":
+	case "llama-server", "llama-simple":
 		fakeServer(fakeMode())
 	case "llama-bench":
 		fakeBench(fakeMode())
@@ -109,7 +110,7 @@ func fakeBuild(tb testing.TB) string {
 		tb.Fatal(err)
 	}
 	dir := tb.TempDir()
-	for _, name := range []string{"llama-server", "llama-bench", "llama-results", "test-backend-ops", "llama-perplexity", "fat-child", "smoke-runner"} {
+	for _, name := range []string{"llama-server", "llama-simple", "llama-bench", "llama-results", "test-backend-ops", "llama-perplexity", "fat-child", "smoke-runner"} {
 		if err := os.Symlink(self, filepath.Join(dir, name)); err != nil {
 			tb.Fatal(err)
 		}
@@ -151,9 +152,10 @@ func fakeServer(mode string) {
 	help, devices := fs.Bool("help", false, ""), fs.Bool("list-devices", false, "")
 	draft, kind := fs.String("model-draft", "", ""), fs.String("spec-type", "", "")
 	fs.StringVar(draft, "spec-draft-model", "", "")
-	for _, known := range []string{"ngl", "m", "b", "c", "np", "t", "tb", "cache-ram", "draft-max", "draft-p-min", "spec-ngram-size-n", "spec-ngram-size-m"} {
+	for _, known := range []string{"ngl", "m", "b", "c", "np", "t", "tb", "cache-ram", "draft-max", "draft-p-min", "spec-ngram-size-n", "spec-ngram-size-m", "lora"} {
 		fs.String(known, "", "")
 	}
+	fs.Bool("context-shift", false, "")
 	if mode == "hangs in silence" {
 		time.Sleep(time.Hour)
 	}
@@ -192,6 +194,19 @@ func fakeServer(mode string) {
 			fmt.Println("-md, --model-draft FNAME\n--draft-max N\n--draft-p-min P\n--spec-type [none|ngram-simple]\n--spec-ngram-size-n N\n--spec-ngram-size-m N")
 		}
 		return
+	}
+	switch says, ok := strings.CutPrefix(mode, "says "); {
+	case ok:
+		fmt.Fprintln(os.Stderr, says)
+		os.Exit(1)
+	case mode == "ends well":
+		return
+	case mode == "killed":
+		self, err := os.FindProcess(os.Getpid())
+		if err != nil || self.Kill() != nil {
+			panic("it lives on")
+		}
+		time.Sleep(time.Hour)
 	}
 	f := &fake{mode: mode, alias: *alias, draft: *kind != "" || *draft != "" && mode != "drafts by type", starts: countStart()}
 	if mode == "starts once" && f.starts > 1 {

@@ -45,6 +45,14 @@ var proofs = map[string]func(build int, reserved bool) []ProofCheck{
 			{Case: "not asked", Check: spec.Check{Name: "prefill-reserve", Device: spec.Sim}, Fault: FaultDeviceOOM, Same: true},
 		}
 	},
+	// Every input; a fix shows those of what it cures.
+	Malformed: func(int, bool) []ProofCheck {
+		var all []string
+		for _, in := range malformedInputs {
+			all = append(all, in.cures)
+		}
+		return MalformedChecks(all)
+	},
 	// These need no device. Of the last three the build itself is what is looked at.
 	"exit":    noDevice("exit", FaultExitHang),
 	"version": noDevice("version", FaultVersion),

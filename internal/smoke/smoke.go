@@ -125,6 +125,7 @@ var checks = map[string]func(*args) step{
 	"exit":             exitCheck,
 	"restart":          restartCheck,
 	"hostile":          hostileCheck,
+	Malformed:          malformedCheck,
 	"same-tokens":      sameTokensCheck,
 	"speculative":      speculativeCheck,
 	"long-prefill":     longPrefillCheck,
