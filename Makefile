@@ -125,6 +125,12 @@ fork-interop: ## the tests of llpatch fork with the git and the jj of Debian's n
 	sh scripts/setup interop
 	sh scripts/fork-interop
 
+.PHONY: gitea
+gitea: ## llpatch fork with a real Gitea as the far side, built from its Go module (GITEA=PROGRAM SRC=ITS-SOURCES: one that is there)
+	sh scripts/setup build test sshd
+	$(MAKE) --no-print-directory build
+	sh scripts/gitea
+
 .PHONY: mirror
 mirror: ## the tests on upstream's whole history, in a clone at MIRROR=PATH
 	$(if $(MIRROR),,$(error MIRROR names no clone of llama.cpp))
@@ -137,7 +143,7 @@ powershell: ## the scripts for a Windows machine are PowerShell, by tree-sitter'
 		PYTHONPATH=$$dir go test -count 1 -run PowerShell -v ./internal/build
 
 # One part of make nightly each: a target, and variables for it.
-NIGHTLY ?= test-all mutation proof broken-fixes real-win7 sim-win7 releases starts roots leaks fork-interop 'nvidia ARGS=-cublas' 'fuzz FUZZTIME=20s FUZZLONG=1m' \
+NIGHTLY ?= test-all mutation proof broken-fixes real-win7 sim-win7 releases starts roots leaks fork-interop gitea 'nvidia ARGS=-cublas' 'fuzz FUZZTIME=20s FUZZLONG=1m' \
 	$(if $(MIRROR),mirror,'NOT RUN: mirror: MIRROR names no clone of llama.cpp') \
 	$(if $(IK),proof-ik,'NOT RUN: proof-ik: IK names no clone of ik_llama.cpp')
 

@@ -2,6 +2,7 @@ package compat
 
 import (
 	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -46,8 +47,10 @@ func TestFolder(t *testing.T) {
 			t.Errorf("%s: %v %v, want %s", name, ids, err, c.want)
 		}
 	}
-	_, err := Folder(writeFiles(t, map[string]string{"a.patch": "hello\n"}))
-	if e := new(patch.ParseError); !errors.As(err, &e) || e.Name != "a.patch" {
+	dir := writeFiles(t, map[string]string{"a.patch": "hello\n"})
+	_, err := Folder(dir)
+	// A path that is there, wherever the user stands.
+	if e := new(patch.ParseError); !errors.As(err, &e) || e.Name != filepath.Join(dir, "a.patch") {
 		t.Errorf("the error has no type: %v", err)
 	}
 	s, err := Folder(writeFiles(t, map[string]string{"a.patch": one}))
