@@ -146,6 +146,7 @@ type tab struct {
 	faults   []string
 	requests int
 	chat     network.RequestID // of the answer that streams
+	probe    network.RequestID // the last HEAD request
 	pieces   int
 	ended    bool // the answer did
 }
@@ -225,6 +226,9 @@ func (p *tab) event(e any) {
 		}
 	case *network.EventRequestWillBeSent:
 		p.requests++
+		if e.Request.Method == http.MethodHead {
+			p.probe = e.RequestID
+		}
 		at := e.Request.URL
 		if !strings.HasPrefix(at, p.own()) && !strings.HasPrefix(at, "data:") && !strings.HasPrefix(at, "blob:") {
 			p.faults = append(p.faults, "it asks another host: "+at)
@@ -233,6 +237,7 @@ func (p *tab) event(e any) {
 		switch status := e.Response.Status; {
 		case e.Response.MimeType == "text/event-stream":
 			p.chat = e.RequestID
+		case status == http.StatusNotFound && e.RequestID == p.probe: // the page asks whether the server has it
 		case status >= 400 && status != http.StatusForbidden: // 403: the server was started without it, such as --tools
 			p.faults = append(p.faults, fmt.Sprintf("it asks for %s, and gets %d", e.Response.URL, status))
 		}

@@ -1,6 +1,7 @@
 package smoke
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,8 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+
+	"golang.org/x/net/html"
 
 	"github.com/llpatch/llpatch/internal/llamaserver"
 )
@@ -46,14 +49,47 @@ func webuiCheck(a *args) step {
 	})
 }
 
-// pageNames finds the files that a page names: of a link, a script, an image or a module.
-var pageNames = regexp.MustCompile(`(?:\b(?:src|href)=|\bimport\()["']([^"'#]+)["']`)
+// pageImports finds the modules that the script which starts a page imports.
+var pageImports = regexp.MustCompile(`\bimport\(["']([^"'#]+)["']`)
+
+// maxStarter is more than such a script has, bytes. In a page of one file the whole program
+// stands in its place, and what looks like names there are texts of the program.
+const maxStarter = 16 << 10
+
+// pageNames are the files that a page names: of a link, a script, an image or a module.
+func pageNames(body []byte) []string {
+	var names []string
+	z := html.NewTokenizer(bytes.NewReader(body))
+	inScript := false
+	for {
+		switch kind := z.Next(); kind {
+		case html.ErrorToken:
+			return names
+		case html.StartTagToken, html.SelfClosingTagToken:
+			t := z.Token()
+			inScript = t.Data == "script" && kind == html.StartTagToken
+			for _, a := range t.Attr {
+				if a.Key == "src" && (t.Data == "script" || t.Data == "img") || a.Key == "href" && t.Data == "link" {
+					names = append(names, a.Val)
+				}
+			}
+		case html.EndTagToken:
+			inScript = false
+		case html.TextToken:
+			if text := z.Raw(); inScript && len(text) <= maxStarter {
+				for _, m := range pageImports.FindAllSubmatch(text, -1) {
+					names = append(names, string(m[1]))
+				}
+			}
+		}
+	}
+}
 
 // parts fetches each file of the server's own that the page names, and returns how many.
 func (srv *server) parts(ctx context.Context, body []byte) (int, error) {
 	seen := map[string]bool{}
-	for _, m := range pageNames.FindAllSubmatch(body, -1) {
-		u, err := url.Parse(string(m[1]))
+	for _, name := range pageNames(body) {
+		u, err := url.Parse(name)
 		if err != nil || u.IsAbs() || u.Host != "" {
 			continue
 		}

@@ -13,6 +13,7 @@ const fakePage = `<!doctype html><HTML><head><link rel="icon" href="data:,"><lin
 <body><form><textarea></textarea><button type="submit">Send</button></form><p></p><script src="./bundle.js"></script></body></HTML>`
 
 const fakeScript = `
+fetch("/cors-proxy", {method: "HEAD"});
 const box = document.querySelector("textarea");
 fetch("./tools"); // which the server has switched off
 document.querySelector("form").addEventListener("submit", async e => {
@@ -87,6 +88,16 @@ func TestWebUIWithoutABrowser(t *testing.T) {
 	r, err := Run(t.Context(), o)
 	if got := r.Checks[0]; err != nil || !strings.Contains(got.Detail, "NOT tried in a browser: /bin/false: it ended at once") {
 		t.Errorf("a browser that does not start: %s, %v", got.Detail, err)
+	}
+}
+
+// In a page of one file, what looks like a name in the program is none.
+func TestPageNames(t *testing.T) {
+	starter := `<script>import("./b.js"); x = '<img src="no.png">';</script>`
+	program := "<script>" + strings.Repeat("y = 1;\n", maxStarter) + "z = `<img src=\"${r}\">`; import(\"./no.js\")</script>"
+	page := `<html><link rel="icon" href="i.svg"><script src="a.js"></script><a href="no.html">` + starter + program + `<img src="p.png"/>`
+	if got := strings.Join(pageNames([]byte(page)), " "); got != "i.svg a.js ./b.js p.png" {
+		t.Errorf("named: %s", got)
 	}
 }
 
