@@ -134,6 +134,20 @@ func (c Content) Beside(ctx context.Context, p Packed, key *trust.Key) (map[stri
 	return beside, nil
 }
 
+// Sum is a line of a file as sha256sum writes it.
+type Sum struct{ Name, SHA256 string }
+
+// Sums are the lines of such a file, in its order; what is no such line is passed over.
+func Sums(text []byte) []Sum {
+	var all []Sum
+	for line := range strings.Lines(string(text)) {
+		if sum, name, ok := strings.Cut(strings.TrimRight(line, "\r\n"), "  "); ok {
+			all = append(all, Sum{name, sum})
+		}
+	}
+	return all
+}
+
 // sums is the SHA256SUMS beside an archive: of it, its parts, and what is called after it.
 func (p Packed) sums(beside map[string][]byte) []byte {
 	name := filepath.Base(p.Archive)

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"debug/elf"
@@ -169,7 +168,7 @@ func (h *held) folder(ctx context.Context, dir string) error {
 // names. A folder without one may be anything, and in a folder to build in it may be half
 // built.
 func (h *held) whole(dir string) error {
-	named, err := summed(filepath.Join(dir, "SHA256SUMS"))
+	named, err := summed(filepath.Join(dir, bundle.SumsFile))
 	if err != nil {
 		return err
 	}
@@ -199,11 +198,13 @@ func summed(file string) ([]string, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
+	text, err := io.ReadAll(io.LimitReader(f, maxInfo))
+	if err != nil {
+		return nil, err
+	}
 	var names []string
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if _, name, ok := strings.Cut(s.Text(), "  "); ok {
-			names = append(names, name)
-		}
+	for _, s := range bundle.Sums(text) {
+		names = append(names, s.Name)
 	}
 	return names, nil
 }
@@ -335,7 +336,7 @@ func (h *held) parts(ctx context.Context, name, whole string) error {
 
 // namedParts are the parts of an archive that the SHA256SUMS beside it names.
 func namedParts(whole string) ([]string, error) {
-	named, err := summed(filepath.Join(filepath.Dir(whole), "SHA256SUMS"))
+	named, err := summed(filepath.Join(filepath.Dir(whole), bundle.SumsFile))
 	return slices.DeleteFunc(named, func(name string) bool {
 		of, ok := bundle.PartOf(name)
 		return !ok || of != filepath.Base(whole)

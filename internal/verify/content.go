@@ -18,10 +18,8 @@ import (
 // listed are the sums in a file as sha256sum writes it, by name.
 func listed(sums []byte) map[string]string {
 	all := map[string]string{}
-	for line := range strings.Lines(string(sums)) {
-		if sum, name, ok := strings.Cut(strings.TrimRight(line, "\r\n"), "  "); ok {
-			all[name] = sum
-		}
+	for _, s := range bundle.Sums(sums) {
+		all[s.Name] = s.SHA256
 	}
 	return all
 }
