@@ -1,6 +1,7 @@
 package fork
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -249,7 +250,7 @@ func (r *Repo) write(ctx context.Context, m *Made, commits []Commit, tagger Iden
 	if err := r.replaceable(ctx, m, old); err != nil {
 		return false, err
 	}
-	var refs strings.Builder
+	var refs bytes.Buffer
 	wrote := old != m.Tip
 	if wrote {
 		defer func() {
@@ -270,7 +271,7 @@ func (r *Repo) write(ctx context.Context, m *Made, commits []Commit, tagger Iden
 		wrote = wrote || line != ""
 	}
 	if refs.Len() > 0 {
-		if _, err := r.feed(ctx, strings.NewReader("start\n"+refs.String()+"prepare\ncommit\n"), "update-ref", "--stdin"); err != nil {
+		if _, err := r.feed(ctx, &refs, "update-ref", "--stdin"); err != nil {
 			next := "again, when nobody else writes it"
 			if strings.Contains(lastLine(err), "exists") {
 				next = "--branch NAME takes another name"

@@ -71,6 +71,11 @@ func helper(what string) int {
 		fmt.Fprintln(os.Stderr, "to stderr")
 		n, _ := strconv.Atoi(args[0])
 		return n
+	case "fail-then-print":
+		fmt.Fprintln(os.Stderr, "why it failed")
+		time.Sleep(50 * time.Millisecond) // read by then, whichever pipe is looked at first
+		fmt.Print("start: ok")
+		return 1
 	case "die":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL) // Go turns the other fatal ones into an exit code
 		time.Sleep(time.Minute)

@@ -20,6 +20,7 @@ type Process struct {
 	argv   []string // Argv with the program's absolute path
 	ctl    *control // the way to the supervisor, or to the program itself
 	tail   *tail
+	errs   *tail // of standard error, where that has a pipe of its own
 	log    *os.File
 	inLine bool // the log's last line has no end yet, guarded by logMu
 	logMu  sync.Mutex
@@ -79,7 +80,7 @@ func Start(ctx context.Context, c Cmd) (*Process, error) {
 		return fail(err)
 	}
 	c.Grace = cmp.Or(c.Grace, DefaultGrace)
-	p := &Process{cmd: c, tail: newTail(), done: make(chan struct{})}
+	p := &Process{cmd: c, tail: newTail(), errs: newTail(), done: make(chan struct{})}
 	p.argv = append([]string{path}, c.Argv[1:]...)
 	if c.Log != "" {
 		p.log, err = os.OpenFile(c.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
@@ -150,10 +151,10 @@ func (p *Process) start() error {
 			_, _ = io.Copy(inW, p.cmd.Stdin) // ends early where the program reads no more
 		}()
 	}
-	p.copies.Go(func() { p.copy(outR, sink) })
+	p.copies.Go(func() { p.copy(outR, p.tail, sink) })
 	if errR != nil {
 		errW.Close()
-		p.copies.Go(func() { p.copy(errR, p.cmd.Stderr) })
+		p.copies.Go(func() { p.copy(errR, p.errs, p.cmd.Stderr) })
 	}
 	return nil
 }
@@ -161,13 +162,13 @@ func (p *Process) start() error {
 // copy carries a pipe to the log, the tail and the caller until the last writer
 // is gone. A full disk or a failing writer does not stop it: the program would
 // block on a full pipe.
-func (p *Process) copy(r *os.File, to io.Writer) {
+func (p *Process) copy(r *os.File, last *tail, to io.Writer) {
 	defer r.Close()
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := r.Read(buf)
 		if n > 0 {
-			_, _ = p.tail.Write(buf[:n]) // never fails
+			_, _ = last.Write(buf[:n]) // never fails
 			p.logMu.Lock()
 			p.toLog(buf[:n])
 			p.logMu.Unlock()
@@ -245,7 +246,7 @@ func (p *Process) finish(e end) {
 	if p.left = e.Left; len(e.Left) > 0 {
 		why = errors.Join(why, fmt.Errorf("processes %v could not be ended: they run as another user", e.Left))
 	}
-	res := &Error{Argv: p.cmd.Argv, Dir: p.cmd.Dir, Exit: e.Exit, Signal: e.Signal, Log: p.cmd.Log, Tail: p.tail.snapshot(), Err: why}
+	res := &Error{Argv: p.cmd.Argv, Dir: p.cmd.Dir, Exit: e.Exit, Signal: e.Signal, Log: p.cmd.Log, Tail: p.Tail(), Err: why}
 	if p.LogCut() {
 		p.note("(what it printed after %d bytes is left out)\n", p.cmd.LogMost)
 	}
@@ -349,8 +350,13 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 // Pid returns the program's process id. It is valid until Done is closed.
 func (p *Process) Pid() int { return p.ctl.pid() }
 
-// Tail returns the last lines of the output so far, at most 20 of 500 bytes.
-func (p *Process) Tail() []string { return p.tail.snapshot() }
+// Tail returns the last lines of the output so far, at most 20 of 500 bytes. Where the
+// two streams are read apart, nobody knows which line came first: standard output's
+// stand before standard error's.
+func (p *Process) Tail() []string {
+	out := append(p.tail.snapshot(), p.errs.snapshot()...)
+	return out[max(0, len(out)-tailLines):]
+}
 
 // LogCut reports whether the program printed more than Cmd.LogMost lets into the log.
 func (p *Process) LogCut() bool {

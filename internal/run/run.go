@@ -62,7 +62,7 @@ const MaxOutput = 64 << 20
 
 // Output is Run and returns what the program wrote to its standard output, at most
 // MaxOutput bytes: a program that writes more is ended, and that is an error.
-// Standard error goes to the log and to the tail of an *Error.
+// Standard error goes to the log, and its lines are the last of an *Error's tail.
 func Output(ctx context.Context, c Cmd) ([]byte, error) {
 	if c.Stdout != nil {
 		return nil, errors.New("run: Output collects Stdout itself")

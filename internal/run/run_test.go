@@ -74,6 +74,19 @@ func TestStdin(t *testing.T) {
 	}
 }
 
+// Two pipes are read by two readers: what a program says on standard error is the end of
+// the tail, whichever of them comes first.
+func TestOutputTail(t *testing.T) {
+	_, err := run.Output(t.Context(), cmd(t, "fail-then-print"))
+	var e *run.Error
+	if !errors.As(err, &e) {
+		t.Fatalf("got %v", err)
+	}
+	if want := []string{"start: ok", "why it failed"}; !slices.Equal(e.Tail, want) {
+		t.Errorf("tail %q, want %q", e.Tail, want)
+	}
+}
+
 func TestExitCode(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "log")
 	c := cmd(t, "exit", "42")
