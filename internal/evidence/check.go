@@ -48,16 +48,16 @@ func (c *checker) check() {
 	p := c.plan
 	c.refuse(strings.TrimSpace(p.What) == "", "what",
 		"what is missing or empty: say in a line what the plan is to show")
+	p.Tag, p.Commit, p.Tree = c.expand("tag", p.Tag), c.expand("commit", p.Commit), c.expand("tree", p.Tree)
 	c.refuse(len(p.Builds) == 0, "build", "there is no [[build]]")
 	seen := map[string]bool{All: true, "build": true}
 	for i := range p.Builds {
 		b, at := &p.Builds[i], fmt.Sprintf("build[%d]", i)
 		c.takeName(at, b.Name, seen)
-		if b.Dir == "" {
+		if b.Dir = c.expand(at+".dir", b.Dir); b.Dir == "" {
 			c.fail(at+".dir", "dir is missing or empty: the folder with the programs")
 			continue
 		}
-		b.Dir = c.expand(at+".dir", b.Dir)
 		if abs, err := filepath.Abs(b.Dir); err == nil {
 			b.Dir = abs
 		}

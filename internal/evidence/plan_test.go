@@ -24,7 +24,9 @@ func TestPlanFaults(t *testing.T) {
 		head:                                    "there is no [[run]]",
 		"baseline = \"x\"\n" + bench:            `p.toml:1:1: baseline is "x"; there is no`,
 		strings.ReplaceAll(bench, "{B}", "{C}"): "p.toml:4:1: {C} has no value: give it with --var C=VALUE",
-		strings.Replace(bench, "stock\"\ndir", "all\"\ndir", 1): `name "all" is taken`,
+		strings.ReplaceAll(bench, "{B}/stock", "{E}"):                                      "p.toml:4:1: dir is missing or empty",
+		"tag = \"{C}\"\n" + bench:                                                          "p.toml:1:1: {C} has no value",
+		strings.Replace(bench, "stock\"\ndir", "all\"\ndir", 1):                            `name "all" is taken`,
 		bench + "pairs = -1":                                                               "p.toml:8:1: pairs is -1",
 		bench + "timeout = \"soon\"":                                                       `p.toml:8:1: "soon" is no length of time`,
 		bench + "builds = [\"x\"]":                                                         `p.toml:8:1: there is no build "x"`,
@@ -53,7 +55,7 @@ func TestPlanFaults(t *testing.T) {
 		server + "ready = \"-1s\"":                                                         "p.toml:9:1: \"-1s\" is no length of time",
 		"baseline = \"b\"\n" + bench + "[[build]]\nname = \"b\"\ndir = \"b\"\n[[run]]\nname = \"q\"\nprogram = \"llama-bench\"\nbuilds = [\"stock\"]\n[run.aim.stock]\npp-ratio-min = 0.9": "does not take part",
 	} {
-		_, err := ParsePlan("p.toml", []byte(text), map[string]string{"B": "/b"})
+		_, err := ParsePlan("p.toml", []byte(text), map[string]string{"B": "/b", "E": ""})
 		var e *spec.Error
 		if !errors.As(err, &e) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\n-- %v\n-- want %s", text, err, want)
@@ -62,7 +64,7 @@ func TestPlanFaults(t *testing.T) {
 }
 
 func TestPlanDefaults(t *testing.T) {
-	p, err := ParsePlan("p.toml", []byte(twoBuilds+`
+	p, err := ParsePlan("p.toml", []byte("tag = \"{T}\"\n"+twoBuilds+`
 [[run]]
 name = "a"
 program = "llama-server"
@@ -79,9 +81,12 @@ has = ["b"]
 [[run]]
 name = "b"
 program = "test-backend-ops"
-`), map[string]string{"B": "/b"})
+`), map[string]string{"B": "/b", "T": "b8833"})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if p.Tag != "b8833" {
+		t.Errorf("tag %q", p.Tag)
 	}
 	r := p.Runs[0]
 	if want := []string{"-m", "/b/m.gguf", "/b/stock/x", "{build}/y", `{"json":1}`}; !slices.Equal(r.Args, want) {
