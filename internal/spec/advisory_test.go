@@ -47,6 +47,17 @@ effect    = "it reads outside"
 impact    = "read"
 since     = 250
 state     = "reading"
+
+[[advisory]]
+id        = "later"
+needs     = ["model"]
+component = "src"
+effect    = "it writes outside"
+impact    = "memory"
+since     = 500
+fixed-in  = 600
+fixed-by  = ["7b95ea5d110241cf8b0fb6936927387f63f18a32"]
+state     = "sure"
 `
 
 const cureToml = `
@@ -122,6 +133,12 @@ func TestKnown(t *testing.T) {
 	if !k.Beyond || !strings.Contains(k.Head(), "newer than build 400") || ids(k.Open) != "reads crash" {
 		t.Errorf("%+v", k)
 	}
+	// An entry newer than the data and than every tag that is locked counts for builds that have it alone.
+	for build, want := range map[int]string{499: "reads crash", 500: "later reads crash", 599: "later reads crash", 600: "reads crash"} {
+		if k = r.Advisories.Of(rec.Upstream, build, nil, spec.Contents{}); !k.Beyond || ids(k.Open) != want {
+			t.Errorf("build %d: %+v", build, k)
+		}
+	}
 	if k = r.Advisories.Of(spec.IkLlamaCpp, 150, nil, spec.Contents{}); !strings.Contains(k.Head(), "not looked up") {
 		t.Errorf("%+v", k)
 	}
@@ -166,6 +183,25 @@ func TestOwnAdvisories(t *testing.T) {
 	k := r.Advisories.Of(spec.LlamaCpp, 8833, nil, spec.Contents{})
 	if k.Total() != 42 || k.Through < 10573 || k.Open[0].ID != "chat-parser-use-after-free" {
 		t.Errorf("%d known, the first %s", len(k.Open), k.Open[0].ID)
+	}
+	rec, err := r.Recipe("linux-cpu")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for build, want := range map[int]string{ // docs/manual/defects.md has them
+		8833:  "42 known, 16 cured, 5 absent, 21 open",
+		9210:  "38 known, 13 cured, 5 absent, 20 open",
+		9842:  "33 known, 12 cured, 5 absent, 16 open",
+		11146: "12 known, 0 cured, 3 absent, 9 open",
+	} {
+		s, err := r.Choose(rec, "x", spec.Pin{Build: build})
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := r.Advisories.Of(spec.LlamaCpp, build, s, rec.Contents())
+		if got := fmt.Sprintf("%d known, %d cured, %d absent, %d open", k.Total(), len(k.Cured), len(k.Absent), len(k.Open)); got != want {
+			t.Errorf("build %d: %s", build, got)
+		}
 	}
 	for _, f := range r.Fixes {
 		if f.Group == spec.Security && (f.Summary == "" || f.Why == "" || len(f.Reports) == 0 || f.Defect(spec.LlamaCpp).FixedIn == 0) {
