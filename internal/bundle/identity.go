@@ -10,11 +10,18 @@ import (
 // InfoFile is the page of a bundle that says how it was made.
 const InfoFile = "BUILD_INFO.json"
 
-// Identity is the source that programs were built from, as far as it tells their defects.
+// Identity is what programs were built from, as far as it tells their defects.
 type Identity struct {
-	Upstream string       `json:"upstream"`
-	Build    int          `json:"build"`
-	Series   *spec.Series `json:"series"` // nil: not known to have any fix
+	Upstream string            `json:"upstream"`
+	Build    int               `json:"build"`
+	Series   *spec.Series      `json:"series"` // nil: not known to have any fix
+	DropIn   string            `json:"drop_in"`
+	Options  map[string]string `json:"options"`
+	Files    []named           `json:"files"` // none: not known
+}
+
+type named struct {
+	Name string `json:"name"`
 }
 
 // Identify takes what BUILD_INFO.json says, where data holds that, or else what a program says
@@ -36,6 +43,10 @@ func Identify(data []byte, l *binary.Llama) (Identity, bool) {
 
 // Known is what is known of the defects of such a build.
 func (id Identity) Known(all spec.Advisories) *spec.Known {
-	k := all.Of(id.Upstream, id.Build, id.Series)
+	c := spec.Contents{DropIn: id.DropIn, Options: id.Options}
+	for _, f := range id.Files {
+		c.Files = append(c.Files, f.Name)
+	}
+	k := all.Of(id.Upstream, id.Build, id.Series, c)
 	return &k
 }

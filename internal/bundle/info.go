@@ -37,7 +37,7 @@ type Info struct {
 	Linked    []string          `json:"linked,omitempty"`  // libraries that are in the programs themselves, with their versions
 	Version   string            `json:"version_commit"`    // as llama-server --version prints it
 	Series    *spec.Series      `json:"series"`
-	Security  spec.Known        `json:"security"` // defects of this build that are known, and which of them the series cures
+	Security  spec.Known        `json:"security"` // defects of this build that are known, which of them the series cures, and which are not in the programs
 	Plan      string            `json:"plan"`
 	Options   map[string]string `json:"options"`
 	LeftOut   []string          `json:"left_out"`
@@ -318,8 +318,8 @@ type Made struct {
 	Linked   []string // libraries that are linked into them
 	DropIn   string   // the one library; empty: it is the whole target
 	Checks   []smoke.Result
-	Known    spec.Known
-	Vendored []Vendored // as VendoredIn gives them of the patched tree
+	Known    spec.Advisories // of which the bundle says what concerns it
+	Vendored []Vendored      // as VendoredIn gives them of the patched tree
 }
 
 // Describe gathers what BUILD_INFO.json says.
@@ -328,10 +328,15 @@ func Describe(m Made) (Info, error) {
 		Llpatch: m.Llpatch, Upstream: m.Recipe.Upstream, Tag: m.Tree.Tag.String(), Asked: m.Tree.Asked.String(), Source: m.Tree.Origin,
 		Build: m.Tree.Pin.Build, Commit: m.Tree.Pin.Commit, Tree: m.Tree.ID(), Patched: m.Patched, Target: m.Recipe.Name,
 		Revision: m.Revision, Version: m.Plan.VersionCommit, Carried: m.Carried, Linked: m.Linked, DropIn: m.DropIn, Signed: m.Signed,
-		Series: m.Series, Security: m.Known, Plan: m.Plan.Digest, Options: options(m.Plan), LeftOut: append([]string{}, m.Plan.Off...), Tools: m.Tools,
+		Series: m.Series, Plan: m.Plan.Digest, Options: options(m.Plan), LeftOut: append([]string{}, m.Plan.Off...), Tools: m.Tools,
 		Glibc: binary.Floor(m.Files, "GLIBC"), Libstdcpp: binary.Floor(m.Files, "GLIBCXX"), Needs: binary.Outside(m.Files), Files: m.Files, Sums: m.Sums,
 		Check: checkName(m.Recipe.Bundle.Check), Vendored: m.Vendored, WebUI: m.DropIn == "" && m.Plan.WebUI(),
 	}
+	id := Identity{Upstream: i.Upstream, Build: i.Build, Series: i.Series, DropIn: i.DropIn, Options: i.Options}
+	for _, f := range i.Files {
+		id.Files = append(id.Files, named{f.Name})
+	}
+	i.Security = *id.Known(m.Known)
 	if i.WebUI && m.Plan.Page != nil {
 		i.Page = &m.Plan.Page.Page
 	}

@@ -119,10 +119,10 @@ func (i Info) source() cdx.Component {
 	return s
 }
 
-// vex are the known defects of the build, those that a fix cures among them.
+// vex are the known defects of the build, those among them that a fix cures and those whose code is not in it.
 func (i Info) vex() *[]cdx.Vulnerability {
 	out := []cdx.Vulnerability{}
-	for n, list := range [][]spec.Judged{i.Security.Open, i.Security.Cured} {
+	for n, list := range [][]spec.Judged{i.Security.Open, i.Security.Cured, i.Security.Absent} {
 		for _, a := range list {
 			v := cdx.Vulnerability{
 				BOMRef: "defect:" + a.ID, ID: a.ID, Description: a.Effect, Affects: &[]cdx.Affects{{Ref: "source"}},
@@ -134,8 +134,11 @@ func (i Info) vex() *[]cdx.Vulnerability {
 			if a.State != "sure" {
 				v.Analysis.State = cdx.IASInTriage
 			}
-			if n == 1 {
+			switch n {
+			case 1:
 				v.Analysis.State, v.Analysis.Detail = cdx.IASResolvedWithPedigree, "cured by "+a.By
+			case 2:
+				v.Analysis.State, v.Analysis.Justification, v.Analysis.Detail = cdx.IASNotAffected, cdx.IAJCodeNotPresent, "not in these programs, "+a.Why
 			}
 			if a.Avoid != "" {
 				v.Workaround = a.Avoid

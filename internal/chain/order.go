@@ -145,6 +145,13 @@ func dropIn(rec spec.Recipe) (string, error) {
 	return "libggml-" + rec.Backends[0] + ".so", nil
 }
 
+// contents is what is going to be built.
+func (o Order) contents() spec.Contents {
+	c := o.Recipe.Contents()
+	c.DropIn = o.DropIn
+	return c
+}
+
 // folder is the name of the order's folder: with other fixes it is another build.
 func (o Order) folder() string {
 	name := strings.Join(append([]string{o.Recipe.Name}, o.Recipe.With...), "+")

@@ -124,7 +124,7 @@ func content(e Workspace, c Checked) (bundle.Content, error) {
 		Llpatch: e.Version, Recipe: c.Recipe, Tree: c.Tree, Patched: c.Result.Tree.ID(), Series: c.Series,
 		Plan: c.Plan, Revision: c.Revision, Tools: c.Artifacts.Tools, Top: c.Top(), Files: c.Files, Sums: sums,
 		Signed: c.Signed, Carried: slices.Sorted(maps.Keys(terms)), Linked: slices.Sorted(maps.Keys(linked)), DropIn: c.DropIn,
-		Checks: c.Report.Checks, Known: c.Known(e), Vendored: vendored,
+		Checks: c.Report.Checks, Known: e.Repo.Advisories, Vendored: vendored,
 	})
 	if err != nil {
 		return out, err

@@ -111,7 +111,7 @@ func (e Workspace) atHand(
 			maps.Copy(rec.Lacks, lacks)
 			continue
 		}
-		lack := e.Repo.Advisories.Of(rec.Upstream, tree.Pin.Build, s).Lacks
+		lack := e.Repo.Advisories.Of(rec.Upstream, tree.Pin.Build, s, o.contents()).Lacks
 		switch {
 		case len(lack) == 0:
 		case o.RequireCures:
@@ -148,7 +148,7 @@ func (e *NoCures) Hint() string {
 
 // Known is what is known of the tag's security defects, and what the series cures of them.
 func (p Patched) Known(e Workspace) spec.Known {
-	return e.Repo.Advisories.Of(p.Recipe.Upstream, p.Tree.Pin.Build, p.Series)
+	return e.Repo.Advisories.Of(p.Recipe.Upstream, p.Tree.Pin.Build, p.Series, p.contents())
 }
 
 // Place makes an order's value of a tag's tree and of what its series made of it: what

@@ -54,7 +54,11 @@ func (a *app) explainCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			out := explained{Series: s, Security: e.Repo.Advisories.Of(s.Upstream, s.Build, s)}
+			rec, err := e.Repo.Recipe(got[1])
+			if err != nil {
+				return err
+			}
+			out := explained{Series: s, Security: e.Repo.Advisories.Of(s.Upstream, s.Build, s, rec.Contents())}
 			if out.Landed, err = a.landed(c.Context(), e, s); err != nil {
 				return err
 			}

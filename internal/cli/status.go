@@ -117,12 +117,12 @@ func (a *app) knownOf(upstream string, tags []compat.Tag) ([]string, error) {
 				s.In = append(s.In, spec.Chosen{Fix: fix.ID})
 			}
 		}
-		k := repo.Advisories.Of(upstream, t.Build, s)
+		k := repo.Advisories.Of(upstream, t.Build, s, spec.Contents{})
 		switch {
 		case k.Through == 0:
 			lines = append(lines, fmt.Sprintf("security: %s: not looked up", t.Name))
 		default:
-			lines = append(lines, fmt.Sprintf("security: %s: %d known defects, %d with a cure here (data of %s)", t.Name, len(k.Open)+len(k.Cured), len(k.Cured), k.Date))
+			lines = append(lines, fmt.Sprintf("security: %s: %d known defects, %d with a cure here (data of %s)", t.Name, k.Total(), len(k.Cured), k.Date))
 		}
 	}
 	return lines, nil

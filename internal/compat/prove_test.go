@@ -355,6 +355,9 @@ func TestCheckAdvisories(t *testing.T) {
 			if !strings.HasPrefix(fault, c.fault) || c.fault == "" && fault != "" {
 				t.Errorf("%q", fault)
 			}
+			if unchecked := len(got.Notes) > 0; unchecked != (name == "beyond") {
+				t.Errorf("%q", got.Notes)
+			}
 		})
 	}
 }

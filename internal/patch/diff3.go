@@ -51,24 +51,6 @@ type Region struct {
 	Cause  Cause `json:"cause,omitempty"` // why it is a conflict; empty if it is none
 }
 
-// Merge3 merges what ours and theirs make of base, line by line. Changes that
-// touch, with no common line between them, are a conflict, unless both sides
-// make the same one. It is clean where git merge-file is, with the same bytes,
-// but for changes among equal lines (AmongEqual). If there is a conflict, merged
-// is nil and conflicts has every one, in order.
-func Merge3(base, ours, theirs []byte) (merged []byte, conflicts []Region) {
-	m := newMerge(base, ours, theirs)
-	for _, r := range m.regions {
-		if r.Cause != "" {
-			conflicts = append(conflicts, r)
-		}
-	}
-	if conflicts != nil {
-		return nil, conflicts
-	}
-	return m.bytes(), nil
-}
-
 // merge3 is a merge being made.
 type merge3 struct {
 	base, ours, theirs *numbered

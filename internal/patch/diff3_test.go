@@ -27,6 +27,24 @@ func abc(s string) []byte {
 	return []byte(out)
 }
 
+// mergeText merges what ours and theirs make of base, line by line. Changes that
+// touch, with no common line between them, are a conflict, unless both sides
+// make the same one. It is clean where git merge-file is, with the same bytes,
+// but for changes among equal lines (AmongEqual). If there is a conflict, merged
+// is nil and conflicts has every one, in order.
+func mergeText(base, ours, theirs []byte) (merged []byte, conflicts []Region) {
+	m := newMerge(base, ours, theirs)
+	for _, r := range m.regions {
+		if r.Cause != "" {
+			conflicts = append(conflicts, r)
+		}
+	}
+	if conflicts != nil {
+		return nil, conflicts
+	}
+	return m.bytes(), nil
+}
+
 func TestMerge3(t *testing.T) {
 	for name, tc := range map[string]struct {
 		base, ours, theirs string
@@ -72,14 +90,14 @@ func TestMerge3(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, conflicts := Merge3(abc(tc.base), abc(tc.ours), abc(tc.theirs))
+			got, conflicts := mergeText(abc(tc.base), abc(tc.ours), abc(tc.theirs))
 			if fmt.Sprint(conflicts) != fmt.Sprint(tc.conflicts) {
 				t.Fatalf("conflicts %+v, want %+v", conflicts, tc.conflicts)
 			}
 			if conflicts == nil && !bytes.Equal(got, abc(tc.want)) {
 				t.Errorf("got %q, want %q", got, abc(tc.want))
 			}
-			mirrored, conflicts2 := Merge3(abc(tc.base), abc(tc.theirs), abc(tc.ours))
+			mirrored, conflicts2 := mergeText(abc(tc.base), abc(tc.theirs), abc(tc.ours))
 			if len(conflicts2) != len(conflicts) || !bytes.Equal(mirrored, got) {
 				t.Errorf("with the sides exchanged: %q, %+v", mirrored, conflicts2)
 			}
@@ -120,7 +138,7 @@ type agreement struct {
 // or if one is clean and the other not for a reason that is not documented.
 func (a *agreement) judge(t *testing.T, what, dir string, base, ours, theirs []byte) {
 	t.Helper()
-	got, conflicts := Merge3(base, ours, theirs)
+	got, conflicts := mergeText(base, ours, theirs)
 	want, clean := gitMerge(t, dir, base, ours, theirs)
 	verdict := "both conflict"
 	switch {
@@ -302,7 +320,7 @@ func FuzzMerge3(f *testing.F) {
 	f.Fuzz(func(t *testing.T, base, ours, theirs []byte) {
 		start := time.Now()
 		is := func(what string, b, o, x, want []byte) {
-			got, conflicts := Merge3(b, o, x)
+			got, conflicts := mergeText(b, o, x)
 			if conflicts != nil || !bytes.Equal(got, want) {
 				t.Errorf("%s: %q, %+v, want %q", what, got, conflicts, want)
 			}
@@ -310,8 +328,8 @@ func FuzzMerge3(f *testing.F) {
 		is("only theirs", base, base, theirs, theirs)
 		is("only ours", base, ours, base, ours)
 		is("the same", base, ours, ours, ours)
-		got, conflicts := Merge3(base, ours, theirs)
-		back, conflicts2 := Merge3(base, theirs, ours)
+		got, conflicts := mergeText(base, ours, theirs)
+		back, conflicts2 := mergeText(base, theirs, ours)
 		if len(conflicts) != len(conflicts2) || !bytes.Equal(got, back) {
 			t.Errorf("the sides are not alike: %q %+v, %q %+v", got, conflicts, back, conflicts2)
 		}

@@ -207,7 +207,7 @@ func BenchmarkMerge3(b *testing.B) {
 	ours := []byte(strings.Join(lines[:2500], "") + "new\n" + strings.Join(lines[2500:], ""))
 	b.SetBytes(int64(len(base)))
 	for b.Loop() {
-		Merge3(base, ours, theirs)
+		mergeText(base, ours, theirs)
 	}
 }
 

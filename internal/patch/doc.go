@@ -28,7 +28,7 @@
 //     a few files; Preimage and At explain a line of a patch), origins.go (the blobs
 //     that a patch was made for).
 //   - Three-way: threeway.go (ThreeWay returns a Merge), threeway_file.go (one file),
-//     threeway_series.go (ApplyThreeWay, Replay), diff3.go (Merge3), gitmerge.go (git
+//     threeway_series.go (ApplyThreeWay, Replay), diff3.go (merge3, of lines), gitmerge.go (git
 //     must agree), memo.go (many merges of one patch), moved.go (renamed files), resolution.go (merges made by hand).
 //   - Writing patches: diff.go and diff_myers.go (which lines differ), unified.go (the
 //     text), fromcommit.go (FromCommit, from upstream's commit), variant.go

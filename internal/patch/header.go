@@ -118,14 +118,11 @@ func (f field) unfolded() string {
 func (h *Header) fromMail(fields []field, rest []byte) ([]byte, error) {
 	encoding, charset := "", ""
 	for _, f := range fields {
+		if h.own(f) {
+			continue
+		}
 		v := decodeWords(f.unfolded())
 		switch strings.ToLower(f.key) {
-		case "from":
-			h.Author, h.Email = splitAuthor(f.unfolded())
-		case "subject":
-			h.Subject = cleanSubject(v)
-		case "date":
-			h.Date = v
 		case "content-transfer-encoding":
 			encoding = v
 		case "content-type":
@@ -152,6 +149,21 @@ func (h *Header) fromMail(fields []field, rest []byte) ([]byte, error) {
 		}
 	}
 	return body, nil
+}
+
+// own takes a field that a mail and the beginning of its body may have, and reports whether it is one.
+func (h *Header) own(f field) bool {
+	switch v := decodeWords(f.unfolded()); strings.ToLower(f.key) {
+	case "from":
+		h.Author, h.Email = splitAuthor(f.unfolded())
+	case "subject":
+		h.Subject = cleanSubject(v)
+	case "date":
+		h.Date = v
+	default:
+		return false
+	}
+	return true
 }
 
 var charsetParam = regexp.MustCompile(`(?i)charset="?([^";\s]+)`)
@@ -208,19 +220,9 @@ func (h *Header) readBody(body []byte, mail bool) {
 			f.more = append(f.more, lines[n])
 			n++
 		}
-		v := decodeWords(f.unfolded())
-		switch strings.ToLower(f.key) {
-		case "from":
-			h.Author, h.Email = splitAuthor(f.unfolded())
-		case "subject":
-			h.Subject = cleanSubject(v)
-		case "date":
-			h.Date = v
-		default:
-			mail = false
-			continue
+		if mail = h.own(f); mail {
+			lines = lines[n:]
 		}
-		lines = lines[n:]
 	}
 	trim()
 	for len(lines) > 0 && strings.TrimSpace(lines[len(lines)-1]) == "" {

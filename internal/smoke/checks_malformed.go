@@ -55,7 +55,7 @@ var malformedInputs = []malformedInput{
 	{cures: "adapter-load-double-reset", fault: FaultMemory, lora: true},
 	{cures: "negative-n-discard", fault: FaultMemory, args: shiftArgs, ask: []map[string]any{full(-1)}},
 	{cures: "large-n-discard", fault: FaultDies, args: shiftArgs, ask: []map[string]any{full(256)}},
-	{cures: "ngram-map-shrink", fault: FaultDies, args: []string{"--spec-type", "ngram-map-k"}, ask: []map[string]any{
+	{cures: "ngram-map-abort", fault: FaultDies, args: []string{"--spec-type", "ngram-map-k"}, ask: []map[string]any{
 		{"prompt": strings.Repeat("ab", 150), "n_predict": 4}, {"prompt": strings.Repeat("ab", 75), "n_predict": 4},
 	}},
 }

@@ -139,6 +139,7 @@ func (l *loader) cures(fixes []Fix, all *Advisories) {
 			}
 			a := &all.All[at]
 			a.fixes = append(a.fixes, fix.ID)
+			fix.components = append(fix.components, a.Component)
 			fix.Summary = cmp.Or(fix.Summary, a.Effect)
 			fix.Why = cmp.Or(fix.Why, strings.ToUpper(a.Effect[:1])+a.Effect[1:]+". An attacker needs: "+a.needs()+".")
 			if len(fix.Reports) == 0 {
@@ -215,13 +216,15 @@ type Known struct {
 	Beyond bool      `json:"beyond,omitempty"`
 	Open   []Judged  `json:"open"`            // worst first
 	Cured  []Judged  `json:"cured"`           // by the series, likewise
+	Absent []Judged  `json:"absent"`          // likewise: whose code is not in what was built
 	Lacks  []Lacking `json:"lacks,omitempty"` // cures that exist and could not be had
 }
 
 // Judged is an advisory that a build has, and what stands against it.
 type Judged struct {
 	Advisory
-	By string `json:"by,omitempty"` // the fix of the series that cures it
+	By  string `json:"by,omitempty"`  // the fix of the series that cures it
+	Why string `json:"why,omitempty"` // the reason why its code is not in what was built
 }
 
 // Lacking is a cure that the series could not be given, and why.
@@ -230,9 +233,10 @@ type Lacking struct {
 	Why string `json:"why"`
 }
 
-// Of judges a build of an upstream. s, which may be nil, is the series that it was given.
-func (all Advisories) Of(upstream string, build int, s *Series) Known {
-	k := Known{Date: all.Date, Through: all.Through[upstream], Build: build, Open: []Judged{}, Cured: []Judged{}}
+// Of judges a build of an upstream. s, which may be nil, is the series that it was given, c what
+// was made of it: a defect in code that is not there is neither open nor cured.
+func (all Advisories) Of(upstream string, build int, s *Series, c Contents) Known {
+	k := Known{Date: all.Date, Through: all.Through[upstream], Build: build, Open: []Judged{}, Cured: []Judged{}, Absent: []Judged{}}
 	k.Beyond = build > k.Through
 	var in []string
 	if s != nil {
@@ -242,23 +246,28 @@ func (all Advisories) Of(upstream string, build int, s *Series) Known {
 		for _, c := range s.Landed {
 			in = append(in, c.Fix)
 		}
-		for _, o := range s.Out {
-			if o.Case == NotAtHand {
-				k.Lacks = append(k.Lacks, Lacking{o.Fix, o.Reason})
-			}
-		}
 	}
 	for _, a := range all.All {
 		if a.Upstream != upstream || build < a.Since || a.FixedIn > 0 && build >= a.FixedIn {
 			continue
 		}
-		if at := slices.IndexFunc(a.fixes, func(id string) bool { return slices.Contains(in, id) }); at >= 0 {
-			k.Cured = append(k.Cured, Judged{a, a.fixes[at]})
+		if why := c.Without(a.Component); why != "" {
+			k.Absent = append(k.Absent, Judged{Advisory: a, Why: why})
+		} else if at := slices.IndexFunc(a.fixes, func(id string) bool { return slices.Contains(in, id) }); at >= 0 {
+			k.Cured = append(k.Cured, Judged{Advisory: a, By: a.fixes[at]})
 		} else {
 			k.Open = append(k.Open, Judged{Advisory: a})
 		}
 	}
-	for _, list := range [][]Judged{k.Open, k.Cured} {
+	if s != nil {
+		for _, o := range s.Out {
+			cures := func(a Judged) bool { return slices.Contains(a.fixes, o.Fix) }
+			if o.Case == NotAtHand && (slices.ContainsFunc(k.Open, cures) || !slices.ContainsFunc(k.Absent, cures)) {
+				k.Lacks = append(k.Lacks, Lacking{o.Fix, o.Reason})
+			}
+		}
+	}
+	for _, list := range [][]Judged{k.Open, k.Cured, k.Absent} {
 		slices.SortStableFunc(list, func(a, b Judged) int {
 			return cmp.Or(cmp.Compare(slices.Index(AdvisoryImpacts, a.Impact), slices.Index(AdvisoryImpacts, b.Impact)),
 				cmp.Compare(b.Score, a.Score), cmp.Compare(a.ID, b.ID))
@@ -267,16 +276,23 @@ func (all Advisories) Of(upstream string, build int, s *Series) Known {
 	return k
 }
 
+// Total is how many defects are known, wherever their code is.
+func (k Known) Total() int { return len(k.Open) + len(k.Cured) + len(k.Absent) }
+
 // Head is one sentence: how many defects are known, and how many of them are cured.
 func (k Known) Head() string {
 	switch {
 	case k.Through == 0:
 		return "Security: whether this build has known defects was not looked up."
-	case len(k.Open)+len(k.Cured) == 0:
+	case k.Total() == 0:
 		return fmt.Sprintf("Security: no defect of build %d is known (data of %s).", k.Build, k.Date) + k.beyond()
 	}
-	return fmt.Sprintf("Security: known defects of build %d: %d, cured here: %d, open: %d (data of %s).",
-		k.Build, len(k.Open)+len(k.Cured), len(k.Cured), len(k.Open), k.Date) + k.beyond()
+	absent := ""
+	if n := len(k.Absent); n > 0 {
+		absent = fmt.Sprintf(", not in these programs: %d", n)
+	}
+	return fmt.Sprintf("Security: known defects of build %d: %d, cured here: %d%s, open: %d (data of %s).",
+		k.Build, k.Total(), len(k.Cured), absent, len(k.Open), k.Date) + k.beyond()
 }
 
 func (k Known) beyond() string {
@@ -317,7 +333,7 @@ func (k Known) Avoids() []string {
 }
 
 // Lines is all of it as text: the head, what to avoid, the open defects worst first, no more
-// than limit of them (0: all), and the cures that could not be had.
+// than limit of them (0: all), those whose code is not there, and the cures that could not be had.
 func (k Known) Lines(limit int) []string {
 	lines := []string{k.Head()}
 	for _, a := range k.Avoids() {
@@ -329,6 +345,19 @@ func (k Known) Lines(limit int) []string {
 			break
 		}
 		lines = append(lines, "open: "+a.String())
+	}
+	for i, a := range k.Absent { // those of one reason on one line
+		same := func(b Judged) bool { return b.Why == a.Why }
+		if slices.IndexFunc(k.Absent, same) < i {
+			continue
+		}
+		var ids []string
+		for _, b := range k.Absent[i:] {
+			if same(b) {
+				ids = append(ids, b.ID)
+			}
+		}
+		lines = append(lines, fmt.Sprintf("not in these programs, %s: %s", a.Why, strings.Join(ids, ", ")))
 	}
 	for _, l := range k.Lacks {
 		lines = append(lines, "lacks: "+l.Fix+": "+l.Why)

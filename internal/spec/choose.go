@@ -45,7 +45,7 @@ type Chosen struct {
 	Case     Case     `json:"case"`
 	Reason   string   `json:"reason"`
 	Partly   []Cure   `json:"partly_cured,omitempty"` // what of the defect upstream cured in this build or before
-	Compiled bool     `json:"compiled"`               // whether a backend of the target compiles it
+	Compiled bool     `json:"compiled"`               // whether the target compiles any of its files
 }
 
 // Excluded is a fix that the tree does not get.
@@ -176,7 +176,7 @@ func (r *Repo) choose(rec Recipe, name string, p Pin, nearest bool) (*Series, er
 // choose returns f's variant for a tag, or the case and the reason why f is left
 // out; cases are those of the fixes before it.
 func choose(f Fix, rec Recipe, p Pin, cases map[string]Case, nearest bool) Chosen {
-	c := Chosen{Fix: f.ID, Group: f.Group, Summary: f.Summary, Why: f.Why, Reports: f.Reports, Compiled: rec.compiles(f)}
+	c := Chosen{Fix: f.ID, Group: f.Group, Summary: f.Summary, Why: f.Why, Reports: f.Reports, Compiled: rec.compiles(f) && !rec.Contents().lack(f.components)}
 	if c.Reason = rec.Leaves(f); c.Reason != "" {
 		c.Case = NotForTarget
 		return c

@@ -17,22 +17,23 @@ const (
 // Fix is a folder under patches/: one defect, its reason, its proof, and one
 // patch file per range of tags.
 type Fix struct {
-	ID       string    `toml:"-" json:"id"`
-	Summary  string    `toml:"summary" json:"summary"`
-	Why      string    `toml:"why" json:"why"`
-	Reports  []string  `toml:"reports" json:"reports,omitempty"`
-	Status   string    `toml:"status" json:"status"` // ours, submitted or upstream
-	Requires []string  `toml:"requires" json:"requires,omitempty"`
-	Backends []string  `toml:"backends" json:"backends,omitempty"` // empty: any backend
-	OS       []string  `toml:"os" json:"os,omitempty"`             // as in a recipe's os: chosen for no other; empty: any
-	OptIn    bool      `toml:"opt-in" json:"opt_in,omitempty"`     // no recipe takes it: --with does
-	Group    string    `toml:"group" json:"group,omitempty"`       // Security, or empty; --without leaves a group out
-	Cures    []string  `toml:"cures" json:"cures,omitempty"`       // advisories that the tree no longer has with it, alone or with what it requires
-	Proof    string    `toml:"proof" json:"proof"`                 // a check that fails without the fix, or "build"
-	Unproven string    `toml:"unproven" json:"unproven,omitempty"` // why there is no check, where Proof is "build": a sentence
-	Upstream string    `toml:"upstream" json:"upstream"`           // of its variants that name none; empty in the file: llama.cpp
-	Defects  []Defect  `toml:"defect" json:"defects,omitempty"`    // at most one for each upstream
-	Variants []Variant `toml:"variant" json:"variants"`
+	ID         string    `toml:"-" json:"id"`
+	Summary    string    `toml:"summary" json:"summary"`
+	Why        string    `toml:"why" json:"why"`
+	Reports    []string  `toml:"reports" json:"reports,omitempty"`
+	Status     string    `toml:"status" json:"status"` // ours, submitted or upstream
+	Requires   []string  `toml:"requires" json:"requires,omitempty"`
+	Backends   []string  `toml:"backends" json:"backends,omitempty"` // empty: any backend
+	OS         []string  `toml:"os" json:"os,omitempty"`             // as in a recipe's os: chosen for no other; empty: any
+	OptIn      bool      `toml:"opt-in" json:"opt_in,omitempty"`     // no recipe takes it: --with does
+	Group      string    `toml:"group" json:"group,omitempty"`       // Security, or empty; --without leaves a group out
+	Cures      []string  `toml:"cures" json:"cures,omitempty"`       // advisories that the tree no longer has with it, alone or with what it requires
+	components []string  // of those
+	Proof      string    `toml:"proof" json:"proof"`                 // a check that fails without the fix, or "build"
+	Unproven   string    `toml:"unproven" json:"unproven,omitempty"` // why there is no check, where Proof is "build": a sentence
+	Upstream   string    `toml:"upstream" json:"upstream"`           // of its variants that name none; empty in the file: llama.cpp
+	Defects    []Defect  `toml:"defect" json:"defects,omitempty"`    // at most one for each upstream
+	Variants   []Variant `toml:"variant" json:"variants"`
 }
 
 // Variant is one patch file of a fix and the build numbers that it is for.
