@@ -270,6 +270,7 @@ func toolPath(f Facts) string {
 // canonical is in without what differs from machine to machine.
 func canonical(in Input) Input {
 	c := in
+	c.Recipe.Verify.CUDA = in.Recipe.Verify.CUDA.For(in.Facts.CUDA.Version) // the version itself is left out below
 	c.Source, c.Dir, c.Revision = "/source", "/build", 0
 	c.Series, c.Touched, c.Only = nil, nil, nil
 	c.Facts.Cores, c.Facts.MemoryMiB, c.Facts.Launcher = 1, 0, ""

@@ -110,6 +110,7 @@ func Build(ctx context.Context, e Workspace, p Patched, at Site) (_ Built, err e
 	if at.Root != nil {
 		p.Recipe.Verify.Limits = p.Recipe.Verify.Or(at.Root.Verify)
 	}
+	p.Recipe.Verify.CUDA = p.Recipe.Verify.CUDA.For(at.Facts.CUDA.Version)
 	b := Built{Patched: p, site: at}
 	if err := checkRoom(p); err != nil {
 		return b, err

@@ -139,14 +139,23 @@ const (
 	Win7VxKex = "win7-vxkex"
 )
 
-// CUDA holds what the NVIDIA device code in built binaries must be. One of Archs
-// and AtLeast is set.
+// CUDA holds what the NVIDIA device code in built binaries must be. One of Archs,
+// AtLeast and Toolkits is set.
 type CUDA struct {
 	Files   []string `toml:"files" json:"files"`                 // names of the files that hold it, with * and ?; each must be there
 	Archs   []string `toml:"archs" json:"archs,omitempty"`       // machine code for exactly these, such as sm_86 or sm_120a
 	AtLeast []string `toml:"at-least" json:"at_least,omitempty"` // for these and any others
 	PTX     []string `toml:"ptx" json:"ptx"`                     // PTX for exactly these, such as compute_86; empty: none; nil: any
 	Newest  string   `toml:"newest" json:"newest,omitempty"`     // the last arch that the users' drivers know, such as sm_86; empty: no limit
+
+	Toolkits []Toolkit `toml:"toolkit" json:"toolkits,omitempty"` // archs by the version of nvcc, oldest first
+}
+
+// Toolkit holds the archs that a build with a CUDA toolkit is for.
+type Toolkit struct {
+	From  string   `toml:"from" json:"from"`   // the first version that it says, such as 11.8; the last one that fits counts
+	Archs []string `toml:"archs" json:"archs"` // machine code for exactly these
+	PTX   []string `toml:"ptx" json:"ptx"`     // PTX for exactly these
 }
 
 // Check is a smoke check that a recipe asks for.
