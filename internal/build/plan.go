@@ -60,6 +60,7 @@ type Plan struct {
 	Backends      []string            `json:"backends"`
 	Jobs          int                 `json:"jobs"`
 	JobsWhy       string              `json:"jobs_why"`
+	Cost          Cost                `json:"cost,omitzero"`
 	Off           []string            `json:"off"`       // features left out, each with its reason
 	Inherited     []string            `json:"inherited"` // names in the steps' environment that are this machine's
 	Tools         map[string]ToolFact `json:"tools"`     // beside the digest, not in it

@@ -146,6 +146,7 @@ func TestToolchainAndHostRefused(t *testing.T) {
 		"without a list": {win7, `fixes     = "all"`, `fixes     = ["win7-compat"]`, `without is for fixes = "all"`},
 		"first":          {"toolchains/win7-x64-mingw-cuda.toml", `first  = "dirs"`, `first  = "path"`, `program.ptxas.first is "path"; it must be one of dirs`},
 		"no cuda":        {"recipes/win7-cpu.toml", "[cmake]", "cuda-flags = [\"-DX\"]\n[cmake]", "cuda-flags is for recipes that build the backend cuda"},
+		"cost":           {"recipes/linux-cpu.toml", "seconds = 1094", "seconds = 0", "cost needs seconds, above 0, and the machine"},
 		"no hip":         {"recipes/linux-cuda.toml", "[cmake]", "hip-flags = [\"-DX\"]\n[cmake]", "hip-flags is for recipes that build the backend hip"},
 	} {
 		over := overlay{os.DirFS("../.."), fstest.MapFS{}}

@@ -79,6 +79,7 @@ type Recipe struct {
 	Wine         string     `toml:"wine" json:"wine,omitempty"` // the version of Windows as which wine runs the checks; empty: this machine runs them itself
 	Bundle       Bundle     `toml:"bundle" json:"bundle"`
 	DiskMiB      int64      `toml:"disk-mib" json:"disk_mib,omitempty"` // room that a release takes below dist; 0: not known
+	Cost         *Cost      `toml:"cost" json:"cost,omitempty"`         // what a build took elsewhere; nil: not known
 }
 
 // FixList is what a recipe's fixes key says: every fix, or named ones.
@@ -149,6 +150,13 @@ type CUDA struct {
 	Newest  string   `toml:"newest" json:"newest,omitempty"`     // the last arch that the users' drivers know, such as sm_86; empty: no limit
 
 	Toolkits []Toolkit `toml:"toolkit" json:"toolkits,omitempty"` // archs by the version of nvcc, oldest first
+}
+
+// Cost is what a whole build of a recipe took, for machines that have no figure of their own.
+type Cost struct {
+	Seconds     int64  `toml:"seconds" json:"seconds"`                     // of one processor, for one arch of device code or none
+	ArchSeconds int64  `toml:"arch-seconds" json:"arch_seconds,omitempty"` // for each further arch
+	Machine     string `toml:"machine" json:"machine"`                     // that it was measured on, such as "2 cores"
 }
 
 // Toolkit holds the archs that a build with a CUDA toolkit is for.
