@@ -17,6 +17,9 @@ driver=''
 driver_cuda=''
 jit_driver=''
 jit_cuda=''
+# CUDA versions of builds that older drivers serve, VERSION:DRIVER, oldest first; and for PTX:
+elders=''
+jit_elders=''
 # What helps; llpatch doctor says the same:
 hint_nvidia=''
 hint_libcuda=''
@@ -60,6 +63,15 @@ late() {
 # newer VERSION CUDA says which driver serves.
 newer() { echo "${1:-one${2:+ for CUDA $2}}${1:+ or newer}"; }
 
+# elder WORDS says which of these builds the driver here serves.
+elder() {
+	best=
+	for pair in $1; do
+		test -z "$version_here" || older "$version_here" "${pair#*:}" || best=$pair
+	done
+	echo "${best:+, or take a build with CUDA ${best%%:*}, which driver ${best#*:} or newer serves}"
+}
+
 # nvidia says which driver is here.
 nvidia() {
 	trouble=
@@ -91,7 +103,7 @@ nvidia() {
 	fi
 	enough "$driver" "$driver_cuda"
 	case $? in
-	1) cannot "Your NVIDIA driver is ${version_here:-for CUDA $cuda_here}, which is too old: $hint_driver, $(newer "$driver" "$driver_cuda")." ;;
+	1) cannot "Your NVIDIA driver is ${version_here:-for CUDA $cuda_here}, which is too old: $hint_driver, $(newer "$driver" "$driver_cuda")$(elder "$elders")." ;;
 	2) say 'not compared' "the driver, whose version nothing tells" ;;
 	esac
 }
@@ -132,7 +144,7 @@ cards() {
 
 # none CAPABILITIES is the advice where no card can run it, of which those have no code.
 none() {
-	test -z "$stale" || cannot "Your NVIDIA driver is ${version_here:-for CUDA $cuda_here}, which cannot compile this build's PTX for your card: $hint_driver, $(newer "$jit_driver" "$jit_cuda")."
+	test -z "$stale" || cannot "Your NVIDIA driver is ${version_here:-for CUDA $cuda_here}, which cannot compile this build's PTX for your card: $hint_driver, $(newer "$jit_driver" "$jit_cuda")$(elder "$jit_elders")."
 	test -n "$1" || return
 	archs=
 	for kind in $1; do

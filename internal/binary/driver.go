@@ -2,6 +2,8 @@ package binary
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -62,13 +64,62 @@ func (d Driver) String() string {
 	return "of an unknown version"
 }
 
-// ToolkitDriver returns what programs built with a CUDA toolkit, such as 11.8, ask
-// for, and with ptx what compiling that toolkit's PTX does.
+// ToolkitDriver returns what llama.cpp built with a CUDA toolkit, such as 11.8, asks
+// for, and with ptx what compiling that toolkit's PTX does. From 12.8 on its build has
+// nvcc compress for size, which is zstd.
 func ToolkitDriver(toolkit string, ptx bool) Driver {
 	if ptx {
 		return Driver{toolkitDrivers[toolkit], toolkit, "PTX of CUDA " + toolkit + ", which the driver compiles"}
 	}
-	return runtimeDriver(toolkit, "the toolkit is "+toolkit)
+	d := runtimeDriver(toolkit, "the toolkit is "+toolkit)
+	if !Less(toolkit, "12.8") {
+		return d.orZstd()
+	}
+	return d
+}
+
+// zstdToolkit is the first CUDA version whose driver reads code that is compressed with
+// zstd: NVIDIA's nvcc document on --compress-mode, "not compatible with drivers released
+// before CUDA Toolkit's 12.4 Release". LZ4 and no compression ask for nothing.
+const zstdToolkit = "12.4"
+
+// orZstd returns d, or what code compressed with zstd asks for, where that is newer.
+func (d Driver) orZstd() Driver {
+	if z := toolkitDrivers[zstdToolkit]; d.Version == "" || Less(d.Version, z) {
+		return Driver{z, zstdToolkit, "code compressed with zstd, which older drivers do not read"}
+	}
+	return d
+}
+
+// Elders are the CUDA versions of builds that older drivers than d serve, as words
+// VERSION:DRIVER, oldest first. Of machine code that any driver of a major version runs they are
+// those, such as 11:450.80.02; of PTX, and of code that asks for more, the toolkits.
+func (d Driver) Elders(ptx bool) (words []string) {
+	table := toolkitDrivers
+	if !ptx && strings.HasSuffix(d.CUDA, ".0") {
+		table = minorDrivers
+	}
+	for _, v := range slices.SortedFunc(maps.Keys(table), func(a, b string) int {
+		if Less(a, b) {
+			return -1
+		}
+		return 1
+	}) {
+		if !Less(v, "11") && Less(table[v], d.Version) {
+			words = append(words, v+":"+table[v])
+		}
+	}
+	return words
+}
+
+// Elder says which of Elders a driver that is here, such as 470.82.01, serves; empty: none.
+func (d Driver) Elder(ptx bool, here string) (says string) {
+	for _, word := range d.Elders(ptx) {
+		if v, needs, _ := strings.Cut(word, ":"); !Less(here, needs) {
+			says = fmt.Sprintf(", or take a build with CUDA %s, which driver %s or newer serves", v, needs)
+		}
+	}
+	return says
 }
 
 // runtimeDriver returns what a CUDA runtime asks for: of 11 and later every driver

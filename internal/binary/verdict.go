@@ -127,6 +127,14 @@ func (v *Verdict) drivers(c *CUDA) {
 	}
 	newest := ""
 	for _, code := range c.Code {
+		if slices.Contains(code.Compression, "zstd") {
+			var d Driver
+			if v.Driver != nil {
+				d = *v.Driver
+			}
+			d = d.orZstd()
+			v.Driver = &d
+		}
 		if code.Kind == "ptx" && Less(newest, code.ISA) {
 			newest = code.ISA
 		}

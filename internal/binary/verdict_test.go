@@ -42,7 +42,9 @@ func TestJudge(t *testing.T) {
 			jit = *v.JIT
 			jit.Why = ""
 		}
-		if v.Newer != want.newer || jit != want.jit || v.Driver != nil {
+		// None of them names a runtime; what is compressed with zstd asks for a driver by itself.
+		zstd := v.Driver != nil && v.Driver.Version == "550.54.14" && v.Driver.CUDA == "12.4"
+		if v.Newer != want.newer || jit != want.jit || (v.Driver != nil || strings.HasSuffix(name, "zstd")) != zstd {
 			t.Errorf("%s: newer %v, PTX %+v, runtime %+v", name, v.Newer, v.JIT, v.Driver)
 		}
 		for _, c := range v.Cards {
@@ -75,6 +77,57 @@ func TestJudgeOfLibrary(t *testing.T) {
 	}
 	if v.Driver == nil || v.Driver.Version != "580.65.06" || !strings.Contains(v.Driver.Why, "linked in") {
 		t.Errorf("driver %+v", v.Driver)
+	}
+}
+
+// NVIDIA's nvcc document: what is compressed with zstd is not for drivers before CUDA 12.4's;
+// minor version compatibility begins at 525.60.13 for all else of CUDA 12.
+func TestDriverOfCompression(t *testing.T) {
+	const host = "const char *name = \"cudaErrorCudartUnloading\"; const char *f(void) { return name; }\n"
+	for file, want := range map[string]string{"cuda-13.5-zstd": "580.65.06", "cuda-11.8-lz4": "450.80.02", "cuda-11.8-none": "450.80.02"} {
+		f, err := inspect.Inspect(embed(t, map[string][]string{".nv_fatbin": {file + ".fatbin"}}, host))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := inspect.Judge(f); v.Driver == nil || v.Driver.Version != want {
+			t.Errorf("%s: %+v, want %s", file, v.Driver, want)
+		}
+		// As a library of CUDA 12 has it.
+		f.CUDA.Static, f.CUDA.Runtime = false, "12"
+		want = "525.60.13"
+		if strings.HasSuffix(file, "zstd") {
+			want = "550.54.14"
+		}
+		if v := inspect.Judge(f); v.Driver.Version != want {
+			t.Errorf("%s with libcudart.so.12: %+v, want %s", file, v.Driver, want)
+		}
+	}
+	for toolkit, want := range map[string]string{"11.8": "450.80.02", "12.4": "525.60.13", "12.8": "550.54.14", "12.9": "550.54.14", "13.0": "580.65.06"} {
+		if d := inspect.ToolkitDriver(toolkit, false); d.Version != want {
+			t.Errorf("built with %s: %+v, want %s", toolkit, d, want)
+		}
+	}
+}
+
+// A driver that is too old for a build serves one with an older CUDA.
+func TestElder(t *testing.T) {
+	for _, c := range []struct {
+		toolkit, here string
+		ptx           bool
+		want          string
+	}{
+		{"12.4", "470.82.01", false, "CUDA 11, which driver 450.80.02"},
+		{"13.0", "535.54.03", false, "CUDA 12, which driver 525.60.13"},
+		{"12.8", "535.54.03", false, "CUDA 12.2, which driver 535.54.03"}, // of CUDA 12 all but what is compressed with zstd
+		{"12.4", "535.54.03", true, "CUDA 12.2, which driver 535.54.03"},
+		{"11.8", "470.82.01", true, "CUDA 11.4, which driver 470.42.01"},
+		{"11.8", "440.33", false, ""},
+		{"13.0", "", false, ""},
+	} {
+		got := inspect.ToolkitDriver(c.toolkit, c.ptx).Elder(c.ptx, c.here)
+		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
+			t.Errorf("%s, PTX %v, on %q: %q, want %q", c.toolkit, c.ptx, c.here, got, c.want)
+		}
 	}
 }
 

@@ -22,7 +22,7 @@ func (o options) cuda(in Input) error {
 	key := func(key, format string, args ...any) error {
 		return &Fault{File: "recipes/" + in.Recipe.Name + ".toml", Key: key, Msg: fmt.Sprintf(format, args...)}
 	}
-	archs := in.Recipe.Verify.CUDA.CMakeArchs()
+	archs := in.Recipe.Verify.CUDA.For(in.Facts.CUDA.Version).CMakeArchs()
 	switch asked, ok := o[archsOption]; {
 	case ok && archs != nil:
 		return key("cmake."+archsOption, "%s is not to be set beside verify.cuda.archs, from which every plan takes it", archsOption)

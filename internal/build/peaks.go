@@ -17,8 +17,9 @@ import (
 
 // Peaks are what the jobs of earlier builds took, by object file.
 type Peaks struct {
-	Measured map[string]int64 `json:"measured_mib"` // by path below the build folder
-	Objects  []string         `json:"objects"`      // all that the last build has, measured or not
+	Measured map[string]int64 `json:"measured_mib"`   // by path below the build folder
+	Objects  []string         `json:"objects"`        // all that the last build has, measured or not
+	Kept     map[string]Kept  `json:"kept,omitempty"` // what whole builds took, by their kind
 }
 
 // PeaksFile is where the peaks of a target's jobs are kept below a cache folder:
@@ -186,6 +187,10 @@ func keepPeaks(file string, targets []string, measured map[string]int64) error {
 			p.Objects = append(p.Objects, t)
 		}
 	}
+	return p.write(file)
+}
+
+func (p Peaks) write(file string) error {
 	text, err := json.MarshalIndent(p, "", " ")
 	if err != nil {
 		return err

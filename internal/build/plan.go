@@ -60,6 +60,7 @@ type Plan struct {
 	Backends      []string            `json:"backends"`
 	Jobs          int                 `json:"jobs"`
 	JobsWhy       string              `json:"jobs_why"`
+	Cost          Cost                `json:"cost,omitzero"`
 	Off           []string            `json:"off"`       // features left out, each with its reason
 	Inherited     []string            `json:"inherited"` // names in the steps' environment that are this machine's
 	Tools         map[string]ToolFact `json:"tools"`     // beside the digest, not in it
@@ -270,6 +271,7 @@ func toolPath(f Facts) string {
 // canonical is in without what differs from machine to machine.
 func canonical(in Input) Input {
 	c := in
+	c.Recipe.Verify.CUDA = in.Recipe.Verify.CUDA.For(in.Facts.CUDA.Version) // the version itself is left out below
 	c.Source, c.Dir, c.Revision = "/source", "/build", 0
 	c.Series, c.Touched, c.Only = nil, nil, nil
 	c.Facts.Cores, c.Facts.MemoryMiB, c.Facts.Launcher = 1, 0, ""

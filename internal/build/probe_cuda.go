@@ -56,6 +56,7 @@ func probeCUDA(ctx context.Context, f Facts, tc spec.Toolchain, rec spec.Recipe)
 	}
 	defer end()
 	c, err := p.headers(ctx)
+	p.want = p.want.For(c.Version)
 	if err == nil {
 		err = p.libraries(&c)
 	}

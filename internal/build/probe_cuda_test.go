@@ -98,6 +98,26 @@ func TestProbeCUDA(t *testing.T) {
 	}
 }
 
+// Which archs are tried is told by the version of nvcc.
+func TestProbeTakesArchsOfToolkit(t *testing.T) {
+	tc, rec, _ := toolkit(t, nil)
+	all := *rec.Verify.CUDA
+	rec.Verify.CUDA = &spec.CUDA{Files: all.Files, Toolkits: []spec.Toolkit{
+		{From: "11.4", Archs: []string{"sm_80"}}, {From: "11.8", Archs: all.Archs, PTX: all.PTX}, {From: "12.0", Archs: []string{"sm_90"}},
+	}}
+	f, err := Probe(t.Context(), tc, rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := options{}
+	if err := o.cuda(Input{Recipe: rec, Toolchain: tc, Facts: f, Source: "/s", Dir: "/b"}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := o[archsOption].Value, "75-real;86-real;86-virtual"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
 // A toolkit beside the PATH is found, the newest first.
 func TestProbeLooksInFolders(t *testing.T) {
 	tc, rec, dir := toolkit(t, func(files map[string]string) {

@@ -46,7 +46,7 @@ func (i Info) shSettings(rec spec.Recipe) map[string]string {
 		"rocm": pick(toolkit, rocmRE.MatchString), "hint_system": {HintNewerSystem}, "hint_glibc": {HintGlibc}, "hint_build": {HintOtherBuild},
 		"hint_full": {hintFull}, "hint_rocm": {hintROCm}, "hint_nvidia": {HintNVIDIA}, "hint_libcuda": {HintLibcuda}, "hint_driver": {HintNewerDriver},
 		"hint_amd": {HintAMD}, "hint_nvidia_group": {HintNVIDIAGroup}, "hint_amd_group": {HintAMDGroup},
-		"driver": nil, "driver_cuda": nil, "jit_driver": nil, "jit_cuda": nil,
+		"driver": nil, "driver_cuda": nil, "jit_driver": nil, "jit_cuda": nil, "elders": nil, "jit_elders": nil,
 	}
 	if i.DropIn != "" {
 		s["version"] = nil // the official package's own
@@ -132,9 +132,9 @@ func (i Info) cudaSettings(s map[string][]string) {
 		s["newest"] = []string{binary.NewestCapability()}
 	}
 	if d := v.Driver; d != nil {
-		s["driver"], s["driver_cuda"] = []string{d.Version}, []string{d.CUDA}
+		s["driver"], s["driver_cuda"], s["elders"] = []string{d.Version}, []string{d.CUDA}, d.Elders(false)
 	}
 	if d := v.JIT; d != nil && jit {
-		s["jit_driver"], s["jit_cuda"] = []string{d.Version}, []string{d.CUDA}
+		s["jit_driver"], s["jit_cuda"], s["jit_elders"] = []string{d.Version}, []string{d.CUDA}, d.Elders(true)
 	}
 }

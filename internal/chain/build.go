@@ -65,6 +65,7 @@ func NewPlan(e Workspace, p Patched, at Site) (build.Plan, error) {
 	}
 	in.Revision, _ = e.Repo.Revisions.Find(p.Series.Upstream, p.Series.Tag, p.Series.Target, in.Tree, digest)
 	plan, err := build.NewPlan(in)
+	plan.Cost = build.Estimate(plan, p.Recipe, in.Peaks)
 	return plan, e.placed(err)
 }
 
@@ -110,6 +111,7 @@ func Build(ctx context.Context, e Workspace, p Patched, at Site) (_ Built, err e
 	if at.Root != nil {
 		p.Recipe.Verify.Limits = p.Recipe.Verify.Or(at.Root.Verify)
 	}
+	p.Recipe.Verify.CUDA = p.Recipe.Verify.CUDA.For(at.Facts.CUDA.Version)
 	b := Built{Patched: p, site: at}
 	if err := checkRoom(p); err != nil {
 		return b, err
@@ -139,6 +141,8 @@ func Build(ctx context.Context, e Workspace, p Patched, at Site) (_ Built, err e
 	if b.Plan, err = build.NewPlan(in); err != nil {
 		return b, e.placed(err)
 	}
+	b.Plan.Cost = build.Estimate(b.Plan, p.Recipe, in.Peaks)
+	e.Log.Info("a whole build takes " + b.Plan.Cost.String())
 	for _, off := range b.Plan.Off {
 		e.Log.Warn("left out of the build: " + off)
 	}
@@ -154,6 +158,11 @@ func Build(ctx context.Context, e Workspace, p Patched, at Site) (_ Built, err e
 	}
 	if err != nil {
 		return b, err
+	}
+	if b.Artifacts.Compiled > 0 {
+		if err := build.KeepCost(o.Peaks, b.Plan); err != nil {
+			e.Log.Warn("what the build took could not be kept for the next estimate", "error", err)
+		}
 	}
 	e.Log.Info("built", "target", p.Recipe.Name, "compiled", b.Artifacts.Compiled, "seconds", int(time.Since(start).Seconds()))
 	return b, records.Write(p.file("artifacts.json"), b)

@@ -354,7 +354,7 @@ func planText(p build.Plan) string {
 	for _, off := range p.Off {
 		fmt.Fprintf(&b, "left out: %s\n", off)
 	}
-	fmt.Fprintf(&b, "plan %s\n", p.Digest)
+	fmt.Fprintf(&b, "a whole build takes %s\nplan %s\n", p.Cost, p.Digest)
 	return b.String()
 }
 

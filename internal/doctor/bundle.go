@@ -325,17 +325,13 @@ func (r *Report) onCard(c memory.NvidiaCard, file string, v *binary.Verdict) {
 		return
 	}
 	r.ok("card", "%s runs on %s, of compute capability %s, by %s.", file, name, c.Capability, by)
-	drivers := []*binary.Driver{v.Driver}
-	if jit {
-		drivers = append(drivers, v.JIT)
-	}
-	for _, d := range drivers {
+	for i, d := range []*binary.Driver{v.Driver, v.JIT} {
 		switch {
-		case d == nil:
+		case d == nil || i == 1 && !jit:
 		case d.Version == "":
 			r.unknown("driver", "", "%s needs a driver %s (%s), and card %d has %s.", file, d, d.Why, c.Index, c.Driver)
 		case binary.Less(c.Driver, d.Version):
-			r.lacks("driver", bundle.HintNewerDriver, "%s needs driver %s (%s), and card %d has %s.", file, d, d.Why, c.Index, c.Driver)
+			r.lacks("driver", bundle.HintNewerDriver+d.Elder(i == 1, c.Driver), "%s needs driver %s (%s), and card %d has %s.", file, d, d.Why, c.Index, c.Driver)
 		default:
 			r.ok("driver", "%s needs driver %s, and card %d has %s.", file, d, c.Index, c.Driver)
 		}

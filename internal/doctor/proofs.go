@@ -157,6 +157,8 @@ func (r *Report) card(rec spec.Recipe, c memory.NvidiaCard, driver *binary.Drive
 		r.unknown("card", "", "%s: its driver does not tell what code it runs.", name)
 	case want == nil:
 		r.unknown("card", "", "%s: the recipe does not say for which cards it builds.", name)
+	case len(want.Toolkits) > 0:
+		r.unknown("card", "", "%s, of compute capability %s: whether it runs the result shows when nvcc is there.", name, c.Capability)
 	case binary.Serves(slices.Concat(want.Archs, want.AtLeast, want.PTX), c.Capability) == "":
 		r.without("card", "", "%s, of compute capability %s: the recipe builds for %s alone, and checks on it would fail.", name, c.Capability, strings.Join(slices.Concat(want.Archs, want.AtLeast, want.PTX), " "))
 	case driver != nil && driver.Version != "" && binary.Less(c.Driver, driver.Version):

@@ -58,6 +58,7 @@ func Target(ctx context.Context, o Options, name string, t *tag.Tag) (*Report, e
 	if o.Root != nil && facts.MemoryMiB == 0 { // the root could not be entered; memory is this machine's
 		facts.Cores, facts.MemoryMiB = runtime.GOMAXPROCS(0), build.FreeMemory()
 	}
+	rec.Verify.CUDA = rec.Verify.CUDA.For(facts.CUDA.Version)
 	r.memory(facts, tc)
 	r.disk(o, rec)
 	if err := r.sources(ctx, o, rec, t); err != nil {

@@ -13,11 +13,11 @@ import (
 // for machine code and PTX, 86-real for machine code alone, 86-virtual for PTX.
 // The error says what is wrong with the list, or that the recipe names no archs.
 func (r *Recipe) SetArchs(list string) error {
-	if r.Verify.CUDA == nil || len(r.Verify.CUDA.Archs) == 0 {
+	if r.Verify.CUDA == nil || len(r.Verify.CUDA.Archs)+len(r.Verify.CUDA.Toolkits) == 0 {
 		return fmt.Errorf("%s has no list of CUDA archs to set", r.Name)
 	}
 	c := *r.Verify.CUDA
-	c.Archs, c.PTX = nil, []string{}
+	c.Archs, c.PTX, c.Toolkits = nil, []string{}, nil
 	for name := range strings.SplitSeq(list, ",") {
 		m := cmakeArchRE.FindStringSubmatch(name)
 		if m == nil {
@@ -38,6 +38,36 @@ func (r *Recipe) SetArchs(list string) error {
 	}
 	r.Verify.CUDA = &c
 	return nil
+}
+
+// For returns what a build with a toolkit of a version, such as 11.8, must hold: the table
+// with the archs of that version. Where the table does not tell versions apart, or the
+// version is not known (empty), it is returned as it is.
+func (c *CUDA) For(version string) *CUDA {
+	if c == nil || len(c.Toolkits) == 0 || version == "" {
+		return c
+	}
+	at := c.Toolkits[0]
+	for _, t := range c.Toolkits[1:] {
+		if !versionLess(version, t.From) {
+			at = t
+		}
+	}
+	own := *c
+	own.Archs, own.PTX, own.Toolkits = at.Archs, at.PTX, nil
+	return &own
+}
+
+// versionLess compares versions of numbers and dots.
+func versionLess(a, b string) bool {
+	numbers := func(v string) (out []int) {
+		for part := range strings.SplitSeq(v, ".") {
+			n, _ := strconv.Atoi(part) // 0 where it is no number
+			out = append(out, n)
+		}
+		return out
+	}
+	return slices.Compare(numbers(a), numbers(b)) < 0
 }
 
 var cmakeArchRE = regexp.MustCompile(`^([1-9][0-9]{1,2}[af]?)(-real|-virtual)?$`)

@@ -3,6 +3,7 @@ package spec_test
 import (
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -71,6 +72,42 @@ func TestSetArchs(t *testing.T) {
 	}
 }
 
+// A build is for the archs of the last entry that its toolkit has reached.
+func TestCUDAFor(t *testing.T) {
+	c := &spec.CUDA{Files: []string{"x.so"}, Toolkits: []spec.Toolkit{
+		{From: "11.4", Archs: []string{"sm_86"}, PTX: []string{"compute_50"}},
+		{From: "11.8", Archs: []string{"sm_86", "sm_89"}, PTX: []string{"compute_50", "compute_90"}},
+		{From: "12.10", Archs: []string{"sm_120a"}, PTX: []string{}},
+	}}
+	for version, want := range map[string]string{
+		"11.2": "86-real 50-virtual", "11.4": "86-real 50-virtual", "11.7.1": "86-real 50-virtual", "11.8": "86-real 89-real 50-virtual 90-virtual",
+		"12.9": "86-real 89-real 50-virtual 90-virtual", "12.10": "120a-real", "13.0": "120a-real", "": "",
+	} {
+		if got := strings.Join(c.For(version).CMakeArchs(), " "); got != want {
+			t.Errorf("%q: %q, want %q", version, got, want)
+		}
+	}
+	if got := (*spec.CUDA)(nil).For("11.8"); got != nil {
+		t.Errorf("of none: %v", got)
+	}
+	rec := spec.Recipe{Name: "r", Verify: spec.Verify{CUDA: c}}
+	if err := rec.SetArchs("75-real"); err != nil || !slices.Equal(rec.Verify.CUDA.For("13.0").CMakeArchs(), []string{"75-real"}) {
+		t.Errorf("--cuda-archs: %v, %v", rec.Verify.CUDA.For("13.0").CMakeArchs(), err)
+	}
+}
+
+// Every nvcc that the toolchain of linux-cuda takes has an entry, and knows its archs.
+func TestLinuxCUDAToolkits(t *testing.T) {
+	repo, err := spec.Load(os.DirFS("../.."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := repo.Recipes["linux-cuda"].Verify.CUDA.Toolkits[0].From
+	if oldest := repo.Toolchains["linux-x64-cuda"].Programs["nvcc"].Min; first != oldest {
+		t.Errorf("the archs begin with CUDA %s, and the toolchain takes %s", first, oldest)
+	}
+}
+
 // overlay is a set of declarations in which some files are others.
 type overlay struct {
 	fs.FS
@@ -88,11 +125,18 @@ func (o overlay) Open(name string) (fs.File, error) {
 func TestToolchainAndHostRefused(t *testing.T) {
 	const win7 = "recipes/win7-vxkex-cuda11.4.toml"
 	for name, c := range map[string]struct{ file, old, with, want string }{
-		"max":  {"toolchains/linux-x64-cuda.toml", `max    = "13"`, `max    = "thirteen"`, `max "thirteen" is not a version`},
-		"dirs": {"toolchains/linux-x64-cuda.toml", `"$CUDA_HOME/bin"`, `"CUDA_HOME/bin"`, `"CUDA_HOME/bin" is not an absolute folder`},
-		"glob": {"toolchains/linux-x64-cuda.toml", `"/opt/cuda/bin"`, `"/opt/[cuda/bin"`, `"/opt/[cuda/bin" is not an absolute folder`},
-		"host": {"recipes/linux-cuda.toml", `host      = "linux-cpu"`, `host      = "linux-gpu"`, `host "linux-gpu" is no other recipe`},
-		"self": {"recipes/linux-cuda.toml", `host      = "linux-cpu"`, `host      = "linux-cuda"`, `host "linux-cuda" is no other recipe`},
+		"max":             {"toolchains/linux-x64-cuda.toml", `max    = "13"`, `max    = "thirteen"`, `max "thirteen" is not a version`},
+		"dirs":            {"toolchains/linux-x64-cuda.toml", `"$CUDA_HOME/bin"`, `"CUDA_HOME/bin"`, `"CUDA_HOME/bin" is not an absolute folder`},
+		"glob":            {"toolchains/linux-x64-cuda.toml", `"/opt/cuda/bin"`, `"/opt/[cuda/bin"`, `"/opt/[cuda/bin" is not an absolute folder`},
+		"host":            {"recipes/linux-cuda.toml", `host      = "linux-cpu"`, `host      = "linux-gpu"`, `host "linux-gpu" is no other recipe`},
+		"self":            {"recipes/linux-cuda.toml", `host      = "linux-cpu"`, `host      = "linux-cuda"`, `host "linux-cuda" is no other recipe`},
+		"toolkit order":   {"recipes/linux-cuda.toml", `from  = "13.0"`, `from  = "12.7"`, `toolkit from "12.7" stands after one from "12.8": the oldest comes first`},
+		"toolkit version": {"recipes/linux-cuda.toml", `from  = "13.0"`, `from  = "new"`, `from "new" is not a version of CUDA`},
+		"toolkit arch":    {"recipes/linux-cuda.toml", `archs = ["sm_86"]`, `archs = ["86"]`, `"86" is not an architecture as nvcc names it`},
+		"toolkit empty":   {"recipes/linux-cuda.toml", `archs = ["sm_86"]`, `archs = []`, `toolkit from "11.4" says no archs`},
+		"two lists":       {"recipes/linux-cuda.toml", `files = ["libggml-cuda.so"]`, "files = [\"libggml-cuda.so\"]\narchs = [\"sm_86\"]", "needs either archs, for exactly these"},
+		"ptx twice":       {"recipes/linux-cuda.toml", `files = ["libggml-cuda.so"]`, "files = [\"libggml-cuda.so\"]\nptx = [\"compute_86\"]", "ptx stands in each toolkit"},
+		"newest twice":    {"recipes/linux-cuda.toml", `files = ["libggml-cuda.so"]`, "files = [\"libggml-cuda.so\"]\nnewest = \"sm_86\"", "newest has no place beside tables toolkit"},
 		// Drivers for Windows 7 end with a branch that knows no card after sm_86.
 		"too new":        {win7, `archs  = ["sm_86"]`, `archs  = ["sm_86", "sm_89"]`, "sm_89 is newer than sm_86, the last one that the drivers of this target's users know"},
 		"too new PTX":    {win7, `ptx    = []`, `ptx    = ["compute_90"]`, "compute_90 is newer than sm_86"},
@@ -102,6 +146,7 @@ func TestToolchainAndHostRefused(t *testing.T) {
 		"without a list": {win7, `fixes     = "all"`, `fixes     = ["win7-compat"]`, `without is for fixes = "all"`},
 		"first":          {"toolchains/win7-x64-mingw-cuda.toml", `first  = "dirs"`, `first  = "path"`, `program.ptxas.first is "path"; it must be one of dirs`},
 		"no cuda":        {"recipes/win7-cpu.toml", "[cmake]", "cuda-flags = [\"-DX\"]\n[cmake]", "cuda-flags is for recipes that build the backend cuda"},
+		"cost":           {"recipes/linux-cpu.toml", "seconds = 1094", "seconds = 0", "cost needs seconds, above 0, and the machine"},
 		"no hip":         {"recipes/linux-cuda.toml", "[cmake]", "hip-flags = [\"-DX\"]\n[cmake]", "hip-flags is for recipes that build the backend hip"},
 	} {
 		over := overlay{os.DirFS("../.."), fstest.MapFS{}}

@@ -81,6 +81,10 @@ func (l *loader) recipe(name string) (Recipe, bool) {
 	}
 	f.script("bundle.check", rec.Bundle.Check, scriptFor(rec.OS))
 	f.script("bundle.start", rec.Bundle.Start, ".cmd")
+	if c := rec.Cost; c != nil {
+		f.refuse(c.Seconds <= 0 || c.ArchSeconds < 0 || c.Machine == "", "cost",
+			"cost needs seconds, above 0, and the machine that they were measured on")
+	}
 	f.refuse(rec.DiskMiB < 0, "disk-mib",
 		"disk-mib is %d; it must be the room in MiB that a release takes", rec.DiskMiB)
 	f.fixList(&rec)

@@ -80,6 +80,7 @@ type Recipe struct {
 	Wine         string     `toml:"wine" json:"wine,omitempty"` // the version of Windows as which wine runs the checks; empty: this machine runs them itself
 	Bundle       Bundle     `toml:"bundle" json:"bundle"`
 	DiskMiB      int64      `toml:"disk-mib" json:"disk_mib,omitempty"` // room that a release takes below dist; 0: not known
+	Cost         *Cost      `toml:"cost" json:"cost,omitempty"`         // what a build took elsewhere; nil: not known
 }
 
 // FixList is what a recipe's fixes key says: every fix, or named ones.
@@ -140,14 +141,30 @@ const (
 	Win7VxKex = "win7-vxkex"
 )
 
-// CUDA holds what the NVIDIA device code in built binaries must be. One of Archs
-// and AtLeast is set.
+// CUDA holds what the NVIDIA device code in built binaries must be. One of Archs,
+// AtLeast and Toolkits is set.
 type CUDA struct {
 	Files   []string `toml:"files" json:"files"`                 // names of the files that hold it, with * and ?; each must be there
 	Archs   []string `toml:"archs" json:"archs,omitempty"`       // machine code for exactly these, such as sm_86 or sm_120a
 	AtLeast []string `toml:"at-least" json:"at_least,omitempty"` // for these and any others
 	PTX     []string `toml:"ptx" json:"ptx"`                     // PTX for exactly these, such as compute_86; empty: none; nil: any
 	Newest  string   `toml:"newest" json:"newest,omitempty"`     // the last arch that the users' drivers know, such as sm_86; empty: no limit
+
+	Toolkits []Toolkit `toml:"toolkit" json:"toolkits,omitempty"` // archs by the version of nvcc, oldest first
+}
+
+// Cost is what a whole build of a recipe took, for machines that have no figure of their own.
+type Cost struct {
+	Seconds     int64  `toml:"seconds" json:"seconds"`                     // of one processor, for one arch of device code or none
+	ArchSeconds int64  `toml:"arch-seconds" json:"arch_seconds,omitempty"` // for each further arch
+	Machine     string `toml:"machine" json:"machine"`                     // that it was measured on, such as "2 cores"
+}
+
+// Toolkit holds the archs that a build with a CUDA toolkit is for.
+type Toolkit struct {
+	From  string   `toml:"from" json:"from"`   // the first version that it says, such as 11.8; the last one that fits counts
+	Archs []string `toml:"archs" json:"archs"` // machine code for exactly these
+	PTX   []string `toml:"ptx" json:"ptx"`     // PTX for exactly these
 }
 
 // Check is a smoke check that a recipe asks for.
