@@ -249,6 +249,11 @@ func Dispensable(path string) bool {
 	return false
 }
 
+// HTTPS reports whether the plan's programs speak TLS.
+func (p Plan) HTTPS() bool {
+	return slices.ContainsFunc(p.Options, func(o Option) bool { return o.Name == "LLAMA_OPENSSL" && o.Value == "ON" })
+}
+
 // WebUI reports whether the plan's llama-server holds its web page. Before the
 // page had an option it was always in.
 func (p Plan) WebUI() bool {
