@@ -42,6 +42,12 @@ var loadWindows7 = sync.OnceValue(func() *windows7 {
 		}
 		w.vxkex[low][name], w.names[low] = true, kex
 	})
+	for dll, names := range documented {
+		w.stock[dll] = map[string]string{}
+		for name := range set(names) {
+			w.stock[dll][name] = ""
+		}
+	}
 	rows(redirectsTable, func(r []string) { w.redirects[r[0]] = r[1] })
 	return w
 })
@@ -62,14 +68,22 @@ func rows(table []byte, each func([]string)) {
 	}
 }
 
+// documented are functions of DLLs that the tables do not have, whose page in Microsoft's
+// reference (Win32 API, wincrypt.h) gives Windows XP as the first that has them. They are what
+// cpp-httplib takes of crypt32 to read the system's certificates.
+var documented = map[string]string{
+	"crypt32": `CertCloseStore CertCreateCertificateContext CertEnumCertificatesInStore CertFreeCertificateChain
+		CertFreeCertificateContext CertGetCertificateChain CertOpenSystemStoreW CertVerifyCertificateChainPolicy`,
+}
+
 // partly are the DLLs of which the table has some exports only: of them VxKex NEXT
-// lists what its other DLLs do not have already.
-var partly = map[string]bool{"kernelbase": true, "sechost": true, "ucrtbase": true}
+// lists what its other DLLs do not have already; of crypt32 see documented.
+var partly = map[string]bool{"crypt32": true, "kernelbase": true, "sechost": true, "ucrtbase": true}
 
 // present are DLLs of Windows 7 that the table does not have, which Microsoft's
 // reference or, for winbrand, VxKex NEXT gives as there: whether a function is in them
 // cannot be told.
-var present = set(`activeds authz avicap32 avrt cabinet clusapi comctl32 comdlg32 credui crypt32 cryptbase cryptnet cryptsp cryptui
+var present = set(`activeds authz avicap32 avrt cabinet clusapi comctl32 comdlg32 credui cryptbase cryptnet cryptsp cryptui
 	d3d10 d3d10_1 d3d9 dbgeng dbghelp ddraw dhcpcsvc dinput8 dsound dwmapi dxva2 esent evr fltlib gdi32 gdiplus glu32 hid httpapi
 	imagehlp imm32 iphlpapi ktmw32 loadperf lz32 mf mfreadwrite mpr mprapi msacm32 mscms mscoree msdelta msi msimg32 mswsock msvfw32
 	netapi32 newdev normaliz ntdsapi odbc32 oleacc oleaut32 opengl32 pdh propsys psapi rasapi32 rpcrt4 rstrtmgr samcli schannel

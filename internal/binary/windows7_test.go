@@ -144,6 +144,8 @@ func TestStandings(t *testing.T) {
 		{"shcore.dll", "GetDpiForMonitor", "vxkex KxUser", "vxkex KxUser"},
 		{"d3d12.dll", "NoSuchFunction", "missing", "missing"},
 		{"iphlpapi.dll", "GetAdaptersAddresses", "unknown", "unknown"},
+		{"crypt32.dll", "CertOpenSystemStoreW", "windows7", "windows7"},
+		{"CRYPT32.dll", "CertOpenStore", "unknown", "unknown"}, // a part of it
 		{"nvcuda.dll", "cuInit", "driver", "driver"},
 		{"bcryptprimitives.dll", "ProcessPrng", "vxkex KxCryp", "vxkex KxCryp"},
 		{"msvcp140.dll", "f", "missing", "missing"},

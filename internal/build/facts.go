@@ -18,6 +18,7 @@ type Facts struct {
 	Headers   map[string]bool     `json:"headers"`    // those of the recipe's optional features, found or not
 	CUDA      CUDAFact            `json:"cuda,omitzero"`
 	HIP       HIPFact             `json:"hip,omitzero"`
+	Library   LibraryFact         `json:"library,omitzero"`
 	Launcher  string              `json:"launcher"`       // absolute path of ccache or sccache, or empty
 	Root      *RootFact           `json:"root,omitempty"` // nil: the machine itself
 	Remote    *RemoteFact         `json:"host,omitempty"` // nil: this machine
@@ -50,6 +51,15 @@ type HIPFact struct {
 	DeviceLib string   `json:"device_lib"`       // the folder of the device library's bitcode
 	Libs      []string `json:"libs"`             // folders of libamdhip64, libhipblas and librocblas
 	System    string   `json:"system,omitempty"` // whose system it is, as ID of os-release has it: debian
+}
+
+// LibraryFact is the library of the toolchain's buildenv, in a folder laid out as
+// lib and include.
+type LibraryFact struct {
+	Name   string `json:"name"`   // with its version: OpenSSL 3.5.5
+	Header string `json:"header"` // what a recipe's optional feature looks for
+	Dir    string `json:"dir"`    // where it lies; empty: it is not there
+	Why    string `json:"why"`    // it is not there
 }
 
 // MissingTools says which programs a toolchain needs and a machine lacks.

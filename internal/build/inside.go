@@ -201,9 +201,18 @@ func cacheFolders(vars map[string]string) []string {
 // outside (ADR 10): nvcc puts a hash of the source's path into what it makes, and compiler caches
 // look at paths too.
 const (
-	InsideSource = "/llpatch/src"
-	InsideDir    = "/llpatch/build"
+	InsideSource  = "/llpatch/src"
+	InsideDir     = "/llpatch/build"
+	InsideLibrary = "/llpatch/library"
 )
+
+// library is the folder of the toolchain's library as a plan's commands see it.
+func (in Input) library() string {
+	if in.Facts.Root != nil {
+		return InsideLibrary
+	}
+	return in.Facts.Library.Dir
+}
 
 // source and dir are the plan's folders as its commands see them.
 func (p Plan) source() string {
@@ -226,9 +235,14 @@ func (p Plan) dir() string {
 	return p.Dir
 }
 
-// Folders are the source and the build folder, for a build root.
+// Folders are the source and the build folder, and that of the toolchain's library, for a
+// build root.
 func (p Plan) Folders() []buildenv.Folder {
-	return []buildenv.Folder{{Outside: p.Source, Inside: InsideSource}, {Outside: p.Dir, Inside: InsideDir}}
+	folders := []buildenv.Folder{{Outside: p.Source, Inside: InsideSource}, {Outside: p.Dir, Inside: InsideDir}}
+	if p.Library.Dir != "" {
+		folders = append(folders, buildenv.Folder{Outside: p.Library.Dir, Inside: InsideLibrary})
+	}
+	return folders
 }
 
 // insideFolders are what a plan's commands need of this machine.

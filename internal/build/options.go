@@ -126,17 +126,32 @@ func (o options) optional(in Input, off *[]string) {
 		if !f.Range.IsZero() && !f.Range.Contains(in.Build) {
 			continue
 		}
-		if in.Facts.Headers[f.Header] {
+		lib := in.Facts.Library
+		switch ours := lib.Header == f.Header; {
+		case ours && lib.Dir != "":
+			o.set(f.Option, "ON", lib.Name+" is there")
+			o.libraryIn(in.library(), lib.Name)
+			continue
+		case in.Facts.Headers[f.Header]:
 			o.set(f.Option, "ON", f.Header+" is there")
 			continue
 		}
 		o.set(f.Option, "OFF", f.Header+" is not there")
 		msg := fmt.Sprintf("%s: the compiler finds no %s", f.Gives, f.Header)
-		if f.Debian != "" {
+		if lib.Header == f.Header {
+			msg = f.Gives + ": " + lib.Why
+		} else if f.Debian != "" {
 			msg += " (Debian package " + f.Debian + ")"
 		}
 		*off = append(*off, msg)
 	}
+}
+
+// libraryIn lets CMake find the toolchain's library, which is static, in dir.
+func (o options) libraryIn(dir, why string) {
+	const roots = "CMAKE_FIND_ROOT_PATH"
+	o.set(roots, strings.TrimSuffix(dir+";"+o[roots].Value, ";"), why)
+	o.set("OPENSSL_USE_STATIC_LIBS", "ON", why)
 }
 
 // missing turns off what the source has no files for, and says what is off.
@@ -247,6 +262,11 @@ func Dispensable(path string) bool {
 		}
 	}
 	return false
+}
+
+// HTTPS reports whether the plan's programs speak TLS.
+func (p Plan) HTTPS() bool {
+	return slices.ContainsFunc(p.Options, func(o Option) bool { return o.Name == "LLAMA_OPENSSL" && o.Value == "ON" })
 }
 
 // WebUI reports whether the plan's llama-server holds its web page. Before the

@@ -66,10 +66,11 @@ type Plan struct {
 	Tools         map[string]ToolFact `json:"tools"`     // beside the digest, not in it
 	CUDA          CUDAFact            `json:"cuda,omitzero"`
 	HIP           HIPFact             `json:"hip,omitzero"`
-	Root          *RootFact           `json:"root,omitempty"` // the build root that the steps run in, where it is not this machine itself; likewise
-	Remote        *RemoteFact         `json:"host,omitempty"` // the machine that the steps run on, where it is not this one; likewise
-	Box           *BoxFact            `json:"box,omitempty"`  // for a Windows machine whose tools the script finds; nil: for any other
-	Digest        string              `json:"digest"`         // sha256 of what decides the binaries, whatever the machine's paths
+	Library       LibraryFact         `json:"library,omitzero"` // likewise: what is linked in of the toolchain's own
+	Root          *RootFact           `json:"root,omitempty"`   // the build root that the steps run in, where it is not this machine itself; likewise
+	Remote        *RemoteFact         `json:"host,omitempty"`   // the machine that the steps run on, where it is not this one; likewise
+	Box           *BoxFact            `json:"box,omitempty"`    // for a Windows machine whose tools the script finds; nil: for any other
+	Digest        string              `json:"digest"`           // sha256 of what decides the binaries, whatever the machine's paths
 }
 
 // Page is a web page in the source of a build.
@@ -140,7 +141,7 @@ func newPlan(in Input) (Plan, error) {
 	p := Plan{
 		Upstream: cmp.Or(in.Recipe.Upstream, spec.LlamaCpp), Tag: in.Tag, Target: in.Recipe.Name, Build: in.Build, Tree: in.Tree, Series: in.Series, Touched: in.Touched, Page: in.Page,
 		VersionCommit: versionCommit(in), Source: in.Source, Dir: in.Dir,
-		Programs: in.Recipe.Programs, Backends: in.Recipe.Backends, Tools: in.Facts.Tools, CUDA: in.Facts.CUDA, HIP: in.Facts.HIP, Root: in.Facts.Root, Remote: in.Facts.Remote, Box: boxFact(in.Toolchain),
+		Programs: in.Recipe.Programs, Backends: in.Recipe.Backends, Tools: in.Facts.Tools, CUDA: in.Facts.CUDA, HIP: in.Facts.HIP, Library: in.Facts.Library, Root: in.Facts.Root, Remote: in.Facts.Remote, Box: boxFact(in.Toolchain),
 	}
 	if len(in.Only) > 0 {
 		p.Programs = in.Only
@@ -276,6 +277,9 @@ func canonical(in Input) Input {
 	c.Series, c.Touched, c.Only = nil, nil, nil
 	c.Facts.Cores, c.Facts.MemoryMiB, c.Facts.Launcher = 1, 0, ""
 	c.Facts.Env, c.Facts.Root, c.Facts.Remote = nil, nil, nil
+	if in.Facts.Library.Dir != "" {
+		c.Facts.Library.Dir = "/library/" + in.Facts.Library.Name // another version is another plan
+	}
 	c.Facts.Tools = map[string]ToolFact{}
 	for role := range in.Facts.Tools {
 		c.Facts.Tools[role] = ToolFact{Path: "/tools/" + role}

@@ -30,6 +30,9 @@ type Options struct {
 	Progress func(what string, done, total int64) // may be nil; it is called by one goroutine at a time
 	Stall    time.Duration                        // how long a mirror may send nothing; zero: a minute
 
+	// In is the root that a library alone is built in, whose digest the declaration has; nil: on this machine.
+	In *Entered
+
 	fresh bool // the lock is the mirror's word, and is not kept yet
 }
 
@@ -60,6 +63,8 @@ func Update(ctx context.Context, d Decl, o Options) (*Lock, error) {
 		return updateRedist(ctx, d, o)
 	case Python:
 		return updateWheels(ctx, d, o)
+	case Rust:
+		return nil, fmt.Errorf("buildenv %s is a library alone, and has no lock: its env.toml has the hash; create it without --update-lock", d.Name)
 	}
 	for _, p := range []string{"apt-get", "apt-cache"} {
 		if _, err := need(p, "which finds what a package depends on", "Debian and Ubuntu have it; elsewhere install apt, or use the lock that is there"); err != nil {
@@ -176,6 +181,11 @@ func (c *creation) prepare(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if l := c.decl.Library; l != nil && c.decl.Kind() == Rust {
+		if err := c.builds(*l); err != nil {
+			return err
+		}
+	}
 	free, known := disk.Free(filepath.Dir(c.work))
 	if need := c.room(); known && free < need {
 		return fmt.Errorf("buildenv %s: %s has %d KiB free, and some %d KiB are needed while it is made: %w", c.decl.Name, filepath.Dir(c.work), free>>10, need>>10, syscall.ENOSPC)
@@ -216,11 +226,12 @@ func (c *creation) make(ctx context.Context) (Made, error) {
 		Root: filepath.Join(c.store.path(d.id()), rootDir), Time: time.Now().UTC().Truncate(time.Second),
 	}
 	if d.Kind() == Debian {
-		if m.Programs, err = c.programs(ctx, log); err == nil {
-			var more int64
-			more, err = c.library(ctx)
-			m.Bytes += more
-		}
+		m.Programs, err = c.programs(ctx, log)
+	}
+	if err == nil {
+		var more int64
+		more, err = c.library(ctx)
+		m.Bytes += more
 	}
 	if err := errors.Join(err, log.Close(), context.Cause(ctx)); err != nil {
 		return m, err

@@ -14,7 +14,7 @@ import (
 
 // Decl is a buildenv: what buildenv/<name>/env.toml declares, and the lock beside it.
 // Its root is made of Debian's packages; of NVIDIA's archives where Redist is there;
-// of Python's wheels where Wheels is.
+// of Python's wheels where Wheels is; of a library alone where Library is and no suite.
 type Decl struct {
 	Name       string             `toml:"-" json:"name"`
 	Summary    string             `toml:"summary" json:"summary"`
@@ -36,6 +36,7 @@ type Decl struct {
 	Holds      []string           `toml:"holds" json:"holds,omitempty"`      // of archives and wheels: paths that the root must have in the end
 	RoomMiB    int64              `toml:"room-mib" json:"room_mib,omitzero"` // of archives and wheels: more than they hold, unpacked
 	Lock       *Lock              `toml:"-" json:"-"`                        // nil where there is none yet
+	In         string             `toml:"-" json:"-"`                        // of a library alone: the digest of the root that it is built in; empty: built by this machine's programs
 }
 
 // Limits are the newest versions of the system's libraries that programs for Linux may
@@ -65,13 +66,15 @@ type Wheels struct {
 	Packages []string `toml:"packages" json:"packages"` // name==version
 }
 
-// Kind says what a buildenv's root is made of: Debian, NVIDIA or Python.
+// Kind says what a buildenv's root is made of: Debian, NVIDIA, Python or Rust.
 func (d Decl) Kind() string {
 	switch {
 	case d.Redist != nil:
 		return NVIDIA
 	case d.Wheels != nil:
 		return Python
+	case d.Library != nil && d.Suite == "":
+		return Rust
 	}
 	return Debian
 }
@@ -83,6 +86,8 @@ func (d Decl) source() string {
 		return d.Redist.Release
 	case Python:
 		return d.Wheels.Platform
+	case Rust:
+		return d.Library.Version
 	}
 	return d.Suite
 }
@@ -145,7 +150,8 @@ func (d Decl) Digest() string {
 		Links         map[string]string
 		Gather        map[string]string `json:",omitempty"` // younger than some roots
 		Library       *Library          `json:",omitempty"` // likewise
-	}{1, kind, d.Arch, packages, slices.Sorted(slices.Values(d.Exclude)), slices.Sorted(slices.Values(d.Keep)), d.Links, d.Gather, library})
+		In            string            `json:",omitempty"` // likewise
+	}{1, kind, d.Arch, packages, slices.Sorted(slices.Values(d.Exclude)), slices.Sorted(slices.Values(d.Keep)), d.Links, d.Gather, library, d.In})
 	if err != nil {
 		panic(err) // strings, numbers and lists of them always have a form
 	}

@@ -11,6 +11,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,7 +20,8 @@ import (
 )
 
 // Library is a library that a root gets from its sources, to be linked into what is built
-// there. They come from a crate, which the user's own cargo fetches.
+// there; or that is a buildenv of its own, for a toolchain that has no root. The sources come
+// from a crate, which the user's own cargo fetches.
 type Library struct {
 	Name    string     `toml:"name" json:"name"`               // with the version of the sources, as the library itself says it: OpenSSL 3.5.5
 	Header  string     `toml:"header" json:"header,omitempty"` // what a recipe's optional feature looks for: openssl/ssl.h
@@ -67,18 +69,28 @@ func (c *creation) library(ctx context.Context) (n int64, err error) {
 		return 0, err
 	}
 	source := filepath.Join(work, l.Crate+"-"+l.Version, filepath.FromSlash(l.Dir))
-	e, err := newEntered(ctx, Info{Name: c.decl.Name, Root: filepath.Join(c.half, rootDir)})
-	if err != nil {
-		return 0, err
+	e := c.o.In
+	if c.decl.Kind() == Debian {
+		if e, err = newEntered(ctx, Info{Name: c.decl.Name, Root: filepath.Join(c.half, rootDir)}); err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, e.Close()) }()
 	}
-	defer func() { err = errors.Join(err, e.Close()) }()
 	for i, argv := range l.Steps {
 		c.o.Progress("build "+l.Name+" for "+c.decl.Name, int64(i), int64(len(l.Steps)))
-		step, err := e.Wrap(run.Cmd{
+		step := run.Cmd{
 			Argv: argv, Dir: LibrarySource, Log: filepath.Join(c.half, logFile), Timeout: 4 * time.Hour,
 			// The time goes into what a library says of itself.
 			Env: []string{"PATH=/usr/bin:/bin", "LC_ALL=C", "HOME=/tmp", "SOURCE_DATE_EPOCH=1", fmt.Sprintf("MAKEFLAGS=-j%d", runtime.GOMAXPROCS(0))},
-		}, Folder{source, LibrarySource}, Folder{out, LibraryOut})
+		}
+		if e == nil {
+			step.Dir, step.Argv = source, slices.Clone(argv)
+			for j := range argv {
+				step.Argv[j] = strings.NewReplacer(LibrarySource, source, LibraryOut, out).Replace(argv[j])
+			}
+		} else {
+			step, err = e.Wrap(step, Folder{source, LibrarySource}, Folder{out, LibraryOut})
+		}
 		if err == nil {
 			err = run.Run(ctx, step)
 		}
@@ -107,6 +119,20 @@ func (c *creation) library(ctx context.Context) (n int64, err error) {
 		}
 		return err
 	})
+}
+
+// builds reports, as a *Missing, which program of the steps is not where they run.
+func (c *creation) builds(l Library) error {
+	root, where := "", "this machine"
+	if c.o.In != nil {
+		root, where = c.o.In.Root, "buildenv "+c.o.In.Name
+	}
+	for _, argv := range l.Steps {
+		if _, err := os.Stat(filepath.Join(root, argv[0])); err != nil {
+			return &Missing{fmt.Sprintf("%s in %s, which builds %s", argv[0], where, l.Name), "install the package that brings it"}
+		}
+	}
+	return nil
 }
 
 // sources unpacks the crate below work.

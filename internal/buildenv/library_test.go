@@ -121,3 +121,49 @@ func TestLibraryOfCargo(t *testing.T) {
 		}
 	}
 }
+
+// A library alone is a folder, which programs of this machine make, or those of a root; what
+// they lack is said before anything is fetched.
+func TestLibraryAlone(t *testing.T) {
+	dir := t.TempDir()
+	made := crate(t, "x-src-1.2.3+4", map[string]string{"x/x.c": "int x;\n", "x/LICENSE": "free\n"})
+	must(t, os.WriteFile(filepath.Join(dir, "x-src-1.2.3+4.crate"), made, 0o644))
+	d := Decl{Name: "x-alone", Arch: "amd64", Lock: &Lock{Kind: Rust, Suite: "1.2.3+4", Arch: "amd64"}, Library: &Library{
+		Name: "X 4", Crate: "x-src", Version: "1.2.3+4", SHA256: sha(made), Dir: "x", License: "LICENSE",
+		Steps: [][]string{{"/usr/bin/install", "-D", "x.c", "/llpatch/build/lib/libx.a"}, {"/usr/bin/env", "test", "-f", "/llpatch/src/x.c"}},
+	}}
+	o := Options{Cache: t.TempDir(), Mirror: "file://" + dir}
+	if _, err := Open(t.Context(), o.Cache, d, nil); !errors.As(err, new(*NotMade)) {
+		t.Fatalf("%v", err)
+	}
+	got, err := Create(t.Context(), d, o)
+	must(t, err)
+	e, err := Open(t.Context(), o.Cache, d, nil)
+	must(t, err)
+	has := contents(t, e.Root)
+	if has["lib/libx.a"] != "int x;\n" || has["usr/share/doc/x-src/copyright"] != "free\n" || got.Root != e.Root || got.Bytes != 12 {
+		t.Errorf("%d bytes: %v", got.Bytes, has)
+	}
+	must(t, e.Close())
+	if _, err := Update(t.Context(), d, o); err == nil || !strings.Contains(err.Error(), "has no lock") {
+		t.Errorf("%v", err)
+	}
+	inside := d
+	inside.In = "0123456789ab"
+	if inside.Digest() == d.Digest() {
+		t.Error("a library made in a root has the digest of one that this machine made")
+	}
+	var lacks *Missing
+	o.In = &Entered{Info: Info{Name: "root", Root: t.TempDir()}}
+	if _, err := Create(t.Context(), inside, o); !errors.As(err, &lacks) || !strings.Contains(lacks.What, "/usr/bin/install in buildenv root") {
+		t.Errorf("%v", err)
+	}
+	o.In, d.Library.Steps = nil, [][]string{{"/usr/bin/no-such-program"}}
+	if _, err := Create(t.Context(), d, o); !errors.As(err, &lacks) || !strings.Contains(lacks.What, "/usr/bin/no-such-program in this machine") {
+		t.Errorf("%v", err)
+	}
+	d.Library.Steps = [][]string{{"/usr/bin/env", "false"}}
+	if _, err := Create(t.Context(), d, o); err == nil || errors.As(err, &lacks) || !strings.Contains(err.Error(), "build X 4: ") {
+		t.Errorf("%v", err)
+	}
+}

@@ -16,7 +16,7 @@ const (
 	Debian = "suite"  // Debian's packages
 	NVIDIA = "redist" // archives of NVIDIA's redistributables
 	Python = "wheels" // wheels that pip fetches
-	Rust   = "crate"  // of a root's library: the crate that cargo fetches
+	Rust   = "crate"  // a crate that cargo fetches: of a root's library, or of a library alone
 )
 
 // Lock is packages.lock: every package of a root, by its hash.

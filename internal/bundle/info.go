@@ -119,6 +119,7 @@ func bundlePage(i Info) []byte {
 	if len(i.Linked) > 0 {
 		fmt.Fprintf(&b, "In the programs themselves: %s.\n", strings.Join(i.Linked, ", "))
 	}
+	b.WriteString(i.authorities())
 	b.WriteString(i.cards())
 	for _, o := range i.LeftOut {
 		fmt.Fprintf(&b, "\nLeft out: %s.\n", strings.TrimRight(o, "."))
@@ -210,6 +211,15 @@ func (i Info) linux(between string) string {
 		text += "It was made with the compilers and the C library of its maker's own machine, so older systems than that may lack something.\n"
 	}
 	return text
+}
+
+// authorities says where the OpenSSL in the programs looks for those that sign certificates.
+func (i Info) authorities() string {
+	if i.Windows != "" || !slices.ContainsFunc(i.Linked, func(l string) bool { return strings.HasPrefix(l, "OpenSSL ") }) {
+		return ""
+	}
+	return "HTTPS trusts the authorities in /etc/ssl/certs, as Debian and Ubuntu have them. RHEL and Fedora keep them elsewhere: " +
+		"there, set SSL_CERT_FILE=/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem.\n"
 }
 
 // windows says which Windows it is for, and where its checks ran.

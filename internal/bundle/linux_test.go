@@ -44,6 +44,21 @@ func TestLinuxPage(t *testing.T) {
 	}
 }
 
+// README.md of a bundle with an OpenSSL of its own says where that looks for authorities.
+func TestAuthorities(t *testing.T) {
+	const says = "SSL_CERT_FILE=/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem"
+	for linked, want := range map[string]bool{"OpenSSL 3.5.5": true, "zlib 1.3": false} {
+		i := Info{Series: &spec.Series{}, Glibc: "2.31", Linked: []string{linked}}
+		if got := strings.Contains(string(bundlePage(i)), says); got != want {
+			t.Errorf("%s: %v", linked, got)
+		}
+		i.Windows = spec.Win7
+		if strings.Contains(string(bundlePage(i)), says) {
+			t.Errorf("%s: said for Windows", linked)
+		}
+	}
+}
+
 // The bill of materials has what is linked into the programs, by name and version.
 func TestLinkedSBOM(t *testing.T) {
 	data, err := Content{Info: Info{Series: &spec.Series{}, Linked: []string{"OpenSSL 3.5.5"}}}.SBOM(Packed{Archive: "x"})

@@ -209,6 +209,7 @@ func (i Info) win7Web(t *win7Text) {
 		t.say("Point another program's page at http://127.0.0.1:8080/v1.")
 	}
 	if i.https() {
+		t.say("HTTPS trusts the authorities in Windows' own list (certmgr.msc, Trusted Root Certification Authorities); the variable SSL_CERT_FILE has no effect. Windows 7 may lack a newer one: if -hf fails, download the .gguf with a browser that has its own list, or import the authority.")
 		return
 	}
 	t.say("llama-server.exe cannot download models by name (-hf, -mu with https): download the .gguf with a browser, here or on another machine, and give its file. And it serves plain HTTP: keep it on 127.0.0.1, or put a proxy with a certificate before it.")

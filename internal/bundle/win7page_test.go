@@ -34,7 +34,7 @@ func TestWin7Page(t *testing.T) {
 		"cuda":   {cuda, []string{`"C:\Program Files\VxKex\KexCfg.exe" /EXE:"C:\llama\llama-server.exe" /ENABLE:TRUE`, "KB2533623 and KB2670838", "VxKex NEXT 1.2.1", "until August 2027", "i486/VxKex", "needs a driver of branch R515", "issue 92", "cublas64_11.dll, cublasLt64_11.dll, cudart64_110.dll", "452.39", "Linux ? and", "\"no usable GPU found\"", "http://127.0.0.1:8080/ answers"}, []string{"no VxKex", "HKLM", "HKEY", "reg add"}},
 		"full":   {full, []string{"are inside", "is not in, its API is", "8080/v1, it has no page) answers"}, []string{"toolkit-archive"}},
 		"dropin": {drop, []string{"This is ggml-cuda.dll alone", "KB2999226", "KexCfg"}, []string{"start-server.cmd", "The web page"}},
-		"signed": {signed, []string{"signed by Makers, Inc", "HTTPS is in"}, []string{"no signature", "cannot download"}},
+		"signed": {signed, []string{"signed by Makers, Inc", "HTTPS is in", "certmgr.msc"}, []string{"no signature", "cannot download"}},
 	} {
 		got := c.info.win7Page()
 		golden.Check(t, filepath.Join("testdata/windows", "readme-"+name+".golden"), got)

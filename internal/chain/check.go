@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/llpatch/llpatch/internal/binary"
@@ -102,13 +103,16 @@ func toolkit(s Staged) (stage.Libraries, error) {
 	return stage.CUDALibraries(s.own("libs"), s.Files, s.Plan.CUDA)
 }
 
-// checks are the recipe's, with what only the plan knows: whether the web page
-// is in. A page that is out must be out, which is judged too.
+// checks are the recipe's, with what only the plan knows: whether the web page and HTTPS
+// are in. What is out must be out, which is judged too.
 func checks(rec spec.Recipe, p build.Plan) []spec.Check {
 	all := slices.Clone(rec.Smoke)
 	for i := range all {
-		if all[i].Name == "webui" && all[i].Args["expect"] == nil {
-			all[i].Args = map[string]any{"expect": p.WebUI()}
+		in, ok := map[string]func() bool{"webui": p.WebUI, "tls": p.HTTPS}[all[i].Name]
+		if ok && all[i].Args["expect"] == nil {
+			args := map[string]any{"expect": in()}
+			maps.Copy(args, all[i].Args)
+			all[i].Args = args
 		}
 	}
 	return all

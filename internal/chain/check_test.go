@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/build"
+	"github.com/llpatch/llpatch/internal/spec"
 )
 
 func TestCanStart(t *testing.T) {
@@ -25,5 +27,19 @@ func TestCanStart(t *testing.T) {
 	}
 	if v, err := libs.Glibc("EM_X86_64"); err != nil || binary.Less(v, "2.17") {
 		t.Errorf("this machine's glibc is %q, %v", v, err)
+	}
+}
+
+// What the plan has in is asked for, and what it leaves out is to be out.
+func TestChecksAsPlanned(t *testing.T) {
+	rec := spec.Recipe{Smoke: []spec.Check{{Name: "health"}, {Name: "tls", Args: map[string]any{"model": "q8_0"}}, {Name: "webui"}, {Name: "tls", Args: map[string]any{"expect": true}}}}
+	for _, on := range []string{"ON", "OFF"} {
+		got := checks(rec, build.Plan{Options: []build.Option{{Name: "LLAMA_OPENSSL", Value: on}, {Name: "LLAMA_BUILD_UI", Value: on}}})
+		if got[0].Args != nil || got[1].Args["expect"] != (on == "ON") || got[1].Args["model"] != "q8_0" || got[2].Args["expect"] != (on == "ON") || got[3].Args["expect"] != true {
+			t.Errorf("%s: %+v", on, got)
+		}
+	}
+	if _, changed := rec.Smoke[1].Args["expect"]; changed {
+		t.Error("the recipe itself was changed")
 	}
 }

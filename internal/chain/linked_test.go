@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,8 +50,33 @@ func TestLinked(t *testing.T) {
 			t.Errorf("%v: %q", options, got)
 		}
 	}
-	c.site.Root = nil
+	c.site.library, c.site.linkable, c.site.Root = c.site.root, c.site.Root, nil
+	if got := of(on); len(got) != 1 {
+		t.Errorf("the toolchain's: %q", got)
+	}
+	c.site.library = nil
 	if got := of(on); len(got) > 0 {
 		t.Errorf("no root: %q", got)
+	}
+}
+
+// Where the library of a toolchain is not there, the facts say why, and nothing else stops.
+func TestFindLibrary(t *testing.T) {
+	lib := buildenv.Library{Name: "X 4", Header: "x.h", Crate: "x", Version: "1.2.3", SHA256: strings.Repeat("0", 64), Dir: ".", Steps: [][]string{{"/usr/bin/no-such-program"}}}
+	d := buildenv.Decl{Name: "x", Arch: "amd64", Library: &lib, Lock: &buildenv.Lock{Kind: buildenv.Rust, Suite: "1.2.3", Arch: "amd64"}}
+	e := Workspace{Cache: t.TempDir(), Repo: &spec.Repo{Buildenvs: map[string]buildenv.Decl{"x": d}}, Log: slog.New(slog.DiscardHandler)}
+	o := Order{Recipe: spec.Recipe{Optional: []spec.Optional{{Option: "X", Header: "x.h"}}}}
+	for want, s := range map[string]*Site{
+		"llpatch env create x makes it": {},
+		"/usr/bin/no-such-program":      {Machine: Machine{Builds: true}},
+	} {
+		s.Toolchain.Library = "x"
+		if err := s.findLibrary(t.Context(), e, o); err != nil || s.library != nil || !strings.Contains(s.Facts.Library.Why, want) {
+			t.Errorf("%v: %+v, want %q", err, s.Facts.Library, want)
+		}
+	}
+	s := &Site{Toolchain: spec.Toolchain{Library: "x"}}
+	if err := s.findLibrary(t.Context(), e, Order{}); err != nil || s.Facts.Library.Name != "" {
+		t.Errorf("a recipe that has no use for it: %v, %+v", err, s.Facts.Library)
 	}
 }

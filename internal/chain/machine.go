@@ -18,6 +18,7 @@ type Machine struct {
 	Libraries *buildenv.Decl // the one with the libraries that a full bundle carries; nil: Root names none
 	Remote    *build.Remote  // another machine
 	Box       bool           // a Windows machine that nobody looks at, with the recipe's box: for a plan
+	Builds    bool           // the library that a toolchain names is built, where the cache has none
 }
 
 // Site is a machine that was looked at: what it has, and how a build gets there.
@@ -26,14 +27,19 @@ type Site struct {
 	Toolchain spec.Toolchain // of the recipe, for that machine
 	Facts     build.Facts
 	root      *buildenv.Entered // of Root, open
+	library   *buildenv.Entered // that the toolchain names; nil: there is none
+	linkable  *buildenv.Decl    // the declaration of library
 }
 
-// Close gives back the build root.
+// Close gives back the build root and the library.
 func (s Site) Close() error {
-	if s.root == nil {
-		return nil
+	var err error
+	for _, e := range []*buildenv.Entered{s.library, s.root} {
+		if e != nil {
+			err = errors.Join(err, e.Close())
+		}
 	}
-	return s.root.Close()
+	return err
 }
 
 // Look finds which toolchain builds an order there, and what the machine has of it. The error
@@ -59,7 +65,45 @@ func (m Machine) Look(ctx context.Context, e Workspace, o Order) (s Site, err er
 			return Site{}, errors.Join(e.placed(err), s.root.Close())
 		}
 	}
+	if err == nil && s.Toolchain.Library != "" && m.Remote == nil {
+		if err = s.findLibrary(ctx, e, o); err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}
 	return s, e.placed(err)
+}
+
+// findLibrary opens the library that the toolchain names, and builds it if need be. Where it
+// cannot be had, the facts say why: a plan leaves out what wants it.
+func (s *Site) findLibrary(ctx context.Context, e Workspace, o Order) error {
+	d, err := e.Repo.Buildenv(s.Toolchain.Library)
+	if err != nil {
+		return err
+	}
+	lib := build.LibraryFact{Name: d.Library.Name, Header: d.Library.Header}
+	if !slices.ContainsFunc(o.Recipe.Optional, func(f spec.Optional) bool { return f.Header == lib.Header }) || o.DropIn != "" {
+		return nil
+	}
+	if s.root != nil {
+		d.In = s.root.Digest
+	}
+	s.library, err = buildenv.Open(ctx, e.Cache, d, e.Log)
+	if errors.As(err, new(*buildenv.NotMade)) && s.Builds && !e.Offline {
+		e.Log.Info("building a library, once", "library", lib.Name)
+		if _, err = buildenv.Create(ctx, d, buildenv.Options{Cache: e.Cache, Log: e.Log, Progress: e.Progress, In: s.root}); err == nil {
+			s.library, err = buildenv.Open(ctx, e.Cache, d, e.Log)
+		}
+	}
+	switch {
+	case err == nil:
+		lib.Dir, s.linkable = s.library.Root, &d
+	case errors.As(err, new(*buildenv.NotMade)), errors.As(err, new(*buildenv.Missing)), errors.As(err, new(*buildenv.Unavailable)):
+		lib.Why = err.Error()
+	default:
+		return err
+	}
+	s.Facts.Library = lib
+	return nil
 }
 
 // toolchain is the one that builds an order there.

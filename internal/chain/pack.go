@@ -133,19 +133,23 @@ func content(e Workspace, c Checked) (bundle.Content, error) {
 	return out, err
 }
 
-// linked are the libraries of the build root that a feature of the programs is linked with,
-// and their terms.
+// linked are the libraries of the build root, or of the toolchain, that a feature of the
+// programs is linked with, and their terms.
 func (c Checked) linked() (map[string][]byte, error) {
 	terms := map[string][]byte{}
-	if c.site.Root == nil || c.site.Root.Library == nil || c.DropIn != "" {
+	from, in := c.site.Root, c.site.root
+	if c.site.library != nil {
+		from, in = c.site.linkable, c.site.library
+	}
+	if from == nil || from.Library == nil || c.DropIn != "" {
 		return terms, nil
 	}
-	l := *c.site.Root.Library
+	l := *from.Library
 	for _, o := range c.Plan.Options {
 		if o.Value != "ON" || !slices.ContainsFunc(c.Recipe.Optional, func(f spec.Optional) bool { return f.Option == o.Name && f.Header == l.Header }) {
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join(c.site.root.Root, l.Terms()))
+		text, err := os.ReadFile(filepath.Join(in.Root, l.Terms()))
 		if err != nil {
 			return nil, fmt.Errorf("the terms of %s, which is linked in: %w", l.Name, err)
 		}

@@ -246,6 +246,7 @@ func (a *app) chainCmd(use, short string, to reach, tune func(*request), do func
 				}
 			}
 			r.flags.Runtime = a.runtime
+			r.machine.Builds = to == toPrograms
 			if tune != nil {
 				tune(&r)
 			}

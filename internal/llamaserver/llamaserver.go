@@ -6,6 +6,7 @@ package llamaserver
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -36,6 +38,27 @@ func New(addr, key string) *Client {
 		url: "http://" + addr, key: key,
 		http: &http.Client{Transport: &http.Transport{DialContext: dial.DialContext, DisableKeepAlives: true}},
 	}
+}
+
+// Trusting returns c for a server that serves HTTPS, whose certificate conf is to take; nil: c
+// as it is.
+func (c *Client) Trusting(conf *tls.Config) *Client {
+	if conf != nil {
+		c.url = "https" + strings.TrimPrefix(c.url, "http")
+		c.http.Transport.(*http.Transport).TLSClientConfig = conf
+	}
+	return c
+}
+
+// TLS asks for the health and returns what was agreed on for the connection.
+func (c *Client) TLS(ctx context.Context, limit time.Duration) (*tls.ConnectionState, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	res, err := c.Request(ctx, http.MethodGet, "/health", nil)
+	if err != nil {
+		return nil, err
+	}
+	return res.TLS, res.Body.Close()
 }
 
 // URL is the server's address, with http:// and no path.

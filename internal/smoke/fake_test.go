@@ -156,6 +156,7 @@ func fakeServer(mode string) {
 		fs.String(known, "", "")
 	}
 	fs.Bool("context-shift", false, "")
+	hf, cert, key := fs.String("hf", "", ""), fs.String("ssl-cert-file", "", ""), fs.String("ssl-key-file", "", "")
 	if mode == "hangs in silence" {
 		time.Sleep(time.Hour)
 	}
@@ -245,6 +246,12 @@ func fakeServer(mode string) {
 		}
 		time.Sleep(1500 * time.Millisecond) // children are looked for once a second
 	}
+	if *hf != "" {
+		if err := fakeFetch(mode, *hf); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
 	exe, err := os.Executable()
 	if err != nil {
 		panic(err)
@@ -263,6 +270,9 @@ func fakeServer(mode string) {
 	}
 	debug.SetGCPercent(10) // its own memory is not to swing
 	go f.signals()
+	if *cert != "" && mode != "serves http" {
+		panic(http.ServeTLS(l, f, *cert, *key))
+	}
 	panic(http.Serve(&watched{Listener: l, mode: mode}, f))
 }
 

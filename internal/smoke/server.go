@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -29,10 +30,11 @@ const portTries = 5
 
 // config is how a server is started. Checks with the same one share a server.
 type config struct {
-	model string
+	model string    // empty: args say which it fetches
 	typ   gguf.Type // of the model
 	args  []string
 	ready time.Duration // 0: Options.Ready
+	trust *tls.Config   // what its own certificate is looked at with; nil: it serves HTTP
 }
 
 // server is a llama-server that is ready and proven to be ours.
@@ -106,7 +108,10 @@ func (s *session) start(ctx context.Context, c config, key string) (*server, err
 			return nil, errors.New(why)
 		}
 	}
-	argv := s.argv(path, "--host", "127.0.0.1", "-m", c.model)
+	argv := s.argv(path, "--host", "127.0.0.1")
+	if c.model != "" {
+		argv = append(argv, "-m", c.model)
+	}
 	opts, err := s.serverArgs(ctx)
 	if err != nil {
 		return nil, err
@@ -114,6 +119,9 @@ func (s *session) start(ctx context.Context, c config, key string) (*server, err
 	help, err := s.help(ctx, "llama-server")
 	if err != nil {
 		return nil, err
+	}
+	if c.model == "" {
+		opts = slices.DeleteFunc(opts, func(o string) bool { return o == "--offline" })
 	}
 	argv = append(argv, opts...)
 	argv = append(argv, flashSpelled(help, c.args)...)
@@ -126,7 +134,7 @@ func (s *session) start(ctx context.Context, c config, key string) (*server, err
 		if len(next) >= portTries {
 			break
 		}
-		srv, err := s.startOn(ctx, port, argv, cmp.Or(c.ready, s.o.Ready))
+		srv, err := s.startOn(ctx, port, argv, c)
 		if errors.Is(err, errClash) {
 			next = append(next, err.Error())
 			s.o.Log.Warn("smoke: trying another port", "why", err)
@@ -184,7 +192,7 @@ func flashSpelled(help string, args []string) []string {
 
 // startOn starts a server on a port and waits until it is ready. errClash means
 // that another program has the port.
-func (s *session) startOn(ctx context.Context, port int, argv []string, limit time.Duration) (*server, error) {
+func (s *session) startOn(ctx context.Context, port int, argv []string, c config) (*server, error) {
 	nonce := make([]byte, 8)
 	if _, err := rand.Read(nonce); err != nil {
 		return nil, err
@@ -192,7 +200,7 @@ func (s *session) startOn(ctx context.Context, port int, argv []string, limit ti
 	srv := &server{
 		s: s, bin: s.side.bin, port: port, alias: "llpatch-" + hex.EncodeToString(nonce),
 		log:    filepath.Join(s.o.Work, fmt.Sprintf("server-%d.log", len(s.report.Servers)+1)),
-		client: llamaserver.New(net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), ""), record: len(s.report.Servers),
+		client: llamaserver.New(net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), "").Trusting(c.trust), record: len(s.report.Servers),
 	}
 	argv = append(argv[:len(argv):len(argv)], "--port", strconv.Itoa(port), "--alias", srv.alias)
 	s.report.Servers = append(s.report.Servers, ServerRun{Argv: argv, Log: srv.log, Check: s.current.Name, Build: s.side.name})
@@ -215,7 +223,7 @@ func (s *session) startOn(ctx context.Context, port int, argv []string, limit ti
 	srv.proc = proc
 	srv.stats.Attach(proc.Pid())
 	s.o.Log.Debug("server started", "pid", proc.Pid(), "port", port, "log", srv.log)
-	if err := srv.await(ctx, began, limit); err != nil {
+	if err := srv.await(ctx, began, cmp.Or(c.ready, s.o.Ready)); err != nil {
 		srv.stop(ctx, 0)
 		return nil, err
 	}

@@ -121,6 +121,7 @@ var checks = map[string]func(*args) step{
 	"completion":       completionCheck,
 	"variants":         variantsCheck,
 	"webui":            webuiCheck,
+	"tls":              tlsCheck,
 	"stop":             stopCheck,
 	"exit":             exitCheck,
 	"restart":          restartCheck,

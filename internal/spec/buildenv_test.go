@@ -1,10 +1,12 @@
 package spec_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
 	"testing/fstest"
 
+	"github.com/llpatch/llpatch/internal/buildenv"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -197,9 +199,7 @@ func TestEnvArchives(t *testing.T) {
 	}
 }
 
-// A library that is built in a root says all that is needed for it.
-func TestLibraryDeclaration(t *testing.T) {
-	good := goodEnv + `[library]
+const goodLibrary = `[library]
 name = "OpenSSL 3.5.5"
 header = "openssl/ssl.h"
 crate = "openssl-src"
@@ -209,6 +209,43 @@ dir = "openssl"
 license = "LICENSE.txt"
 steps = [["/usr/bin/make", "all"]]
 `
+
+// A library alone is a buildenv that a toolchain may name; it needs no lock, and takes nothing
+// that is for a root.
+func TestLibraryAlone(t *testing.T) {
+	const alone = "summary = \"s\"\narch = \"amd64\"\n" + goodLibrary
+	r, err := loadEnv(t, alone, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := r.Buildenvs["x"]; d.Kind() != buildenv.Rust || d.CheckLock() != nil {
+		t.Errorf("%s, %v", d.Kind(), d.CheckLock())
+	}
+	for _, c := range []struct{ old, new, want string }{
+		{"arch =", "base = [\"make\"]\narch =", "base has no place in a buildenv of crate"},
+		{"arch =", "room-mib = 5\narch =", "holds and room-mib are for archives and wheels"},
+		{"amd64", "arm64", `arch is "arm64"`},
+		{`"openssl"`, `"../openssl"`, `dir "../openssl" must be a folder of the crate`},
+	} {
+		if _, err := loadEnv(t, strings.Replace(alone, c.old, c.new, 1), ""); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.new, err, c.want)
+		}
+	}
+	m := files(t, "testdata/good.txtar")
+	m["buildenv/x/env.toml"] = &fstest.MapFile{Data: []byte(alone)}
+	m["buildenv/root/env.toml"] = &fstest.MapFile{Data: []byte(goodEnv)}
+	for name, want := range map[string]string{"x": "", "root": `toolchains/tc.toml:1:1: there is no buildenv "root" that is a library alone`, "y": `there is no buildenv "y" that is`} {
+		n := maps.Clone(m)
+		n["toolchains/tc.toml"] = &fstest.MapFile{Data: append([]byte("library = \""+name+"\"\n"), m["toolchains/tc.toml"].Data...)}
+		if _, err := spec.Load(n); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", name, err, want)
+		}
+	}
+}
+
+// A library that is built in a root says all that is needed for it.
+func TestLibraryDeclaration(t *testing.T) {
+	good := goodEnv + goodLibrary
 	r, err := loadEnv(t, good, goodLock)
 	if err != nil || r.Buildenvs["x"].Library.Steps[0][1] != "all" {
 		t.Fatal(err)

@@ -77,6 +77,11 @@ func Load(fsys fs.FS) (*Repo, error) {
 	}
 	r.shared(upstreams)
 	r.Buildenvs = l.buildenvs()
+	for _, name := range sortedKeys(r.Toolchains) {
+		if d := r.Buildenvs[r.Toolchains[name].Library]; r.Toolchains[name].Library != "" && d.Kind() != buildenv.Rust {
+			l.fail(ErrorAt(fsys, path.Join("toolchains", name+".toml"), "library", "there is no buildenv %q that is a library alone", r.Toolchains[name].Library))
+		}
+	}
 	for _, name := range sortedKeys(r.Recipes) {
 		if from := r.Recipes[name].Bundle.Libraries; from != "" && r.Buildenvs[from].Name == "" {
 			l.fail(ErrorAt(fsys, path.Join("recipes", name+".toml"), "bundle.libraries", "there is no buildenv %q", from))

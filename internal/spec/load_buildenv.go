@@ -73,9 +73,15 @@ func (l *loader) env(dir string) (buildenv.Decl, bool) {
 	f.refuse(!wordRE.MatchString(d.Name), "",
 		"%q is not a fit name for a buildenv: lower-case letters, digits, dots and hyphens", d.Name)
 	f.required(map[string]string{"summary": d.Summary})
-	if d.Kind() == buildenv.Debian {
+	switch d.Kind() {
+	case buildenv.Debian:
 		f.debian(d)
-	} else {
+	case buildenv.Rust:
+		f.library(*d.Library)
+		f.alone(d)
+		f.refuse(len(d.Holds) > 0 || d.RoomMiB != 0, "holds", "holds and room-mib are for archives and wheels")
+		d.Lock = &buildenv.Lock{Kind: buildenv.Rust, Suite: d.Library.Version, Arch: d.Arch} // it names its one package itself
+	default:
 		f.archives(d)
 	}
 	f.limits(d.Verify)
@@ -161,15 +167,21 @@ var (
 	platformRE  = regexp.MustCompile(`^[a-z0-9][a-z0-9_]*$`)
 )
 
-// archives checks what is said of a root of NVIDIA's archives or of Python's wheels.
-func (f *file) archives(d buildenv.Decl) {
+// alone refuses what a buildenv has no place for that is no root of Debian's packages.
+func (f *file) alone(d buildenv.Decl) {
 	for key, said := range map[string]bool{
 		"suite": d.Suite != "", "components": len(d.Components) > 0, "base": len(d.Base) > 0, "unpack": len(d.Unpack) > 0,
-		"program": len(d.Programs) > 0, "library": d.Library != nil, "verify": d.Verify != buildenv.Limits{}, "runtime": d.Runtime != "", "gather": len(d.Gather) > 0, "redist": d.Redist != nil && d.Wheels != nil,
+		"program": len(d.Programs) > 0, "verify": d.Verify != buildenv.Limits{}, "runtime": d.Runtime != "", "gather": len(d.Gather) > 0, "redist": d.Redist != nil && d.Wheels != nil,
+		"library": d.Library != nil && d.Kind() != buildenv.Rust,
 	} {
 		f.refuse(said, key, "%s has no place in a buildenv of %s", key, d.Kind())
 	}
 	f.refuse(d.Arch != "amd64", "arch", "arch is %q; archives and wheels are known for amd64", d.Arch)
+}
+
+// archives checks what is said of a root of NVIDIA's archives or of Python's wheels.
+func (f *file) archives(d buildenv.Decl) {
+	f.alone(d)
 	f.refuse(d.RoomMiB <= 0, "room-mib", "room-mib is %d; it must be a bound, in MiB, for what is unpacked", d.RoomMiB)
 	f.refuse(len(d.Holds) == 0, "holds", "holds is empty: a root is proven by what it must have")
 	for _, h := range d.Holds {

@@ -225,7 +225,8 @@ type Toolchain struct {
 	CUDAFlags []string          `toml:"cudaflags" json:"cudaflags,omitempty"` // CUDA, where clang compiles it
 	LdFlags   []string          `toml:"ldflags" json:"ldflags"`               // programs and shared libraries
 	CMake     Options           `toml:"cmake" json:"cmake"`
-	JobMiB    int64             `toml:"job-mib" json:"job_mib"` // memory one compile job may take
+	JobMiB    int64             `toml:"job-mib" json:"job_mib"`           // memory one compile job may take
+	Library   string            `toml:"library" json:"library,omitempty"` // the buildenv that is a library which the compilers do not find by themselves; empty: none
 	// VisualStudio is the one whose compilers these are, as it is sold, such as 2019, on a
 	// Windows machine that llpatch does not look around on; 0: none.
 	VisualStudio int `toml:"visual-studio" json:"visual_studio,omitempty"`
