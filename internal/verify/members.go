@@ -20,17 +20,17 @@ import (
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/bundle"
 	"github.com/llpatch/llpatch/internal/regular"
-	"github.com/llpatch/llpatch/internal/spec"
 )
 
 // members are what an archive or a folder holds, names below its top folder.
 type members struct {
-	sum   string            // of the archive, empty for a folder
-	files map[string]string // SHA-256 of each regular file; nil: nothing could be read
-	links map[string]string
-	text  map[string][]byte // the small files that are looked into
-	bins  []*binary.File    // programs and libraries
-	odd   []string          // what no bundle has, a sentence each
+	sum     string            // of the archive, empty for a folder
+	files   map[string]string // SHA-256 of each regular file; nil: nothing could be read
+	links   map[string]string
+	text    map[string][]byte // the small files that are looked into
+	bins    []*binary.File    // programs and libraries
+	odd     []string          // what no archive should have, a sentence each
+	strange []string          // what none of ours has
 }
 
 // maxText is more than any file has that is looked into.
@@ -63,7 +63,8 @@ func readArchive(ctx context.Context, name string) (*members, error) {
 	}
 	m := newMembers()
 	m.sum = sum
-	if strings.HasSuffix(name, "."+spec.Zip) {
+	magic := make([]byte, 2) // a wheel is a zip as well, and a .tgz a tar.gz
+	if _, err = f.ReadAt(magic, 0); err == nil && string(magic) == "PK" {
 		err = m.zip(ctx, f, size)
 	} else {
 		err = m.tarGz(ctx, f)
@@ -124,19 +125,25 @@ func (m *members) entry(top *string, e *tar.Header, r io.Reader) error {
 // below is an entry's name without the top folder that all share, "/" where there is none. It
 // is false for the folder itself, for other folders, and for what is no name in a bundle.
 func (m *members) below(top *string, name string, dir bool) (string, bool) {
-	if !filepath.IsLocal(filepath.FromSlash(name)) || path.Clean(name) != strings.TrimSuffix(name, "/") || strings.Contains(name, `\`) {
-		m.oddity("%q is no name in a bundle.", name)
+	if !filepath.IsLocal(filepath.FromSlash(name)) || strings.Contains(name, `\`) {
+		m.oddity("%q is a name that leads out of the archive.", name)
 		return "", false
 	}
-	name = path.Clean(name)
+	clean := path.Clean(name)
+	if clean != strings.TrimSuffix(name, "/") {
+		m.strangeness("%q is no name in a bundle.", name)
+	}
+	if name = clean; name == "." {
+		return "", false
+	}
 	if *top == "" {
 		*top, _, _ = strings.Cut(name, "/")
 	}
 	if *top != "/" {
 		first, rest, deeper := strings.Cut(name, "/")
 		if first != *top || !deeper && !dir {
-			m.oddity("%s lies beside the top folder %s.", name, *top)
-			return "", false
+			m.strangeness("%s lies beside the top folder %s.", name, *top)
+			rest = name
 		}
 		name = rest
 	}
@@ -154,10 +161,16 @@ func (m *members) oddity(format string, args ...any) {
 	m.odd = append(m.odd, fmt.Sprintf(format, args...))
 }
 
+func (m *members) strangeness(format string, args ...any) {
+	m.strange = append(m.strange, fmt.Sprintf(format, args...))
+}
+
 func (m *members) link(name, to string) {
 	m.links[name] = to
-	if !regular.Beside(to) {
-		m.oddity("%s is a link to %s, and links of a bundle name a file beside them.", name, to)
+	if _, inside := regular.Inside(name, to); !inside {
+		m.oddity("%s is a link to %s, out of the archive.", name, to)
+	} else if !regular.Beside(to) {
+		m.strangeness("%s is a link to %s, and links of a bundle name a file beside them.", name, to)
 	}
 }
 

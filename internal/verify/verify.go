@@ -62,6 +62,7 @@ type Report struct {
 
 	file  string       // the archive; empty: it is a folder
 	files int          // regular ones that it holds
+	empty bool         // it is a folder without a program
 	info  *bundle.Info // what it says of itself; nil: it is not llpatch's
 }
 
@@ -211,10 +212,14 @@ func Path(ctx context.Context, name string, o Options) ([]*Report, error) {
 		}
 		all = append(all, r)
 	}
-	if len(all) == 0 {
-		return nil, &NotArchive{name, "holds no archive"}
+	if len(all) > 0 {
+		return all, nil
 	}
-	return all, nil
+	r, err := unpacked(ctx, name, o) // what somebody else packed otherwise, as a .deb is
+	if err == nil && r.empty {
+		err = &NotArchive{name, "holds no archive, no program and no library"}
+	}
+	return []*Report{r}, err
 }
 
 func isArchive(name string) bool {
@@ -251,7 +256,7 @@ func unpacked(ctx context.Context, dir string, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.info = r.content(m, o)
+	r.info, r.empty = r.content(m, o), len(m.bins) == 0
 	r.open("signature", "A folder has no signature: verify the archive that it comes from.")
 	return r, nil
 }
