@@ -43,6 +43,15 @@ type SectionDiffers struct {
 	Left   int64    `json:"left"`           // bytes that differ for no known cause; of device code, when it is unpacked
 }
 
+// DeviceCode reports whether the section holds code for NVIDIA cards.
+func (s SectionDiffers) DeviceCode() bool { return s.Name == deviceCode || fatbinSection(s.Name) }
+
+// BuildID is the section with a hash of the others.
+const BuildID = ".note.gnu.build-id"
+
+// OfNVCC reports whether a cause of a SectionDiffers is that nvcc writes the number of its process.
+func OfNVCC(cause string) bool { return cause == nvccProcess || cause == nvccTemporary }
+
 // NotSame says that two builds are not the same bytes.
 type NotSame struct{ Comparison }
 

@@ -149,6 +149,12 @@ func texts(b []byte) string {
 	return strings.Join(strings.FieldsFunc(string(b), func(r rune) bool { return r == 0 }), ", ")
 }
 
+// What nvcc writes of its process.
+const (
+	nvccProcess   = "the number of nvcc's process, in the names of what is local to a file"
+	nvccTemporary = "the number of nvcc's process, in names of its temporary files"
+)
+
 // stamps are what compilers write that differs from build to build although the source
 // does not. Each is blanked; what is then equal differed in it alone.
 var stamps = []struct {
@@ -158,8 +164,8 @@ var stamps = []struct {
 }{
 	// Measured with nvcc 11.8 and 13.5: docs/adr/0010.
 	{moduleRE, "nvcc's hash of the source's path, in the names of what is local to a file", zeroed},
-	{moduleRE, "the number of nvcc's process, in the names of what is local to a file", withoutProcess},
-	{regexp.MustCompile(`tmpxft_[0-9a-f]{8}_[0-9a-f]{8}`), "the number of nvcc's process, in names of its temporary files", zeroed},
+	{moduleRE, nvccProcess, withoutProcess},
+	{regexp.MustCompile(`tmpxft_[0-9a-f]{8}_[0-9a-f]{8}`), nvccTemporary, zeroed},
 	// C11, 6.10.8.1: __DATE__ and __TIME__.
 	{regexp.MustCompile(`(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ 123][0-9] [12][0-9]{3}`), "the date of the build (__DATE__)", zeroed},
 	{regexp.MustCompile(`[0-2][0-9]:[0-5][0-9]:[0-6][0-9]`), "the time of the build (__TIME__)", zeroed},

@@ -237,7 +237,7 @@ func follow(all []SectionDiffers, resized string) {
 	for i := range all {
 		d := &all[i]
 		switch {
-		case d.Name == ".note.gnu.build-id" && others(d.Name):
+		case d.Name == BuildID && others(d.Name):
 			d.Causes, d.Left = []string{"it is a hash of the other sections"}, 0
 		case d.Name == headers && resized != "" && d.Left > 0:
 			d.Causes = append(d.Causes, "sections have other sizes")

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"time"
 
@@ -121,6 +122,32 @@ func readSignature(r io.ReaderAt, size int64) (s *Signature, err error) {
 		s.Fault = fmt.Sprintf("%d bytes stand behind the signature, which ends every signed file", size-at-n)
 	}
 	return s, nil
+}
+
+// Unsign takes the signature off a Windows file, with the checksum and the directory entry that a
+// signature changes: of two that differ in nothing else the same bytes are left.
+func Unsign(path string) (err error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	img, err := newImage(f, st.Size())
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	end := st.Size()
+	if dir := img.dirs[dirSecurity]; dir.Size > 0 {
+		end = min(end, int64(dir.VirtualAddress))
+	}
+	const align = 8 // of what a signature is put behind
+	_, err1 := f.WriteAt(make([]byte, 4), img.optionalAt+offsetOfChecksum)
+	_, err2 := f.WriteAt(make([]byte, 8), img.dirsAt+8*dirSecurity)
+	return errors.Join(err1, err2, f.Truncate(end), f.Truncate((end+align-1)/align*align))
 }
 
 // dirSecurity is the data directory of the signature.

@@ -99,3 +99,38 @@ func FuzzSignature(f *testing.F) {
 		}
 	})
 }
+
+// What a signature changes is gone, and nothing else.
+func TestUnsign(t *testing.T) {
+	const from = "testdata/pe/app.exe"
+	bare := filepath.Join(t.TempDir(), "bare.exe")
+	data, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := signed(t, from)
+	if err := errors.Join(os.WriteFile(bare, data, 0o600), Unsign(bare), Unsign(file)); err != nil {
+		t.Fatal(err)
+	}
+	same := func() bool {
+		c, err := Compare(t.Context(), bare, file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Same == 1
+	}
+	if !same() {
+		t.Error("a signature is left of it")
+	}
+	changed, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changed[len(changed)/2] ^= 1
+	if err := os.WriteFile(file, changed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if same() {
+		t.Error("another program passes")
+	}
+}

@@ -61,6 +61,25 @@ type Info struct {
 	Checks   []CheckInfo         `json:"checks"`
 	Files    []*binary.File      `json:"files"`
 	Sums     map[string]string   `json:"sha256"`
+
+	MayDiffer []MayDiffer `json:"may_differ,omitempty"` // what a second build of the same need not have alike
+}
+
+// MayDiffer is a part of the programs that two builds of one plan need not have alike.
+type MayDiffer struct {
+	What string `json:"what"` // DeviceCode or Signature
+	Why  string `json:"why"`
+}
+
+// What may differ.
+const (
+	DeviceCode = "device code"
+	Signature  = "signature"
+)
+
+// May reports whether such a part may differ.
+func (i Info) May(what string) bool {
+	return slices.ContainsFunc(i.MayDiffer, func(m MayDiffer) bool { return m.What == what })
 }
 
 // CheckInfo is the verdict of one smoke check.
@@ -338,7 +357,7 @@ func Describe(m Made) (Info, error) {
 		Llpatch: m.Llpatch, Upstream: m.Recipe.Upstream, Tag: m.Tree.Tag.String(), Asked: m.Tree.Asked.String(), Source: m.Tree.Origin,
 		Build: m.Tree.Pin.Build, Commit: m.Tree.Pin.Commit, Tree: m.Tree.ID(), Patched: m.Patched, Target: m.Recipe.Name,
 		Revision: m.Revision, Version: m.Plan.VersionCommit, Carried: m.Carried, Linked: m.Linked, DropIn: m.DropIn, Signed: m.Signed,
-		Series: m.Series, Plan: m.Plan.Digest, Options: options(m.Plan), LeftOut: append([]string{}, m.Plan.Off...), Tools: m.Tools,
+		Series: m.Series, Plan: m.Plan.Digest, Options: Options(m.Plan), LeftOut: append([]string{}, m.Plan.Off...), Tools: m.Tools,
 		Glibc: binary.Floor(m.Files, "GLIBC"), Libstdcpp: binary.Floor(m.Files, "GLIBCXX"), Needs: binary.Outside(m.Files), Files: m.Files, Sums: m.Sums,
 		Check: checkName(m.Recipe.Bundle.Check), Vendored: m.Vendored, WebUI: m.DropIn == "" && m.Plan.WebUI(),
 	}
@@ -365,6 +384,12 @@ func Describe(m Made) (Info, error) {
 	}
 	if len(m.Recipe.Bundle.Carry) > 0 {
 		i.Runtime = m.Recipe.Bundle.Runtime
+	}
+	if nvcc := m.Plan.Tools["nvcc"]; nvcc.Path != "" && !m.Plan.CUDA.Seed && m.Plan.Tools["clang"].Path == "" {
+		i.MayDiffer = append(i.MayDiffer, MayDiffer{DeviceCode, "nvcc without --frandom-seed writes the number of its process into names, which chooses registers too (" + nvcc.Banner + ")"})
+	}
+	if i.Signer != "" {
+		i.MayDiffer = append(i.MayDiffer, MayDiffer{Signature, "an Authenticode signature needs the signer's key"})
 	}
 	for _, r := range m.Checks {
 		i.Checks = append(i.Checks, CheckInfo{Name: r.Name, Verdict: string(r.Verdict), Place: r.Place})
@@ -409,9 +434,9 @@ func (i *Info) read(m Made) error {
 	return nil
 }
 
-// options are a plan's, without what is this machine's: folders and programs decide
+// Options are a plan's, without what is this machine's: folders and programs decide
 // nothing, and would make two builds of the same plan differ.
-func options(p build.Plan) map[string]string {
+func Options(p build.Plan) map[string]string {
 	all := map[string]string{}
 	neutral := strings.NewReplacer(p.Dir, "BUILD", p.Source, "SOURCE", build.InsideDir, "BUILD", build.InsideSource, "SOURCE")
 	for _, o := range p.Options {

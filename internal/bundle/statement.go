@@ -1,13 +1,16 @@
 package bundle
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"path"
 	"path/filepath"
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/spec"
+	"github.com/llpatch/llpatch/internal/trust"
 )
 
 // Statement is one of in-toto: what somebody says of files.
@@ -120,6 +123,63 @@ func (c Content) Statements(p Packed) ([][]byte, error) {
 		out = append(out, line)
 	}
 	return out, nil
+}
+
+// Reproduction is how an archive and one that was built again from its manifest compare.
+type Reproduction struct {
+	Same    int      // files that are alike
+	Allowed []string // files that differ in what the manifest names alone, each with that
+	Differ  []string // the others
+}
+
+// rebuiltBy is the configuration of a Reproduced statement that tells it from other test results.
+const rebuiltBy = "llpatch verify --rebuild"
+
+// Reproduced is what a second builder states of an archive, signed: a test result, whose PASSED is the same bytes, WARNED
+// only what the manifest lets differ, and FAILED anything else. (SLSA's VSA would be about levels, of which nobody's is
+// looked at here, and would have a time.) It is a line, a DSSE envelope.
+func (i Info) Reproduced(ctx context.Context, p Packed, r Reproduction, key trust.Key) ([]byte, error) {
+	tested := TestResult{Result: "PASSED", Configuration: []Resource{{Name: rebuiltBy, Digest: map[string]string{"plan": i.Plan, "gitTree": i.Patched}}}}
+	if r.Same > 0 {
+		tested.Passed = []string{fmt.Sprintf("%d files are the same bytes", r.Same)}
+	}
+	tested.Warned, tested.Failed = r.Allowed, r.Differ
+	switch {
+	case len(r.Differ) > 0:
+		tested.Result = "FAILED"
+	case len(r.Allowed) > 0:
+		tested.Result = "WARNED"
+	}
+	about := []Resource{{Name: filepath.Base(p.Archive), Digest: map[string]string{"sha256": p.SHA256}}}
+	text, err := json.Marshal(Statement{StatementType, about, TestResultType, tested})
+	if err != nil {
+		return nil, err
+	}
+	line, err := key.Envelope(ctx, text)
+	return append(line, '\n'), err
+}
+
+// ReproducedName is the name of a second builder's statement: the archive's, and the number of his key.
+func ReproducedName(archive, key string) string {
+	return archive + ".rebuilt-" + key + StatementsSuffix
+}
+
+// ReadReproduced reads the text of such a statement of the archive with that SHA-256 and manifest. The
+// error says what it is instead.
+func (i Info) ReadReproduced(text []byte, sum string) (TestResult, error) {
+	var tested TestResult
+	s := Statement{Predicate: &tested}
+	if err := json.Unmarshal(text, &s); err != nil || s.Type != StatementType || s.PredicateType != TestResultType ||
+		len(tested.Configuration) != 1 || tested.Configuration[0].Name != rebuiltBy {
+		return tested, errors.New("it states no second build")
+	}
+	if len(s.Subject) != 1 || s.Subject[0].Digest["sha256"] != sum {
+		return tested, errors.New("it is of another archive")
+	}
+	if tested.Configuration[0].Digest["plan"] != i.Plan || tested.Configuration[0].Digest["gitTree"] != i.Patched {
+		return tested, errors.New("it is of another plan or tree")
+	}
+	return tested, nil
 }
 
 // SignedComment is what the signature of a file of the release says besides: which file, of what.

@@ -63,7 +63,9 @@ func NewPlan(e Workspace, p Patched, at Site) (build.Plan, error) {
 	if err != nil {
 		return build.Plan{}, err
 	}
-	in.Revision, _ = e.Repo.Revisions.Find(p.Series.Upstream, p.Series.Tag, p.Series.Target, in.Tree, digest)
+	if in.Revision, _ = e.Repo.Revisions.Find(p.Series.Upstream, p.Series.Tag, p.Series.Target, in.Tree, digest); p.As != nil {
+		in.Revision = p.As.Revision
+	}
 	plan, err := build.NewPlan(in)
 	plan.Cost = build.Estimate(plan, p.Recipe, in.Peaks)
 	return plan, e.placed(err)
@@ -134,7 +136,9 @@ func Build(ctx context.Context, e Workspace, p Patched, at Site) (_ Built, err e
 	if err != nil {
 		return b, err
 	}
-	if in.Revision, err = e.Records.Revision(ctx, e.Repo, p.Series, in.Tree, digest); err != nil {
+	if p.As != nil {
+		in.Revision = p.As.Revision
+	} else if in.Revision, err = e.Records.Revision(ctx, e.Repo, p.Series, in.Tree, digest); err != nil {
 		return b, err
 	}
 	b.Revision = in.Revision

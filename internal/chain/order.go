@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/llpatch/llpatch/internal/bundle"
 	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/smoke"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -35,6 +36,8 @@ type Order struct {
 	RequireCures bool   // as Flags.Cures
 	Page         string // as Flags.Page
 	RequirePage  bool   // as Flags.RequirePage
+
+	As *bundle.Info // the manifest of an archive that is built again, of which the new one's own is taken; nil: it is a new one
 }
 
 // BadOption is a flag that asks of a target what it cannot give.

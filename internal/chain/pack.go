@@ -129,6 +129,7 @@ func content(e Workspace, c Checked) (bundle.Content, error) {
 	if err != nil {
 		return out, err
 	}
+	c.as(&out.Info)
 	out.Scripts, err = bundle.Scripts(e.Repo, c.Recipe, out.Info)
 	return out, err
 }

@@ -204,11 +204,16 @@ func notEmpty(c *cobra.Command) (err error) {
 
 // sourceFlags are for every command that may fetch.
 func (a *app) sourceFlags(c *cobra.Command) {
+	a.exactSourceFlags(c)
+	c.Flags().BoolVar(&a.nearest, "nearest", false, "where no source has the tag, take the nearest tag that one has, and say so")
+}
+
+// exactSourceFlags are for one that needs the very tag.
+func (a *app) exactSourceFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&a.source, "source", "", "take the tag from here only: a git URL, or the path of a repository, a git bundle, an npm package or a source tarball")
 	f.BoolVar(&a.locked, "locked", false, "refuse a tag that recipes/tags.lock does not have")
 	f.BoolVar(&a.offline, "offline", false, "use no network: only the cache and local paths")
-	f.BoolVar(&a.nearest, "nearest", false, "where no source has the tag, take the nearest tag that one has, and say so")
 }
 
 // args demands the arguments that are named, and says which are missing or what the

@@ -32,10 +32,10 @@ func secret(name string) ([]byte, error) {
 	return []byte(text), os.Unsetenv(name)
 }
 
-// keyFlags are those that sign a release; what it returns reads them, nil where nothing signs.
-func keyFlags(c *cobra.Command) func() (*trust.Key, error) {
+// keyFlags are those that sign; what it returns reads them, nil where nothing signs.
+func keyFlags(c *cobra.Command, name, help string) func() (*trust.Key, error) {
 	var file, passwordFile string
-	c.Flags().StringVar(&file, "key", "", "sign the release with this key, as llpatch key new makes it (default: the text in the variable "+keyEnv+", if any)")
+	c.Flags().StringVar(&file, name, "", help+" with this key, as llpatch key new makes it (default: the text in the variable "+keyEnv+", if any)")
 	passwordFlag(c, &passwordFile)
 	return func() (*trust.Key, error) {
 		text, err := secret(keyEnv)
@@ -48,7 +48,7 @@ func keyFlags(c *cobra.Command) func() (*trust.Key, error) {
 			return nil, err
 		case file == "" && len(bytes.TrimSpace(text)) == 0:
 			if passwordFile != "" {
-				return nil, usage("--key-password-file goes with --key")
+				return nil, usage("--key-password-file goes with --%s", name)
 			}
 			return nil, nil
 		case file == "":

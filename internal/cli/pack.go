@@ -23,7 +23,7 @@ import (
 func (a *app) packFlags(c *cobra.Command, check func() error) *cobra.Command {
 	c.Flags().StringVar(&a.runtime, "bundle", "", "thin: the user's machine has the toolkit's libraries; full: they are inside (default: as the recipe says)")
 	c.Flags().Int64Var(&a.partMiB, "part-size", bundle.DefaultPartMiB, "a larger archive is also given in parts of so many MiB")
-	sign, key := signFlags(c), keyFlags(c)
+	sign, key := signFlags(c), keyFlags(c, "key", "sign the release")
 	c.PreRunE = func(c *cobra.Command, _ []string) error {
 		if c.Flags().Changed("without") && c.Flags().Changed("require-cures") {
 			return usage("--without and --require-cures are mutually exclusive")

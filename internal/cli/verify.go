@@ -1,12 +1,17 @@
 package cli
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/regular"
 	"github.com/llpatch/llpatch/internal/trust"
 	"github.com/llpatch/llpatch/internal/verify"
@@ -14,36 +19,50 @@ import (
 
 func (a *app) verifyCmd() *cobra.Command {
 	var key, expect string
+	var builders []string
+	var again rebuild
 	c := &cobra.Command{
 		Use: "verify ARCHIVE-or-FOLDER", Short: "Say what can be proven of an archive, offline",
 		Long: "Say whose word stands for an archive, that nothing in it was changed, and that\n" +
 			"it is what it says it is. It runs nothing and asks no network. It ends with 0\n" +
 			"where all is proven by the key, with 6 where something is wrong, and with 7\n" +
-			"where nothing is wrong and not all of it proven, as without a key.",
+			"where nothing is wrong and not all of it proven, as without a key.\n\n" +
+			"--rebuild builds it again, with the tools, the buildenv and the options that its\n" +
+			"BUILD_INFO.json names, and compares every file, section by section where bits\n" +
+			"differ. Where that cannot be done here it says so before it builds, and ends\n" +
+			"with 7 (8: the source is not to be had). --sign-as signs a statement of what\n" +
+			"came out, for the publisher to lay beside the archive.",
 		Args: args("ARCHIVE-or-FOLDER"),
 		Example: "  llpatch verify llama-b8833-llp1-bin-linux-cpu-x64.tar.gz --key release.key.pub\n" +
-			"  llpatch verify dist/b8833/linux-cpu --key release.key.pub --expect b8833",
+			"  llpatch verify dist/b8833/linux-cpu --key release.key.pub --expect b8833\n" +
+			"  llpatch verify llama-b8833-llp1-bin-linux-cpu-x64.tar.gz --rebuild --sign-as my.key",
 	}
 	c.Flags().StringVar(&key, "key", "", "the public key of whom you trust: its file, or its one line")
 	c.Flags().StringVar(&expect, "expect", "", "the tag that it must be of: an older release, though signed, is not it")
+	c.Flags().StringArrayVar(&builders, "builder", nil, "the public key of a second builder whom you trust, its file or its one line; may be repeated")
+	again.flags(a, c)
 	c.RunE = func(c *cobra.Command, got []string) error {
 		e, err := a.workspace()
 		if err != nil {
 			return err
 		}
+		if err := again.check(a, c, got[0]); err != nil {
+			return err
+		}
 		o := verify.Options{Expect: expect, Version: version(), Advisories: e.Repo.Advisories}
 		if key != "" {
-			text, name := []byte(key), "the key given by --key"
-			if file, err := regular.ReadFile(key); err == nil {
-				text, name = file, key
-			} else if !errors.Is(err, fs.ErrNotExist) {
-				return usage("--key: %w", err)
-			}
-			p, err := trust.ReadPublicKey(text)
+			p, err := publicKey("--key", key)
 			if err != nil {
-				return named(err, name)
+				return err
 			}
 			o.Key = &p
+		}
+		for _, builder := range builders {
+			p, err := publicKey("--builder", builder)
+			if err != nil {
+				return err
+			}
+			o.Builders = append(o.Builders, p)
 		}
 		reports, err := verify.Path(c.Context(), got[0], o)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -54,15 +73,114 @@ func (a *app) verifyCmd() *cobra.Command {
 		}
 		var errs []error
 		for _, r := range reports {
-			errs = append(errs, r.Err())
+			err := r.Err()
+			if again.wanted {
+				// A second build that did not come about says more than what was not proven; something
+				// wrong says more than that.
+				if failed := again.build(c.Context(), a, e, r); failed == nil {
+					err = r.Err()
+				} else if !errors.As(err, new(*verify.Failed)) {
+					err = failed
+				} else {
+					err = errors.Join(err, failed)
+				}
+			}
+			errs = append(errs, err)
 		}
 		return errors.Join(a.print(reports, func() string {
 			var texts []string
 			for _, r := range reports {
-				texts = append(texts, r.Text())
+				texts = append(texts, rebuiltText(r.Rebuilt)+r.Text())
 			}
 			return strings.Join(texts, "\n")
 		}), errors.Join(errs...))
 	}
 	return c
+}
+
+// publicKey reads the public key that a flag gives: its file, or its one line.
+func publicKey(flag, key string) (trust.PublicKey, error) {
+	text, name := []byte(key), "the key given by "+flag
+	if file, err := regular.ReadFile(key); err == nil {
+		text, name = file, key
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return trust.PublicKey{}, usage("%s: %w", flag, err)
+	}
+	p, err := trust.ReadPublicKey(text)
+	return p, named(err, name)
+}
+
+// rebuild is what the flags of verify say of a second build.
+type rebuild struct {
+	wanted bool
+	key    func() (*trust.Key, error)
+	signer *trust.Key
+}
+
+// rebuildDir is the folder of --out in which archives are built again: never in that of a release.
+const rebuildDir = "rebuild"
+
+func (r *rebuild) flags(a *app, c *cobra.Command) {
+	c.Flags().BoolVar(&r.wanted, "rebuild", false, "build it again below --out, and compare")
+	a.exactSourceFlags(c)
+	r.key = keyFlags(c, "sign-as", "sign a statement of what --rebuild came to")
+}
+
+// check reads the key, and refuses flags that go with --rebuild alone.
+func (r *rebuild) check(a *app, c *cobra.Command, name string) (err error) {
+	for _, flag := range []string{"source", "locked", "offline", "sign-as", "key-password-file"} {
+		if c.Flags().Changed(flag) && !r.wanted {
+			return usage("--%s goes with --rebuild", flag)
+		}
+	}
+	if !r.wanted {
+		return nil
+	}
+	if err := checkOut(a.out); err != nil {
+		return err
+	}
+	own, err := filepath.Abs(filepath.Join(a.out, rebuildDir))
+	if err != nil {
+		return err
+	}
+	if name, err = filepath.Abs(name); err != nil {
+		return err
+	}
+	if below, err := filepath.Rel(own, name); err == nil && filepath.IsLocal(below) {
+		return usage("%s is where --rebuild builds: what lies there was not made by anybody else; copy it elsewhere, or give another --out", own)
+	}
+	r.signer, err = r.key()
+	return err
+}
+
+// build builds one archive again.
+func (r *rebuild) build(ctx context.Context, a *app, e chain.Workspace, report *verify.Report) error {
+	if err := report.CanRebuild(); err != nil {
+		return err
+	}
+	e.Out = filepath.Join(a.out, rebuildDir)
+	order, err := chain.Again(e, report.Manifest())
+	var machine chain.Machine
+	if name := report.Manifest().Buildenv; err == nil && name != "" {
+		machine.Root, machine.Libraries, err = a.buildenvs(e, name)
+	}
+	if err == nil {
+		err = report.Rebuild(ctx, e, order, machine, r.signer)
+	}
+	if err == nil && report.Rebuilt.Statement != "" {
+		a.log.Info("stated", "file", report.Rebuilt.Statement)
+	}
+	return err
+}
+
+// rebuiltText is where the given archive (A) and the second one (B) differ, empty where they do not.
+func rebuiltText(b *verify.Rebuild) string {
+	if b == nil || len(b.Allowed)+len(b.Differ) == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("A is what was given, B is %s\n", b.Archive)
+	for _, a := range b.Allowed {
+		text += fmt.Sprintf("%s: may differ: %s\n", shown(a.Path), a.Why)
+	}
+	return text + compareText(&binary.Comparison{Same: b.Same, Differ: b.Differ})
 }

@@ -30,34 +30,19 @@ func (h *held) archive(ctx context.Context, name string, r io.Reader, starts ...
 	if err != nil {
 		return unreadable(ctx, name, err)
 	}
-	limit := &io.LimitedReader{R: gz, N: maxBytes}
-	tr := tar.NewReader(limit)
 	var items []item
-	var size int64 // a sparse file takes less of the archive than of the disk
-	for n := 0; ; n++ {
-		e, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			gz.done = true
-			// The compressor's own check stands at the end.
-			if _, err = io.Copy(io.Discard, limit); err != nil {
-				return unreadable(ctx, name, err)
-			}
-			h.unpack(items)
-			return nil
-		}
-		if err == nil && e.Size <= maxBytes {
-			size += e.Size
-		}
-		if limit.N <= 0 || n > maxFiles || size > maxBytes || err == nil && e.Size > maxBytes {
-			return notBundle(name, "holds more than any bundle does")
-		}
-		if err == nil {
-			err = entry(ctx, &items, e, regular.Until(ctx, tr), filepath.Join(dir, "file"))
-		}
-		if err != nil {
-			return unreadable(ctx, name, err)
-		}
+	err = bundle.ReadTar(ctx, gz, func(e *tar.Header, r io.Reader) error {
+		return entry(ctx, &items, e, r, filepath.Join(dir, "file"))
+	})
+	if err == nil {
+		gz.done = true
+		_, err = bundle.Behind(gz)
 	}
+	if err != nil {
+		return unreadable(ctx, name, err)
+	}
+	h.unpack(items)
+	return nil
 }
 
 // unreadable says what is wrong with an archive.
@@ -73,6 +58,8 @@ func unreadable(ctx context.Context, name string, err error) error {
 		return err
 	case errors.As(err, &disk):
 		return err // of this machine's own
+	case errors.Is(err, bundle.ErrTooMuch):
+		return notBundle(name, "holds more than any bundle does")
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return &NotBundle{Path: name, Why: "the archive ends too early", cut: true}
 	}

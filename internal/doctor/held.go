@@ -20,13 +20,6 @@ import (
 	"github.com/llpatch/llpatch/internal/regular"
 )
 
-// Bounds for files of others: upstream's largest bundles hold some hundred files, and a
-// full one with CUDA some 2 GiB.
-const (
-	maxFiles = 10_000
-	maxBytes = 16 << 30
-)
-
 // NotBundle is something that is neither a bundle nor a program.
 type NotBundle struct {
 	Path string
@@ -125,8 +118,8 @@ func (h *held) folder(ctx context.Context, dir string) error {
 		if err != nil {
 			return err
 		}
-		if n++; n > maxFiles {
-			return notBundle(dir, "holds more than %d files: it is no bundle", maxFiles)
+		if n++; n > bundle.MaxEntries {
+			return notBundle(dir, "holds more than %d files: it is no bundle", bundle.MaxEntries)
 		}
 		if ctx.Err() != nil {
 			return context.Cause(ctx)

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/bundle"
 )
 
 // cause says why a file cannot be read, without naming it again.
@@ -70,7 +71,7 @@ func (h *held) throughDirs() {
 					break
 				}
 				alias := path.Join(link, rest)
-				if h.names[alias] || h.links[alias] != "" || len(h.links) > maxFiles {
+				if h.names[alias] || h.links[alias] != "" || len(h.links) > bundle.MaxEntries {
 					continue
 				}
 				h.links[alias] = name

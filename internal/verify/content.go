@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strings"
 
@@ -37,7 +38,9 @@ func (r *Report) content(m *members, o Options) *bundle.Info {
 	}
 	var llama *binary.Llama
 	for _, f := range m.bins {
-		llama = cmp.Or(llama, f.Llama)
+		if llama == nil || llama.Build == 0 { // one that has no number says less than another
+			llama = cmp.Or(f.Llama, llama)
+		}
 	}
 	text := m.text[bundle.InfoFile]
 	if id, ok := bundle.Identify(text, llama); ok {
@@ -46,6 +49,9 @@ func (r *Report) content(m *members, o Options) *bundle.Info {
 	if text == nil {
 		r.foreign(m, llama, o)
 		return nil
+	}
+	for _, strange := range m.strange {
+		r.wrong("files", "%s", strange)
 	}
 	var info bundle.Info
 	if err := json.Unmarshal(text, &info); err != nil || info.Series == nil || info.Tag == "" {
@@ -147,8 +153,8 @@ func (r *Report) foreign(m *members, llama *binary.Llama, o Options) {
 		r.open("manifest", "It holds no program and no library: nothing can be said of it.")
 		return
 	}
-	what := "which build of llama.cpp it is, its files do not say"
-	if llama != nil {
+	what := "which build of llama.cpp it is, and so which known defects it has, its files do not say"
+	if llama != nil && llama.Build > 0 {
 		r.Tag = fmt.Sprintf("b%d", llama.Build)
 		name := spec.LlamaCpp
 		if llama.Ik {
@@ -160,17 +166,38 @@ func (r *Report) foreign(m *members, llama *binary.Llama, o Options) {
 		}
 	}
 	r.open("manifest", "It is not llpatch's (it has no BUILD_INFO.json); %s. From which source and by whom it was built cannot be known from it.", what)
-	about := []string{fmt.Sprintf("%d programs and libraries for %s", len(m.bins), m.bins[0].Machine)}
+	var machines, backends []string
+	for _, f := range m.bins {
+		machines = append(machines, strings.TrimPrefix(f.Machine, "EM_"))
+		if name := binary.Backend(path.Base(f.Name)); name != "" {
+			backends = append(backends, name)
+		}
+	}
+	slices.Sort(machines)
+	slices.Sort(backends)
+	about := []string{fmt.Sprintf("%d programs and libraries for %s", len(m.bins), strings.Join(slices.Compact(machines), ", "))}
+	if backends = slices.Compact(backends); len(backends) > 0 {
+		about = append(about, "the backends "+strings.Join(backends, ", "))
+	}
 	if glibc := binary.Floor(m.bins, "GLIBC"); glibc != "" {
 		about = append(about, "glibc "+glibc+" or newer")
 	}
 	for _, f := range m.bins {
 		if v := binary.Judge(f); v != nil {
-			about = append(about, f.Name+" with code for NVIDIA cards")
+			about = append(about, fmt.Sprintf("%s with code for NVIDIA cards (%s)", f.Name, joined(v.Cards)))
 		}
-		if len(binary.GPUs(f)) > 0 {
-			about = append(about, f.Name+" with code for AMD cards")
+		if gpus := binary.GPUs(f); len(gpus) > 0 {
+			about = append(about, fmt.Sprintf("%s with code for AMD cards (%s)", f.Name, joined(gpus)))
 		}
 	}
 	r.is("programs", "It holds %s. llpatch inspect says more of each.", strings.Join(about, "; "))
+}
+
+// joined are the names of cards.
+func joined[T any](all []T) string {
+	var names []string
+	for _, a := range all {
+		names = append(names, fmt.Sprint(a))
+	}
+	return strings.Join(names, "; ")
 }

@@ -2,7 +2,6 @@ package verify
 
 import (
 	"archive/tar"
-	"archive/zip"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -21,26 +20,21 @@ import (
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/bundle"
 	"github.com/llpatch/llpatch/internal/regular"
-	"github.com/llpatch/llpatch/internal/spec"
 )
 
 // members are what an archive or a folder holds, names below its top folder.
 type members struct {
-	sum   string            // of the archive, empty for a folder
-	files map[string]string // SHA-256 of each regular file; nil: nothing could be read
-	links map[string]string
-	text  map[string][]byte // the small files that are looked into
-	bins  []*binary.File    // programs and libraries
-	odd   []string          // what no bundle has, a sentence each
+	sum     string            // of the archive, empty for a folder
+	files   map[string]string // SHA-256 of each regular file; nil: nothing could be read
+	links   map[string]string
+	text    map[string][]byte // the small files that are looked into
+	bins    []*binary.File    // programs and libraries
+	odd     []string          // what no archive should have, a sentence each
+	strange []string          // what none of ours has
 }
 
-// More than any bundle has.
-const (
-	maxMembers = 10_000
-	maxMember  = 8 << 30
-	maxAll     = 32 << 30
-	maxText    = 16 << 20
-)
+// maxText is more than any file has that is looked into.
+const maxText = 16 << 20
 
 // broken says why an archive cannot be read to its end.
 type broken struct{ why, sum string }
@@ -69,7 +63,8 @@ func readArchive(ctx context.Context, name string) (*members, error) {
 	}
 	m := newMembers()
 	m.sum = sum
-	if strings.HasSuffix(name, "."+spec.Zip) {
+	magic := make([]byte, 2) // a wheel is a zip as well, and a .tgz a tar.gz
+	if _, err = f.ReadAt(magic, 0); err == nil && string(magic) == "PK" {
 		err = m.zip(ctx, f, size)
 	} else {
 		err = m.tarGz(ctx, f)
@@ -92,73 +87,37 @@ func (m *members) tarGz(ctx context.Context, f io.Reader) error {
 		return err
 	}
 	defer func() { _ = gz.Close() }() // read to its end below
-	tr := tar.NewReader(gz)
-	top, all := "", int64(0)
-	for n := 0; ; n++ {
-		e, err := tr.Next()
-		if errors.Is(err, io.EOF) {
-			// The compressor's own check stands at the end, and nothing of ours behind.
-			rest, err := io.Copy(io.Discard, io.LimitReader(gz, maxText))
-			if err == nil && rest > 64<<10 {
-				m.oddity("Behind the last file there are %d bytes more.", rest)
-			}
-			return err
-		}
-		if err != nil {
-			return err
-		}
-		if all += e.Size; n > maxMembers || all > maxAll {
-			return errors.New("it holds more than any bundle does")
-		}
-		name, ok := m.below(&top, e.Name, e.Typeflag == tar.TypeDir)
-		if !ok {
-			continue
-		}
-		switch e.Typeflag {
-		case tar.TypeReg:
-			err = m.file(ctx, name, tr, e.Size)
-		case tar.TypeSymlink:
-			m.link(name, e.Linkname)
-		default:
-			m.oddity("%s is neither a file, a folder nor a link.", name)
-		}
-		if err != nil {
-			return err
-		}
+	top := ""
+	if err := bundle.ReadTar(ctx, gz, func(e *tar.Header, r io.Reader) error { return m.entry(&top, e, r) }); err != nil {
+		return err
 	}
+	rest, err := bundle.Behind(gz)
+	if err == nil && rest > 64<<10 { // tar fills a block, and nothing of ours stands behind it
+		m.oddity("Behind the last file there are %d bytes more.", rest)
+	}
+	return err
 }
 
 func (m *members) zip(ctx context.Context, f io.ReaderAt, size int64) error {
-	// The section refuses offsets that a damaged directory leads to.
-	z, err := zip.NewReader(io.NewSectionReader(regular.UntilAt(ctx, f), 0, size), size)
-	if err != nil {
-		return err
-	}
-	if z.Comment != "" {
+	top := "/" // a zip has its files at the top
+	comment, err := bundle.ReadZip(ctx, f, size, func(e *tar.Header, r io.Reader) error { return m.entry(&top, e, r) })
+	if comment != "" {
 		m.oddity("The archive has a comment, and ours has none.")
 	}
-	all := uint64(0)
-	for n, e := range z.File {
-		if all += e.UncompressedSize64; n > maxMembers || all > maxAll {
-			return errors.New("it holds more than any bundle does")
-		}
-		top := "/" // a zip has its files at the top
-		name, ok := m.below(&top, e.Name, e.FileInfo().IsDir())
-		if !ok {
-			continue
-		}
-		if !e.Mode().IsRegular() {
-			m.oddity("%s is neither a file nor a folder.", name)
-			continue
-		}
-		r, err := e.Open()
-		if err != nil {
-			return err
-		}
-		err = m.file(ctx, name, r, int64(min(e.UncompressedSize64, maxAll)))
-		if err := errors.Join(err, r.Close()); err != nil {
-			return err
-		}
+	return err
+}
+
+// entry takes one entry of an archive in.
+func (m *members) entry(top *string, e *tar.Header, r io.Reader) error {
+	name, ok := m.below(top, e.Name, e.Typeflag == tar.TypeDir)
+	switch {
+	case !ok:
+	case e.Typeflag == tar.TypeReg:
+		return m.file(name, r, e.Size)
+	case e.Typeflag == tar.TypeSymlink:
+		m.link(name, e.Linkname)
+	default:
+		m.oddity("%s is neither a file, a folder nor a link.", name)
 	}
 	return nil
 }
@@ -166,19 +125,25 @@ func (m *members) zip(ctx context.Context, f io.ReaderAt, size int64) error {
 // below is an entry's name without the top folder that all share, "/" where there is none. It
 // is false for the folder itself, for other folders, and for what is no name in a bundle.
 func (m *members) below(top *string, name string, dir bool) (string, bool) {
-	if !filepath.IsLocal(filepath.FromSlash(name)) || path.Clean(name) != strings.TrimSuffix(name, "/") || strings.Contains(name, `\`) {
-		m.oddity("%q is no name in a bundle.", name)
+	if !filepath.IsLocal(filepath.FromSlash(name)) || strings.Contains(name, `\`) {
+		m.oddity("%q is a name that leads out of the archive.", name)
 		return "", false
 	}
-	name = path.Clean(name)
+	clean := path.Clean(name)
+	if clean != strings.TrimSuffix(name, "/") {
+		m.strangeness("%q is no name in a bundle.", name)
+	}
+	if name = clean; name == "." {
+		return "", false
+	}
 	if *top == "" {
 		*top, _, _ = strings.Cut(name, "/")
 	}
 	if *top != "/" {
 		first, rest, deeper := strings.Cut(name, "/")
 		if first != *top || !deeper && !dir {
-			m.oddity("%s lies beside the top folder %s.", name, *top)
-			return "", false
+			m.strangeness("%s lies beside the top folder %s.", name, *top)
+			rest = name
 		}
 		name = rest
 	}
@@ -196,24 +161,27 @@ func (m *members) oddity(format string, args ...any) {
 	m.odd = append(m.odd, fmt.Sprintf(format, args...))
 }
 
+func (m *members) strangeness(format string, args ...any) {
+	m.strange = append(m.strange, fmt.Sprintf(format, args...))
+}
+
 func (m *members) link(name, to string) {
 	m.links[name] = to
-	if !regular.Beside(to) {
-		m.oddity("%s is a link to %s, and links of a bundle name a file beside them.", name, to)
+	if _, inside := regular.Inside(name, to); !inside {
+		m.oddity("%s is a link to %s, out of the archive.", name, to)
+	} else if !regular.Beside(to) {
+		m.strangeness("%s is a link to %s, and links of a bundle name a file beside them.", name, to)
 	}
 }
 
 // file reads one file whole: programs are looked into, and the rest is small.
-func (m *members) file(ctx context.Context, name string, r io.Reader, size int64) error {
-	if size > maxMember {
-		return errors.New("it holds a file that is larger than any bundle's")
-	}
+func (m *members) file(name string, r io.Reader, size int64) error {
 	h := sha256.New()
 	var data bytes.Buffer
 	if size < maxText {
 		data.Grow(int(size))
 	}
-	if _, err := io.Copy(io.MultiWriter(h, &data), regular.Until(ctx, io.LimitReader(r, maxMember))); err != nil {
+	if _, err := io.Copy(io.MultiWriter(h, &data), r); err != nil {
 		return err
 	}
 	m.files[name] = hex.EncodeToString(h.Sum(nil))
@@ -240,8 +208,8 @@ func readFolder(ctx context.Context, dir string) (*members, error) {
 	m := newMembers()
 	n := 0
 	err := fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
-		if n++; err != nil || d.IsDir() || n > maxMembers {
-			if n > maxMembers {
+		if n++; err != nil || d.IsDir() || n > bundle.MaxEntries {
+			if n > bundle.MaxEntries {
 				return &NotArchive{dir, "holds more files than any bundle does"}
 			}
 			return err
@@ -265,7 +233,10 @@ func readFolder(ctx context.Context, dir string) (*members, error) {
 		if err != nil {
 			return err
 		}
-		return m.file(ctx, name, f, st.Size())
+		if st.Size() > bundle.MaxFile {
+			return &NotArchive{dir, "holds a file that is larger than any bundle's"}
+		}
+		return m.file(name, regular.Until(ctx, io.LimitReader(f, bundle.MaxFile)), st.Size())
 	})
 	return m, err
 }

@@ -60,10 +60,58 @@ func (r *Report) beside(ctx context.Context, s set, info *bundle.Info, o Options
 		}
 	}
 	key, err := r.signatures(s, info, o)
-	if err != nil || key == nil {
+	if err == nil && key != nil {
+		err = r.states(ctx, s, info, *key, o)
+	}
+	if err != nil || info == nil {
 		return err
 	}
-	return r.states(ctx, s, info, *key, o)
+	return r.rebuilds(ctx, s, info, o)
+}
+
+// rebuilds names who states that he built the archive again.
+func (r *Report) rebuilds(ctx context.Context, s set, info *bundle.Info, o Options) error {
+	entries, err := os.ReadDir(filepath.Dir(s.file))
+	if err != nil {
+		return err
+	}
+	before, after := filepath.Base(s.file)+".rebuilt-", bundle.StatementsSuffix
+	for _, e := range entries {
+		name, ours := strings.CutPrefix(e.Name(), before)
+		name, suffix := strings.CutSuffix(name, after)
+		if !ours || !suffix {
+			continue
+		}
+		by := slices.IndexFunc(o.Builders, func(k trust.PublicKey) bool { return k.Name() == name })
+		switch {
+		case o.Key != nil && o.Key.Name() == name:
+			r.add("rebuilt", Stated, "%s is by the key that signs the release, who is no second builder.", e.Name())
+			continue
+		case by < 0:
+			r.add("rebuilt", Stated, "%s says that the holder of key %s built it again; without --builder KEY nobody knows.", e.Name(), name)
+			continue
+		}
+		data, err := s.read(e.Name())
+		if err != nil {
+			return err
+		}
+		text, err := o.Builders[by].Open(ctx, bytes.TrimSuffix(data, []byte("\n")))
+		var tested bundle.TestResult
+		if err == nil {
+			tested, err = info.ReadReproduced(text, s.m.sum)
+		}
+		switch {
+		case err != nil:
+			r.wrong("rebuilt", "%s: %v.", e.Name(), err)
+		case tested.Result == "PASSED":
+			r.is("rebuilt", "Key %s built it again and got the same: %s.", name, strings.Join(tested.Passed, ", "))
+		case tested.Result == "WARNED":
+			r.is("rebuilt", "Key %s built it again and got the same but for what may differ: %s.", name, strings.Join(tested.Warned, "; "))
+		default:
+			r.wrong("rebuilt", "Key %s built it again and got another: %s.", name, strings.Join(tested.Failed, ", "))
+		}
+	}
+	return nil
 }
 
 // signatures looks who signed the archive and SHA256SUMS, and returns the key that did, nil

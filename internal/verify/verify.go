@@ -25,9 +25,10 @@ import (
 
 // Options are what a user asks of an archive.
 type Options struct {
-	Key        *trust.PublicKey // who should have signed; nil: nobody in particular, so nobody's word counts
-	Expect     string           // the tag that it should be of; empty: any
-	Version    string           // llpatch's own
+	Key        *trust.PublicKey  // who should have signed; nil: nobody in particular, so nobody's word counts
+	Builders   []trust.PublicKey // whose word on a second build counts
+	Expect     string            // the tag that it should be of; empty: any
+	Version    string            // llpatch's own
 	Advisories spec.Advisories
 }
 
@@ -39,6 +40,7 @@ const (
 	Proven Status = "proven"
 	Wrong  Status = "wrong"
 	Open   Status = "not known"
+	Stated Status = "stated" // by somebody whose key was not given: it counts for nothing
 )
 
 // Finding is one look.
@@ -56,6 +58,12 @@ type Report struct {
 	Target   string      `json:"target,omitempty"`
 	Findings []Finding   `json:"findings"`
 	Security *spec.Known `json:"security,omitempty"`
+	Rebuilt  *Rebuild    `json:"rebuilt,omitempty"`
+
+	file  string       // the archive; empty: it is a folder
+	files int          // regular ones that it holds
+	empty bool         // it is a folder without a program
+	info  *bundle.Info // what it says of itself; nil: it is not llpatch's
 }
 
 func (r *Report) add(about string, s Status, format string, args ...any) {
@@ -92,10 +100,18 @@ func (r *Report) verdict() string {
 	switch {
 	case r.has(Wrong):
 		return "do not use it: something in it is wrong"
+	case r.reproduced():
+		return "it is what it says it is: you built the same bytes from its source"
 	case r.has(Open):
 		return "nothing wrong was found, and not all of it is proven"
 	}
 	return "it is what it says it is, by the key that you trust"
+}
+
+// reproduced reports whether the same bytes were built again here: that needs nobody's word, since
+// the source and the fixes are those of this llpatch's own declarations.
+func (r *Report) reproduced() bool {
+	return r.Rebuilt != nil && len(r.Rebuilt.Differ)+len(r.Rebuilt.Allowed) == 0
 }
 
 // Err returns a *Failed where something is wrong, a *Unproven where not all is proven, else nil.
@@ -103,7 +119,7 @@ func (r *Report) Err() error {
 	switch {
 	case r.has(Wrong):
 		return &Failed{r}
-	case r.has(Open):
+	case r.has(Open) && !r.reproduced():
 		return &Unproven{r}
 	}
 	return nil
@@ -196,10 +212,14 @@ func Path(ctx context.Context, name string, o Options) ([]*Report, error) {
 		}
 		all = append(all, r)
 	}
-	if len(all) == 0 {
-		return nil, &NotArchive{name, "holds no archive"}
+	if len(all) > 0 {
+		return all, nil
 	}
-	return all, nil
+	r, err := unpacked(ctx, name, o) // what somebody else packed otherwise, as a .deb is
+	if err == nil && r.empty {
+		err = &NotArchive{name, "holds no archive, no program and no library"}
+	}
+	return []*Report{r}, err
 }
 
 func isArchive(name string) bool {
@@ -221,11 +241,11 @@ func archive(ctx context.Context, name string, o Options) (*Report, error) {
 	if s.sums, err = s.read(bundle.SumsFile); err != nil {
 		return nil, err
 	}
-	var info *bundle.Info
+	r.file, r.files = name, len(m.files)
 	if broken := m.files == nil; !broken {
-		info = r.content(m, o)
+		r.info = r.content(m, o)
 	}
-	return r, r.beside(ctx, s, info, o)
+	return r, r.beside(ctx, s, r.info, o)
 }
 
 // unpacked looks at a bundle's folder. No signature is of a folder: its files can be compared
@@ -236,7 +256,7 @@ func unpacked(ctx context.Context, dir string, o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.content(m, o)
+	r.info, r.empty = r.content(m, o), len(m.bins) == 0
 	r.open("signature", "A folder has no signature: verify the archive that it comes from.")
 	return r, nil
 }

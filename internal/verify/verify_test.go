@@ -370,6 +370,28 @@ func TestForeign(t *testing.T) {
 	if !errors.As(err, new(*Unproven)) || !strings.Contains(err.Error(), "by whom it was built cannot be known") {
 		t.Errorf("%v", err)
 	}
+	// How others pack is not wrong, but what leads out is.
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "stage", "sub"), 0o755), os.Symlink("../llama-cli", filepath.Join(dir, "stage", "sub", "up")),
+		os.Remove(filepath.Join(dir, "stage", bundle.InfoFile))); err != nil {
+		t.Fatal(err)
+	}
+	if err := one(t.Context(), t, filepath.Join(dir, "stage"), Options{Version: "test"}).Err(); !errors.As(err, new(*Unproven)) {
+		t.Errorf("a folder of somebody's: %v", err)
+	}
+	dotted := filepath.Join(dir, "dotted.tgz")
+	for _, wrong := range []bool{false, true} {
+		if wrong {
+			if err := os.Symlink("../../../out", filepath.Join(dir, "stage", "sub", "out")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if out, err := exec.CommandContext(t.Context(), "tar", "czf", dotted, "-C", filepath.Join(dir, "stage"), ".").CombinedOutput(); err != nil {
+			t.Fatalf("%v %s", err, out)
+		}
+		if err := one(t.Context(), t, dotted, Options{Version: "test"}).Err(); errors.As(err, new(*Failed)) != wrong {
+			t.Errorf("links out: %v: %v", wrong, err)
+		}
+	}
 	for _, bad := range []string{"empty.tar.gz", "text.zip"} {
 		file := filepath.Join(dir, bad)
 		if err := os.WriteFile(file, []byte("no archive"), 0o600); err != nil {
