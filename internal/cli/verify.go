@@ -32,18 +32,8 @@ func (a *app) verifyCmd() *cobra.Command {
 			return err
 		}
 		o := verify.Options{Expect: expect, Version: version(), Advisories: e.Repo.Advisories}
-		if key != "" {
-			text, name := []byte(key), "the key given by --key"
-			if file, err := regular.ReadFile(key); err == nil {
-				text, name = file, key
-			} else if !errors.Is(err, fs.ErrNotExist) {
-				return usage("--key: %w", err)
-			}
-			p, err := trust.ReadPublicKey(text)
-			if err != nil {
-				return named(err, name)
-			}
-			o.Key = &p
+		if o.Key, err = publicKey(key); err != nil {
+			return err
 		}
 		reports, err := verify.Path(c.Context(), got[0], o)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -65,4 +55,19 @@ func (a *app) verifyCmd() *cobra.Command {
 		}), errors.Join(errs...))
 	}
 	return c
+}
+
+// publicKey reads what --key gives of whom the user trusts: a file or a line, nil where it is empty.
+func publicKey(key string) (*trust.PublicKey, error) {
+	if key == "" {
+		return nil, nil
+	}
+	text, name := []byte(key), "the key given by --key"
+	if file, err := regular.ReadFile(key); err == nil {
+		text, name = file, key
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, usage("--key: %w", err)
+	}
+	p, err := trust.ReadPublicKey(text)
+	return &p, named(err, name)
 }

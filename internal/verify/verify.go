@@ -56,6 +56,8 @@ type Report struct {
 	Target   string      `json:"target,omitempty"`
 	Findings []Finding   `json:"findings"`
 	Security *spec.Known `json:"security,omitempty"`
+
+	Info *bundle.Info `json:"-"` // what the archive says of itself; nil: nothing that can be read
 }
 
 func (r *Report) add(about string, s Status, format string, args ...any) {
@@ -218,12 +220,13 @@ func archive(ctx context.Context, name string, o Options) (*Report, error) {
 	}
 	r.SHA256 = m.sum
 	s := set{file: name, m: m}
-	if s.sums, err = s.read(bundle.SumsFile); err != nil {
+	if err := s.readSums(); err != nil {
 		return nil, err
 	}
 	var info *bundle.Info
 	if broken := m.files == nil; !broken {
 		info = r.content(m, o)
+		r.Info = info
 	}
 	return r, r.beside(ctx, s, info, o)
 }
