@@ -20,7 +20,7 @@ const module = "github.com/llpatch/llpatch"
 // layers is the order of the packages: each may import only those below it.
 // It is docs/design.md's list.
 var layers = []string{
-	"cli", "verify", "doctor", "fork", "chain", "lint", "merge", "bundle", "stage", "authenticode", "smoke", "evidence", "leak", "compat", "report", "llamaserver", "memory", "gguf", "sim", "wine",
+	"cli", "publish", "verify", "doctor", "fork", "chain", "lint", "merge", "bundle", "stage", "authenticode", "smoke", "evidence", "leak", "compat", "report", "llamaserver", "memory", "gguf", "sim", "wine",
 	"build", "page", "binary", "broken", "patch", "source", "records", "spec", "buildenv", "sshd", "run", "tag", "trust", "download", "lock", "disk", "atomicfile", "regular", "exit", "golden",
 }
 
@@ -33,6 +33,7 @@ var owners = map[string][]string{
 	"github.com/spf13/pflag":             {"cli"},
 	"github.com/pelletier/go-toml/v2":    {"spec"},
 	"github.com/vbauerster/mpb/v8":       {"cli"},
+	"github.com/google/go-github":        {"publish"},
 	"github.com/gpustack/gguf-parser-go": {},
 	"github.com/google/renameio":         {}, // not for Windows; atomicfile is
 }

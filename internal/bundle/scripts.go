@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path"
 	"regexp"
-	"strings"
 
 	"github.com/llpatch/llpatch/internal/spec"
 )
@@ -57,21 +56,9 @@ func cmdScript(file string, text []byte, i Info) ([]byte, error) {
 			return nil, &spec.Error{File: file, Line: n + 1, Msg: "a script for cmd.exe must be plain ASCII without tabs"}
 		}
 	}
-	values := map[string]string{"system": i.Windows, "dlls": strings.Join(i.NVIDIA, " ")}
-	if i.CUDA != nil || len(i.NVIDIA) > 0 {
-		values["driver"], values["gpu"] = Win7Driver, "1"
-	}
+	values := i.Facts()
 	if i.WebUI {
 		values["page"] = "1"
-	}
-	if i.CUDA != nil {
-		var cards []string
-		for _, c := range i.CUDA.Cards {
-			if c.Missing == 0 {
-				cards = append(cards, c.Capability)
-			}
-		}
-		values["cards"] = strings.Join(cards, " ")
 	}
 	text = setCmdRE.ReplaceAllFunc(text, func(line []byte) []byte {
 		key := setCmdRE.FindSubmatch(line)[1]

@@ -30,24 +30,20 @@ func shScript(text []byte, settings map[string]string) []byte {
 // shSettings is what check.sh is told of the bundle: all of it from the recipe, and from
 // what was found in the files.
 func (i Info) shSettings(rec spec.Recipe) map[string]string {
-	pick := func(from []string, take func(string) bool) []string {
-		return slices.DeleteFunc(slices.Clone(from), func(s string) bool { return !take(s) })
-	}
-	toolkit := pick(i.Needs, func(lib string) bool { return Instead(lib) != "" })
-	s := map[string][]string{
-		"programs": rec.Programs, "version": {i.Version}, "drop": {i.DropIn}, "glibc": {i.Glibc}, "toolkit": toolkit,
+	s := i.facts()
+	toolkit := s["toolkit"]
+	maps.Copy(s, map[string][]string{
+		"programs": rec.Programs, "version": {i.Version}, "drop": {i.DropIn},
 		// What else is packed has capitals, and comes before.
 		"sums_end": {slices.MaxFunc(append(slices.Collect(maps.Keys(i.Sums)), checkScript), byFolder)},
 		"elsewhere": pick(i.Needs, func(lib string) bool {
 			return binary.FromDriver(lib) || i.DropIn != "" && strings.HasPrefix(lib, "libggml")
 		}),
-		"machine": nil, "loader": nil, "roots": nil, "links": nil, "symbols": nil, "debian": nil,
-		"gfx": nil, "runs_on": nil, "rebuild": nil, "newest": nil, "full": nil, "folders": nil, "flags": i.flags(),
+		"roots": nil, "links": nil, "debian": nil, "gfx": nil, "rebuild": nil, "full": nil, "folders": nil,
 		"rocm": pick(toolkit, rocmRE.MatchString), "hint_system": {HintNewerSystem}, "hint_glibc": {HintGlibc}, "hint_build": {HintOtherBuild},
 		"hint_full": {hintFull}, "hint_rocm": {hintROCm}, "hint_nvidia": {HintNVIDIA}, "hint_libcuda": {HintLibcuda}, "hint_driver": {HintNewerDriver},
 		"hint_amd": {HintAMD}, "hint_nvidia_group": {HintNVIDIAGroup}, "hint_amd_group": {HintAMDGroup},
-		"driver": nil, "driver_cuda": nil, "jit_driver": nil, "jit_cuda": nil, "elders": nil, "jit_elders": nil,
-	}
+	})
 	if i.DropIn != "" {
 		s["version"] = nil // the official package's own
 	}
@@ -57,15 +53,92 @@ func (i Info) shSettings(rec spec.Recipe) map[string]string {
 	if i.Runtime == spec.Thin {
 		s["full"] = pick(toolkit, stage.CanCarry)
 	}
-	loader := ""
 	for _, f := range i.Files {
-		loader = cmp.Or(loader, f.Interp)
 		if _, file := i.Sums[f.Name]; !file {
 			s["links"] = append(s["links"], f.Name)
 		}
 	}
 	for _, f := range binary.Roots(i.Files) {
 		s["roots"] = append(s["roots"], f.Name)
+	}
+	for _, lib := range i.Needs {
+		if name := DebianPackage(lib); name != "" {
+			s["debian"] = append(s["debian"], lib+":"+name)
+		}
+	}
+	if i.CUDA != nil {
+		s["rebuild"] = []string{"llpatch release", i.Tag, i.Target, "--cuda-archs"}
+	}
+	if hip := rec.Verify.HIP; hip != nil {
+		s["gfx"], s["rebuild"] = hip.Archs, []string{"llpatch release", i.Tag, i.Target, "--gfx"}
+		s["runs_on"] = pick(binary.GFXNames(), func(name string) bool {
+			return !strings.Contains(name, "generic") && binary.ServesGFX(hip.Archs, name) != ""
+		})
+	}
+	return joined(s)
+}
+
+func pick(from []string, take func(string) bool) []string {
+	return slices.DeleteFunc(slices.Clone(from), func(s string) bool { return !take(s) })
+}
+
+func joined(s map[string][]string) map[string]string {
+	out := map[string]string{}
+	for key, words := range s {
+		out[key] = strings.Join(words, " ")
+	}
+	return out
+}
+
+// Facts are what decides on which machines a bundle runs, by the names that a script has for
+// them, lists with spaces between: the kind of machine and system, instructions, glibc and
+// other libraries, cards and drivers. check.sh of the bundle judges by the same.
+func (i Info) Facts() map[string]string {
+	s := i.facts()
+	if i.Windows != "" { // the drivers' numbers above are of those for Linux
+		s = map[string][]string{"system": {i.Windows}, "dlls": i.NVIDIA, "cards": i.capabilities()}
+		if i.CUDA != nil || len(i.NVIDIA) > 0 {
+			s["driver"], s["gpu"] = []string{Win7Driver}, []string{"1"}
+		}
+	}
+	switch {
+	case i.CUDA != nil:
+		s["card"] = []string{"nvidia"}
+	case len(i.AMD) > 0:
+		s["card"] = []string{"amd"}
+		for _, g := range i.AMD {
+			if g.Missing == 0 {
+				s["runs_on"] = append(s["runs_on"], g.GFX)
+			}
+		}
+	}
+	out := joined(s)
+	maps.DeleteFunc(out, func(_, value string) bool { return value == "" })
+	return out
+}
+
+// capabilities are those of NVIDIA's cards that run all of the bundle.
+func (i Info) capabilities() (all []string) {
+	if i.CUDA != nil {
+		for _, c := range i.CUDA.Cards {
+			if c.Missing == 0 {
+				all = append(all, c.Capability)
+			}
+		}
+	}
+	return all
+}
+
+// facts are those for Linux, with all their names.
+func (i Info) facts() map[string][]string {
+	s := map[string][]string{
+		"glibc": {i.Glibc}, "toolkit": pick(i.Needs, func(lib string) bool { return Instead(lib) != "" }), "flags": i.flags(),
+		"machine": nil, "loader": nil, "symbols": nil, "runs_on": nil, "newest": nil, "driver": nil, "driver_cuda": nil, "jit_driver": nil, "jit_cuda": nil,
+		"elders": nil, "jit_elders": nil,
+	}
+	loader := ""
+	for _, f := range i.Files {
+		loader = cmp.Or(loader, f.Interp)
 	}
 	for _, m := range machines {
 		if len(i.Files) > 0 && i.Files[0].Machine == m.elf {
@@ -79,23 +152,8 @@ func (i Info) shSettings(rec spec.Recipe) map[string]string {
 			}
 		}
 	}
-	for _, lib := range i.Needs {
-		if name := DebianPackage(lib); name != "" {
-			s["debian"] = append(s["debian"], lib+":"+name)
-		}
-	}
-	i.cudaSettings(s)
-	if hip := rec.Verify.HIP; hip != nil {
-		s["gfx"], s["rebuild"] = hip.Archs, []string{"llpatch release", i.Tag, i.Target, "--gfx"}
-		s["runs_on"] = pick(binary.GFXNames(), func(name string) bool {
-			return !strings.Contains(name, "generic") && binary.ServesGFX(hip.Archs, name) != ""
-		})
-	}
-	out := map[string]string{}
-	for key, words := range s {
-		out[key] = strings.Join(words, " ")
-	}
-	return out
+	i.cudaFacts(s)
+	return s
 }
 
 // byFolder compares two paths as they come in SHA256SUMS.
@@ -114,13 +172,12 @@ func (i Info) flags() []string {
 	return flags
 }
 
-// cudaSettings adds on which of NVIDIA's cards the bundle runs, and with which driver.
-func (i Info) cudaSettings(s map[string][]string) {
+// cudaFacts adds on which of NVIDIA's cards the bundle runs, and with which driver.
+func (i Info) cudaFacts(s map[string][]string) {
 	v := i.CUDA
 	if v == nil {
 		return
 	}
-	s["rebuild"] = []string{"llpatch release", i.Tag, i.Target, "--cuda-archs"}
 	jit := v.Newer
 	for _, card := range v.Cards {
 		if card.Missing == 0 {

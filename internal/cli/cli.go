@@ -121,7 +121,7 @@ target, builds it, proves on the real programs that it works, and bundles it.
 		}},
 		{"Prove", []*cobra.Command{a.leakCmd(), a.vramCmd(), a.modelCmd(), a.evidenceCmd()}},
 		{"Upkeep", []*cobra.Command{a.statusCmd(), a.lintCmd(), a.forkCmd()}},
-		{"Trust", []*cobra.Command{a.inspectCmd(), a.doctorCmd(), a.verifyCmd(), a.keyCmd()}},
+		{"Trust", []*cobra.Command{a.inspectCmd(), a.doctorCmd(), a.verifyCmd(), a.publishCmd(), a.keyCmd()}},
 		{"", []*cobra.Command{a.envCmd(), probeInsideCmd(), joinCUDACmd()}},
 	} {
 		if g.title != "" {

@@ -50,19 +50,17 @@ func (a *app) verifyCmd() *cobra.Command {
 			return err
 		}
 		o := verify.Options{Expect: expect, Version: version(), Advisories: e.Repo.Advisories}
-		if key != "" {
-			p, err := publicKey("--key", key)
-			if err != nil {
-				return err
-			}
-			o.Key = &p
+		if o.Key, err = publicKey("--key", key); err != nil {
+			return err
 		}
 		for _, builder := range builders {
 			p, err := publicKey("--builder", builder)
 			if err != nil {
 				return err
 			}
-			o.Builders = append(o.Builders, p)
+			if p != nil {
+				o.Builders = append(o.Builders, *p)
+			}
 		}
 		reports, err := verify.Path(c.Context(), got[0], o)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -98,16 +96,19 @@ func (a *app) verifyCmd() *cobra.Command {
 	return c
 }
 
-// publicKey reads the public key that a flag gives: its file, or its one line.
-func publicKey(flag, key string) (trust.PublicKey, error) {
+// publicKey reads the public key that a flag gives: its file, or its one line; nil where it gives none.
+func publicKey(flag, key string) (*trust.PublicKey, error) {
+	if key == "" {
+		return nil, nil
+	}
 	text, name := []byte(key), "the key given by "+flag
 	if file, err := regular.ReadFile(key); err == nil {
 		text, name = file, key
 	} else if !errors.Is(err, fs.ErrNotExist) {
-		return trust.PublicKey{}, usage("%s: %w", flag, err)
+		return nil, usage("%s: %w", flag, err)
 	}
 	p, err := trust.ReadPublicKey(text)
-	return p, named(err, name)
+	return &p, named(err, name)
 }
 
 // rebuild is what the flags of verify say of a second build.

@@ -58,8 +58,8 @@ type Column struct {
 	Number bool
 }
 
-// Cell is a text, how a page colours it, and what it links to.
-type Cell struct{ Text, Class, Link string }
+// Cell is a text, how a page colours it, and what it links to there: a part by its ID, or an address.
+type Cell struct{ Text, Class, Link, URL string }
 
 // Columns makes columns of names; a number's name begins with #.
 func Columns(names ...string) []Column {

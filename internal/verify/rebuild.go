@@ -71,7 +71,7 @@ func (r *Report) CanRebuild() error {
 	return nil
 }
 
-// Manifest is what the archive says of itself, nil where CanRebuild is an error.
+// Manifest is what the archive says of itself, nil where it says nothing that can be read.
 func (r *Report) Manifest() *bundle.Info { return r.info }
 
 // Rebuild builds the report's archive again and adds what the comparison came to. With a key,

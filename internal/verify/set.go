@@ -18,9 +18,19 @@ import (
 
 // set is an archive and what lies beside it.
 type set struct {
-	file string // the archive
-	m    *members
-	sums []byte // SHA256SUMS beside it; nil: there is none
+	file     string // the archive
+	m        *members
+	sums     []byte // SHA256SUMS beside it; nil: there is none
+	sumsName string // where it is published, it is called after the archive
+}
+
+func (s *set) readSums() (err error) {
+	for _, s.sumsName = range []string{filepath.Base(s.file) + bundle.SumsSuffix, bundle.SumsFile} {
+		if s.sums, err = s.read(s.sumsName); s.sums != nil || err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // read reads a file of the archive's folder, nil where there is none.
@@ -158,7 +168,7 @@ func (r *Report) signatures(s set, info *bundle.Info, o Options) (*trust.PublicK
 	if s.sums == nil {
 		return &key, nil
 	}
-	signature, err = s.read(bundle.SumsFile + trust.SignatureSuffix)
+	signature, err = s.read(s.sumsName + trust.SignatureSuffix)
 	if err != nil {
 		return nil, err
 	}

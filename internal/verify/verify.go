@@ -238,7 +238,7 @@ func archive(ctx context.Context, name string, o Options) (*Report, error) {
 	}
 	r.SHA256 = m.sum
 	s := set{file: name, m: m}
-	if s.sums, err = s.read(bundle.SumsFile); err != nil {
+	if err := s.readSums(); err != nil {
 		return nil, err
 	}
 	r.file, r.files = name, len(m.files)

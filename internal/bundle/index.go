@@ -1,0 +1,106 @@
+package bundle
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// SumsSuffix is behind an archive's name in that of its SHA256SUMS where it is published: beside
+// archives of other targets, each with its own.
+const SumsSuffix = "." + SumsFile
+
+// IndexSchema is the version of the index's form. A key may be added to it; where one goes or
+// changes its meaning the number rises.
+const IndexSchema = 1
+
+// Index lists what was published in one place, the newest first.
+type Index struct {
+	Schema   int       `json:"schema"`
+	Date     time.Time `json:"date"` // when it was written
+	Releases []Release `json:"releases"`
+}
+
+// Release is what was published under one name.
+type Release struct {
+	Name      string     `json:"name"` // such as b8833-llp1
+	Date      time.Time  `json:"date"`
+	Page      string     `json:"page,omitempty"` // its address, where it has a page
+	Archives  []Archive  `json:"archives"`
+	Withdrawn *Withdrawn `json:"withdrawn,omitempty"`
+}
+
+// Withdrawn says that nobody should take a release any more. Its files stay.
+type Withdrawn struct {
+	Date time.Time `json:"date"`
+	Why  string    `json:"why"`
+}
+
+// Archive is one that was published.
+type Archive struct {
+	Name     string            `json:"name"`
+	SHA256   string            `json:"sha256"`
+	Bytes    int64             `json:"bytes"`
+	URLs     []string          `json:"urls"` // its address, or one for each part
+	Upstream string            `json:"upstream"`
+	Tag      string            `json:"tag"`
+	Build    int               `json:"build"`
+	Revision int               `json:"revision"`
+	Target   string            `json:"target"`
+	Runtime  string            `json:"runtime,omitempty"`
+	DropIn   string            `json:"drop_in,omitempty"`
+	Open     int               `json:"defects_open"` // known ones, when it was packed
+	Cured    int               `json:"defects_cured"`
+	Facts    map[string]string `json:"facts"` // Info.Facts
+}
+
+// Entry is what the index says of an archive, without its addresses.
+func (i Info) Entry(p Packed, name string) Archive {
+	return Archive{
+		Name: name, SHA256: p.SHA256, Bytes: p.Bytes, Upstream: i.Upstream, Tag: i.Tag, Build: i.Build, Revision: i.Revision, Target: i.Target,
+		Runtime: i.Runtime, DropIn: i.DropIn, Open: len(i.Security.Open), Cured: len(i.Security.Cured), Facts: i.Facts(),
+	}
+}
+
+// ReleaseName is the name to publish an archive under: all that stands between llama- and -bin-
+// in its name, so that a downloader that makes names of a release's finds it.
+func ReleaseName(archive string) string {
+	for _, kind := range []string{"-bin-", "-backend-"} {
+		if name, _, ok := strings.Cut(archive, kind); ok {
+			return strings.TrimPrefix(name, "llama-")
+		}
+	}
+	return archive
+}
+
+// Newest are the archives that a user may choose from: of each target, as thin or full, that of
+// the newest release that was not withdrawn. Those for a card come first; drop-ins are not
+// among them.
+func (x Index) Newest() []Archive {
+	var all []Archive
+	for _, r := range x.Releases {
+		for _, a := range r.Archives {
+			if r.Withdrawn == nil && a.DropIn == "" {
+				all = append(all, a)
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Archive) int {
+		// Upstreams count their builds apart, and the user who asks for no other wants llama.cpp.
+		return cmp.Or(-cmp.Compare(a.Upstream, b.Upstream), -cmp.Compare(a.Build, b.Build), -cmp.Compare(a.Revision, b.Revision))
+	})
+	seen := map[string]bool{}
+	all = slices.DeleteFunc(all, func(a Archive) bool {
+		// What stands behind the tag and the revision: targets by the same name may differ there.
+		_, kind, _ := strings.Cut(a.Name, "-bin-")
+		key := a.Upstream + " " + a.Target + " " + kind
+		defer func() { seen[key] = true }()
+		return seen[key]
+	})
+	slices.SortStableFunc(all, func(a, b Archive) int {
+		card := func(a Archive) int { return map[bool]int{true: 1}[a.Facts["card"] == "" && a.Facts["gpu"] == ""] }
+		return cmp.Or(-cmp.Compare(a.Upstream, b.Upstream), cmp.Compare(card(a), card(b)))
+	})
+	return all
+}

@@ -1,0 +1,417 @@
+package publish
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/google/go-github/v88/github"
+
+	"github.com/llpatch/llpatch/internal/download"
+	"github.com/llpatch/llpatch/internal/regular"
+)
+
+// host is a GitHub, or a Gitea, whose interface for releases is the same but where it says so.
+type host struct {
+	c           *github.Client
+	http        *http.Client
+	token       string
+	web         *url.URL // the repository's page
+	owner, repo string
+	gitea       bool
+	pause       time.Duration // before the first further attempt; it doubles
+	head, tree  string        // of the index as it was read: a commit and its tree, or Gitea's name of the file
+}
+
+// Tokens are what hosts know a user by. They are never written anywhere.
+type Tokens struct{ GitHub, Enterprise, Gitea string }
+
+// Limits of what is waited for.
+const (
+	attempts = 4
+	stall    = 5 * time.Minute // a host may take long to hash what it got
+	patience = 2 * time.Minute // longer, a rate limit ends it
+)
+
+// nameRE is what owners and repositories are called.
+var nameRE = regexp.MustCompile(`^[A-Za-z0-9_.-]+$`)
+
+// BadPlace says that nothing can be published at an address.
+type BadPlace struct{ Why string }
+
+// Error says why.
+func (e *BadPlace) Error() string { return "--to: " + e.Why }
+
+// ExitCode is exit.Usage.
+func (e *BadPlace) ExitCode() int { return 2 }
+
+// Open finds the place that to names: the page of a repository on GitHub or on a Gitea, or a
+// folder, by its path or as file://. The error is a *BadPlace, a *Refused, or one of a folder.
+func Open(ctx context.Context, to string, t Tokens) (Place, error) {
+	scheme, _, hasScheme := strings.Cut(to, "://")
+	if !hasScheme {
+		return openFolder(ctx, to)
+	}
+	u, err := url.Parse(to)
+	switch {
+	case err != nil:
+		return nil, &BadPlace{"it is no address"} // the cause may have a password in it
+	case u.User != nil:
+		return nil, &BadPlace{"an address with a user or a password is not taken: the token comes from the environment"}
+	case scheme == "file" && (u.Host == "" || u.Host == "localhost"):
+		return openFolder(ctx, u.Path)
+	case scheme == "http" && !loopback(u.Hostname()):
+		return nil, &BadPlace{"http would show the token to everybody on the way: take https"}
+	case scheme != "https" && scheme != "http":
+		return nil, &BadPlace{fmt.Sprintf("%s:// is not known; https://HOST/OWNER/REPO, file:///DIR and a folder are", scheme)}
+	}
+	u.RawQuery, u.Fragment = "", ""
+	u.Path = strings.TrimSuffix(strings.TrimSuffix(u.Path, "/"), ".git")
+	parts := strings.Split(u.Path, "/")
+	if len(parts) < 3 || !nameRE.MatchString(parts[len(parts)-1]) || !nameRE.MatchString(parts[len(parts)-2]) {
+		return nil, &BadPlace{"it is https://HOST/OWNER/REPO, the page of a repository"}
+	}
+	h := &host{http: &http.Client{CheckRedirect: keepToken}, web: u, owner: parts[len(parts)-2], repo: parts[len(parts)-1], pause: time.Second}
+	base := *u
+	base.Path = strings.Join(parts[:len(parts)-2], "/")
+	return h, h.connect(ctx, base.String(), t)
+}
+
+// keepToken leaves the token behind where a host sends on to another one, or another port.
+func keepToken(req *http.Request, via []*http.Request) error {
+	if len(via) >= 10 {
+		return errors.New("it redirects without an end")
+	}
+	if req.URL.Host != via[0].URL.Host || req.URL.Scheme != via[0].URL.Scheme {
+		req.Header.Del("Authorization")
+	}
+	return nil
+}
+
+func loopback(name string) bool {
+	ip := net.ParseIP(name)
+	return name == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// connect finds out what kind of host it is, without a token, and takes the one for it.
+func (h *host) connect(ctx context.Context, base string, t Tokens) (err error) {
+	var variable string
+	var opts []github.ClientOptionsFunc
+	switch {
+	case base == "https://github.com":
+		h.token, variable = t.GitHub, "GITHUB_TOKEN"
+	case h.answers(ctx, base+"/api/v1/version"):
+		h.gitea, h.token, variable = true, t.Gitea, "GITEA_TOKEN"
+		api := base + "/api/v1/"
+		opts = append(opts, github.WithURLs(&api, &api))
+	case h.answers(ctx, base+"/api/v3/meta"):
+		h.token, variable = t.Enterprise, "GH_ENTERPRISE_TOKEN"
+		opts = append(opts, github.WithEnterpriseURLs(base+"/", base+"/"))
+	default:
+		return refuse(h.web.String(), "look whether the address is right and the host can be reached", "it answers neither as GitHub nor as Gitea")
+	}
+	if h.token == "" {
+		return refuse(h.web.String(), "put a token that may write to the repository into "+variable, "there is no token")
+	}
+	h.c, err = github.NewClient(append(opts, github.WithHTTPClient(h.http), github.WithAuthToken(h.token), github.WithUserAgent("llpatch"))...)
+	return err
+}
+
+// answers reports whether an address, asked without a token, is there.
+func (h *host) answers(ctx context.Context, address string) bool {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return false
+	}
+	resp, err := h.http.Do(req)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = resp.Body.Close() }() // nothing is read
+	return resp.StatusCode == http.StatusOK
+}
+
+// try does one thing, again where the host or the way to it failed and that may pass. before,
+// which may be nil, looks what a failed attempt left, and reports whether it was enough.
+func (h *host) try(ctx context.Context, before func() (bool, error), do func(context.Context) error) error {
+	pause := h.pause
+	for n := 1; ; n++ {
+		err := do(ctx)
+		if err == nil {
+			return nil
+		}
+		wait, again := retry(err, pause)
+		if ctx.Err() != nil || !again || n == attempts || wait > patience {
+			return h.refused(ctx, err, wait)
+		}
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		pause *= 2
+		if before != nil {
+			if done, err := before(); done || err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// retry says whether trying again may help, and after how long.
+func retry(err error, pause time.Duration) (time.Duration, bool) {
+	if limit := new(github.RateLimitError); errors.As(err, &limit) {
+		return max(time.Until(limit.Rate.Reset.Time)+time.Second, 0), true
+	}
+	if limit := new(github.AbuseRateLimitError); errors.As(err, &limit) {
+		return max(limit.GetRetryAfter(), pause), true
+	}
+	if said := new(github.ErrorResponse); errors.As(err, &said) {
+		code := said.Response.StatusCode
+		return pause, code >= 500 || code == http.StatusTooManyRequests || doubled(err)
+	}
+	if disk := new(diskError); errors.As(err, &disk) {
+		return 0, false
+	}
+	return pause, true // the connection
+}
+
+// doubled reports whether a host refused a file since it has one by that name: a first attempt
+// may have arrived without an answer.
+func doubled(err error) bool {
+	said := new(github.ErrorResponse)
+	if !errors.As(err, &said) || said.Response.StatusCode != http.StatusUnprocessableEntity {
+		return false
+	}
+	for _, e := range said.Errors {
+		if e.Code == "already_exists" {
+			return true
+		}
+	}
+	return false
+}
+
+// diskError is one of this machine's files.
+type diskError struct{ error }
+
+func (e *diskError) Unwrap() error { return e.error }
+
+// refused puts a host's answer into words.
+func (h *host) refused(ctx context.Context, err error, wait time.Duration) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if disk := new(diskError); errors.As(err, &disk) {
+		return disk.error
+	}
+	next := "run the same command again: it goes on where it stopped"
+	said := new(github.ErrorResponse)
+	switch {
+	case wait > patience:
+		return refuse(h.web.String(), next+", after "+time.Now().Add(wait).Format(time.TimeOnly), "it takes no more requests for %v", wait.Round(time.Second))
+	case errors.As(err, &said):
+		text := cmp.Or(said.Message, said.Response.Status)
+		for _, e := range said.Errors {
+			text += "; " + strings.TrimSpace(e.Field+" "+cmp.Or(e.Message, e.Code))
+		}
+		switch said.Response.StatusCode {
+		case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
+			next = "look whether the repository is there and the token may write to its contents and releases"
+		}
+		return &Refused{h.web.String(), fmt.Errorf("it answers %d: %s", said.Response.StatusCode, text), next, err}
+	}
+	return &Refused{h.web.String(), download.Cause(ctx, err), next, err}
+}
+
+// look is the release by that name, a draft among them, and the names of all that are public.
+func (h *host) Look(ctx context.Context, name string) (held Held, public []string, err error) {
+	err = h.try(ctx, nil, func(ctx context.Context) error {
+		held, public = Held{Name: name, files: map[string]asset{}}, nil
+		for page := 1; page != 0; {
+			all, resp, err := h.c.Repositories.ListReleases(ctx, h.owner, h.repo, &github.ListOptions{Page: page, PerPage: 50})
+			if err != nil {
+				return err
+			}
+			for _, r := range all {
+				if !r.GetDraft() {
+					public = append(public, r.GetTagName())
+				}
+				if r.GetTagName() == name && (!held.There || !r.GetDraft()) {
+					held.There, held.Public, held.id, held.Text = true, !r.GetDraft(), r.GetID(), r.GetBody()
+				}
+			}
+			page = resp.NextPage
+		}
+		if !held.There {
+			return nil
+		}
+		return h.assets(ctx, held)
+	})
+	return held, public, err
+}
+
+// assets fills in the files of a release.
+func (h *host) assets(ctx context.Context, held Held) error {
+	clear(held.files)
+	for page := 1; page != 0; {
+		all, resp, err := h.c.Repositories.ListReleaseAssets(ctx, h.owner, h.repo, held.id, &github.ListOptions{Page: page, PerPage: 50})
+		if err != nil {
+			return err
+		}
+		for _, a := range all {
+			sum, _ := strings.CutPrefix(a.GetDigest(), "sha256:")
+			held.files[a.GetName()] = asset{
+				id: a.GetID(), bytes: int64(a.GetSize()), sha256: sum, at: cmp.Or(a.GetURL(), a.GetBrowserDownloadURL()),
+				whole: h.gitea || a.GetState() == "uploaded", // GitHub keeps what was cut as a "starter"
+			}
+		}
+		page = resp.NextPage
+	}
+	return nil
+}
+
+func (h *host) Begin(ctx context.Context, name string) (held Held, err error) {
+	again := func() (done bool, err error) {
+		held, _, err = h.Look(ctx, name)
+		return held.There, err
+	}
+	err = h.try(ctx, again, func(ctx context.Context) error {
+		r, _, err := h.c.Repositories.CreateRelease(ctx, h.owner, h.repo, &github.RepositoryRelease{TagName: &name, Name: &name, Draft: github.Ptr(true)})
+		if err == nil {
+			held = Held{Name: name, There: true, id: r.GetID(), files: map[string]asset{}}
+		}
+		return err
+	})
+	return held, err
+}
+
+func (h *host) put(ctx context.Context, held Held, f file) error {
+	clean := func() (done bool, err error) {
+		err = h.try(ctx, nil, func(ctx context.Context) error { return h.assets(ctx, held) })
+		if a, there := held.files[f.name]; there && err == nil {
+			if a.whole && a.bytes == f.bytes {
+				sum, err := h.sum(ctx, held, f.name)
+				if err != nil || sum == f.sha256 {
+					return err == nil, err
+				}
+			}
+			err = h.remove(ctx, held, f.name)
+		}
+		return false, err
+	}
+	if _, there := held.files[f.name]; there {
+		if done, err := clean(); done || err != nil {
+			return err
+		}
+	}
+	return h.try(ctx, clean, func(ctx context.Context) error {
+		r, err := regular.Open(f.path)
+		if err != nil {
+			return &diskError{err}
+		}
+		defer func() { _ = r.Close() }() // only read from
+		ctx, watch := download.NewWatch(ctx, stall)
+		defer watch.Stop()
+		where := fmt.Sprintf("repos/%s/%s/releases/%d/assets?name=%s", h.owner, h.repo, held.id, url.QueryEscape(f.name))
+		body := watch.Reader(io.LimitReader(r, f.bytes), func(int64) {})
+		req, err := h.c.NewUploadRequest(ctx, where, io.NopCloser(body), f.bytes, "application/octet-stream")
+		if err != nil {
+			return err
+		}
+		a := new(github.ReleaseAsset)
+		if _, err := h.c.Do(req, a); err != nil {
+			return watch.Explain(err)
+		}
+		if a.GetName() != f.name {
+			return &diskError{refuse(h.web.String(), "give the release folder's files plain names", "it took %s under the name %s", f.name, a.GetName())}
+		}
+		return nil
+	})
+}
+
+func (h *host) sum(ctx context.Context, held Held, name string) (sum string, err error) {
+	a := held.files[name]
+	if a.sha256 != "" {
+		return a.sha256, nil
+	}
+	if at, err := url.Parse(a.at); err != nil || !strings.HasPrefix(h.c.BaseURL(), at.Scheme+"://"+at.Host+"/") && at.Host != h.web.Host {
+		return "", refuse(h.web.String(), "give its address as the host itself does", "it gives files under another host, which the token is not sent to")
+	}
+	err = h.try(ctx, nil, func(ctx context.Context) error {
+		ctx, watch := download.NewWatch(ctx, stall)
+		defer watch.Stop()
+		req, err := h.c.NewRequest(ctx, http.MethodGet, a.at, nil)
+		if err != nil {
+			return err
+		}
+		req.Header.Set("Accept", "application/octet-stream")
+		req.Header.Set("Authorization", "Bearer "+h.token) // not taken along to another host
+		resp, err := h.http.Do(req)
+		if err != nil {
+			return watch.Explain(err)
+		}
+		defer func() { _ = resp.Body.Close() }() // read below
+		if err := github.CheckResponse(resp); err != nil {
+			return err
+		}
+		hash := sha256.New()
+		if _, err := io.Copy(hash, watch.Reader(resp.Body, func(int64) {})); err != nil {
+			return watch.Explain(err)
+		}
+		sum = hex.EncodeToString(hash.Sum(nil))
+		return nil
+	})
+	return sum, err
+}
+
+func (h *host) remove(ctx context.Context, held Held, name string) error {
+	where := fmt.Sprintf("repos/%s/%s/releases/assets/%d", h.owner, h.repo, held.files[name].id)
+	if h.gitea {
+		where = fmt.Sprintf("repos/%s/%s/releases/%d/assets/%d", h.owner, h.repo, held.id, held.files[name].id)
+	}
+	return h.try(ctx, nil, func(ctx context.Context) error {
+		req, err := h.c.NewRequest(ctx, http.MethodDelete, where, nil)
+		if err == nil {
+			_, err = h.c.Do(req, nil)
+		}
+		if said := new(github.ErrorResponse); errors.As(err, &said) && said.Response.StatusCode == http.StatusNotFound {
+			return nil // an attempt before did it
+		}
+		return err
+	})
+}
+
+func (h *host) show(ctx context.Context, held Held, p Page) error {
+	return h.edit(ctx, held, &github.RepositoryRelease{TagName: &held.Name, Name: &p.Title, Body: &p.Text, Draft: github.Ptr(false)})
+}
+
+func (h *host) mark(ctx context.Context, held Held, p Page) error {
+	return h.edit(ctx, held, &github.RepositoryRelease{TagName: &held.Name, Name: &p.Title, Body: &p.Text, Prerelease: &p.Withdrawn})
+}
+
+func (h *host) edit(ctx context.Context, held Held, r *github.RepositoryRelease) error {
+	return h.try(ctx, nil, func(ctx context.Context) error {
+		_, _, err := h.c.Repositories.EditRelease(ctx, h.owner, h.repo, held.id, r)
+		return err
+	})
+}
+
+func (h *host) url(release, name string) string {
+	return h.web.String() + "/releases/download/" + url.PathEscape(release) + "/" + url.PathEscape(name)
+}
+
+func (h *host) page(release string) string {
+	return h.web.String() + "/releases/tag/" + url.PathEscape(release)
+}
