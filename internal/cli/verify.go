@@ -7,13 +7,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/llpatch/llpatch/internal/bundle"
 	"github.com/llpatch/llpatch/internal/regular"
 	"github.com/llpatch/llpatch/internal/trust"
 	"github.com/llpatch/llpatch/internal/verify"
 )
 
 func (a *app) verifyCmd() *cobra.Command {
-	var key, expect string
+	var key, expect, index string
 	c := &cobra.Command{
 		Use: "verify ARCHIVE-or-FOLDER", Short: "Say what can be proven of an archive, offline",
 		Long: "Say whose word stands for an archive, that nothing in it was changed, and that\n" +
@@ -26,6 +27,7 @@ func (a *app) verifyCmd() *cobra.Command {
 	}
 	c.Flags().StringVar(&key, "key", "", "the public key of whom you trust: its file, or its one line")
 	c.Flags().StringVar(&expect, "expect", "", "the tag that it must be of: an older release, though signed, is not it")
+	c.Flags().StringVar(&index, "index", "", "index.json of where it was published: a withdrawn release, or an older one that is not expected, is not it")
 	c.RunE = func(c *cobra.Command, got []string) error {
 		e, err := a.workspace()
 		if err != nil {
@@ -34,6 +36,17 @@ func (a *app) verifyCmd() *cobra.Command {
 		o := verify.Options{Expect: expect, Version: version(), Advisories: e.Repo.Advisories}
 		if o.Key, err = publicKey(key); err != nil {
 			return err
+		}
+		if index != "" {
+			data, err := regular.ReadFile(index)
+			if err != nil {
+				return usage("--index: %w", err)
+			}
+			x, err := bundle.ReadIndex(data)
+			if err != nil {
+				return usage("--index: %s cannot be used: %w", index, err)
+			}
+			o.Index = &x
 		}
 		reports, err := verify.Path(c.Context(), got[0], o)
 		if errors.Is(err, fs.ErrNotExist) {

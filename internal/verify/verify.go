@@ -27,6 +27,7 @@ import (
 type Options struct {
 	Key        *trust.PublicKey // who should have signed; nil: nobody in particular, so nobody's word counts
 	Expect     string           // the tag that it should be of; empty: any
+	Index      *bundle.Index    // of where it was published; nil: it is not looked up
 	Version    string           // llpatch's own
 	Advisories spec.Advisories
 }
@@ -43,7 +44,7 @@ const (
 
 // Finding is one look.
 type Finding struct {
-	About  string `json:"about"` // signature, files, manifest, patches, programs, statements, materials
+	About  string `json:"about"` // signature, files, manifest, patches, programs, statements, materials, index
 	Status Status `json:"status"`
 	Says   string `json:"says"` // a sentence
 }
@@ -228,6 +229,7 @@ func archive(ctx context.Context, name string, o Options) (*Report, error) {
 		info = r.content(m, o)
 		r.Info = info
 	}
+	r.dated(o)
 	return r, r.beside(ctx, s, info, o)
 }
 
