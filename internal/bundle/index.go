@@ -2,6 +2,9 @@ package bundle
 
 import (
 	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -53,6 +56,54 @@ type Archive struct {
 	Open     int               `json:"defects_open"` // known ones, when it was packed
 	Cured    int               `json:"defects_cured"`
 	Facts    map[string]string `json:"facts"` // Info.Facts
+}
+
+// ReadIndex reads an index. The error says what is wrong with it, and not where it is.
+func ReadIndex(data []byte) (x Index, err error) {
+	if err := json.Unmarshal(data, &x); err != nil || x.Schema == 0 {
+		return x, errors.New("it is no index of llpatch's")
+	}
+	if x.Schema > IndexSchema {
+		return x, fmt.Errorf("it has the form %d, and this llpatch knows %d: take a newer llpatch", x.Schema, IndexSchema)
+	}
+	return x, nil
+}
+
+// Find is where an archive stands, by its SHA-256 or else its name; false where it does not. Of
+// two releases with it, that counts which was withdrawn.
+func (x Index) Find(name, sum string) (release Release, found Archive, there bool) {
+	best := 0
+	for _, r := range x.Releases {
+		for _, a := range r.Archives {
+			rank := 0
+			switch {
+			case a.SHA256 == sum && r.Withdrawn != nil:
+				rank = 3
+			case a.SHA256 == sum:
+				rank = 2
+			case a.Name == name:
+				rank = 1
+			}
+			if rank > best {
+				best, release, found, there = rank, r, a, true
+			}
+		}
+	}
+	return release, found, there
+}
+
+// Newer is an archive for the same target and use as another, of a later build or revision that
+// was not withdrawn; false where there is none.
+func (x Index) Newer(than Archive) (Archive, bool) {
+	for _, r := range x.Releases {
+		for _, a := range r.Archives {
+			same := a.Upstream == than.Upstream && a.Target == than.Target && a.Runtime == than.Runtime && a.DropIn == than.DropIn
+			if same && r.Withdrawn == nil && cmp.Or(cmp.Compare(a.Build, than.Build), cmp.Compare(a.Revision, than.Revision)) > 0 {
+				return a, true
+			}
+		}
+	}
+	return Archive{}, false
 }
 
 // Entry is what the index says of an archive, without its addresses.

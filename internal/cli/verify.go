@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/bundle"
 	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/regular"
 	"github.com/llpatch/llpatch/internal/trust"
@@ -18,7 +19,7 @@ import (
 )
 
 func (a *app) verifyCmd() *cobra.Command {
-	var key, expect string
+	var key, expect, index string
 	var builders []string
 	var again rebuild
 	c := &cobra.Command{
@@ -39,6 +40,7 @@ func (a *app) verifyCmd() *cobra.Command {
 	}
 	c.Flags().StringVar(&key, "key", "", "the public key of whom you trust: its file, or its one line")
 	c.Flags().StringVar(&expect, "expect", "", "the tag that it must be of: an older release, though signed, is not it")
+	c.Flags().StringVar(&index, "index", "", "index.json of where it was published: a withdrawn release, or an older one that is not expected, is not it")
 	c.Flags().StringArrayVar(&builders, "builder", nil, "the public key of a second builder whom you trust, its file or its one line; may be repeated")
 	again.flags(a, c)
 	c.RunE = func(c *cobra.Command, got []string) error {
@@ -61,6 +63,17 @@ func (a *app) verifyCmd() *cobra.Command {
 			if p != nil {
 				o.Builders = append(o.Builders, *p)
 			}
+		}
+		if index != "" {
+			data, err := regular.ReadFile(index)
+			if err != nil {
+				return usage("--index: %w", err)
+			}
+			x, err := bundle.ReadIndex(data)
+			if err != nil {
+				return usage("--index: %s cannot be used: %w", index, err)
+			}
+			o.Index = &x
 		}
 		reports, err := verify.Path(c.Context(), got[0], o)
 		if errors.Is(err, fs.ErrNotExist) {

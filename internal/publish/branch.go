@@ -18,7 +18,7 @@ import (
 // branch's history shows what an index said before.
 const indexBranch = "llpatch-index"
 
-func (h *host) Home() string {
+func (h *host) home() string {
 	if h.gitea {
 		return h.web.String() + "/src/branch/" + indexBranch
 	}
@@ -71,7 +71,7 @@ func (h *host) index(ctx context.Context) (data []byte, err error) {
 		return err
 	})
 	if refused := new(Refused); errors.As(err, &refused) && gone(refused.cause) {
-		return nil, nil // there is no such branch or file; where it is the repository that is not there, Look says so
+		return nil, nil // there is no such branch or file; where it is the repository that is not there, look says so
 	}
 	return data, err
 }

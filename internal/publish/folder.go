@@ -29,6 +29,7 @@ const (
 	withdrawnFile = "WITHDRAWN.md"
 )
 
+// openFolder makes the folder where it is not, and keeps others from publishing there meanwhile.
 func openFolder(ctx context.Context, dir string) (*folder, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -47,7 +48,7 @@ func (f *folder) dirOf(h Held) string {
 	return f.draft(h.Name)
 }
 
-func (f *folder) Look(_ context.Context, name string) (Held, []string, error) {
+func (f *folder) look(_ context.Context, name string) (Held, []string, error) {
 	h := Held{Name: name, files: map[string]asset{}}
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {
@@ -85,11 +86,11 @@ func (f *folder) Look(_ context.Context, name string) (Held, []string, error) {
 	return h, public, nil
 }
 
-func (f *folder) Begin(_ context.Context, name string) (Held, error) {
+func (f *folder) begin(_ context.Context, name string) (Held, error) {
 	return Held{Name: name, There: true}, os.MkdirAll(f.draft(name), 0o755)
 }
 
-func (f *folder) put(ctx context.Context, h Held, from file) error {
+func (f *folder) put(ctx context.Context, h Held, from file, _ func(int64)) error {
 	r, err := regular.Open(from.path)
 	if err != nil {
 		return err
@@ -145,4 +146,4 @@ func (f *folder) setIndex(_ context.Context, files map[string][]byte, _ string) 
 
 func (f *folder) url(release, name string) string { return path.Join(release, name) }
 func (f *folder) page(release string) string      { return release + "/" }
-func (f *folder) Home() string                    { return filepath.Join(f.dir, pageFile) }
+func (f *folder) home() string                    { return filepath.Join(f.dir, pageFile) }

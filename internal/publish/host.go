@@ -236,7 +236,7 @@ func (h *host) refused(ctx context.Context, err error, wait time.Duration) error
 }
 
 // look is the release by that name, a draft among them, and the names of all that are public.
-func (h *host) Look(ctx context.Context, name string) (held Held, public []string, err error) {
+func (h *host) look(ctx context.Context, name string) (held Held, public []string, err error) {
 	err = h.try(ctx, nil, func(ctx context.Context) error {
 		held, public = Held{Name: name, files: map[string]asset{}}, nil
 		for page := 1; page != 0; {
@@ -282,9 +282,9 @@ func (h *host) assets(ctx context.Context, held Held) error {
 	return nil
 }
 
-func (h *host) Begin(ctx context.Context, name string) (held Held, err error) {
+func (h *host) begin(ctx context.Context, name string) (held Held, err error) {
 	again := func() (done bool, err error) {
-		held, _, err = h.Look(ctx, name)
+		held, _, err = h.look(ctx, name)
 		return held.There, err
 	}
 	err = h.try(ctx, again, func(ctx context.Context) error {
@@ -297,7 +297,7 @@ func (h *host) Begin(ctx context.Context, name string) (held Held, err error) {
 	return held, err
 }
 
-func (h *host) put(ctx context.Context, held Held, f file) error {
+func (h *host) put(ctx context.Context, held Held, f file, seen func(int64)) error {
 	clean := func() (done bool, err error) {
 		err = h.try(ctx, nil, func(ctx context.Context) error { return h.assets(ctx, held) })
 		if a, there := held.files[f.name]; there && err == nil {
@@ -325,7 +325,7 @@ func (h *host) put(ctx context.Context, held Held, f file) error {
 		ctx, watch := download.NewWatch(ctx, stall)
 		defer watch.Stop()
 		where := fmt.Sprintf("repos/%s/%s/releases/%d/assets?name=%s", h.owner, h.repo, held.id, url.QueryEscape(f.name))
-		body := watch.Reader(io.LimitReader(r, f.bytes), func(int64) {})
+		body := watch.Reader(io.LimitReader(r, f.bytes), seen)
 		req, err := h.c.NewUploadRequest(ctx, where, io.NopCloser(body), f.bytes, "application/octet-stream")
 		if err != nil {
 			return err

@@ -2,8 +2,6 @@ package publish
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,12 +15,13 @@ import (
 
 // Place is where releases are published: a folder, a GitHub or a Gitea.
 type Place interface {
-	// Look finds a release, a draft among them, and names all that are published.
-	Look(ctx context.Context, name string) (Held, []string, error)
-	// Begin makes a draft, which nobody else sees.
-	Begin(ctx context.Context, name string) (Held, error)
-	// Put sends a file to a draft. What is there by that name, and not whole, goes.
-	put(ctx context.Context, h Held, f file) error
+	// look finds a release, a draft among them, and names all that are published.
+	look(ctx context.Context, name string) (Held, []string, error)
+	// begin makes a draft, which nobody else sees.
+	begin(ctx context.Context, name string) (Held, error)
+	// put sends a file to a draft. What is there by that name, and not whole, goes. seen is told
+	// how many bytes of it were read.
+	put(ctx context.Context, h Held, f file, seen func(done int64)) error
 	// sum is the SHA-256 of what is there, read back where the place does not tell it.
 	sum(ctx context.Context, h Held, name string) (string, error)
 	// remove takes a file off a draft.
@@ -37,8 +36,8 @@ type Place interface {
 	// url is the address of a published file, page that of a release, empty where it has none.
 	url(release, name string) string
 	page(release string) string
-	// Home is where the index is seen.
-	Home() string
+	// home is where the index is seen.
+	home() string
 }
 
 // Held is a release as a place has it.
@@ -102,6 +101,9 @@ type Done struct {
 
 // Text is a line for people.
 func (d Done) Text() string {
+	if len(d.Files) == 0 {
+		return fmt.Sprintf("%s is withdrawn: %s; index: %s\n", d.Name, d.Page, d.Index)
+	}
 	if d.Already {
 		return fmt.Sprintf("%s was published before, and is right; index: %s\n", d.Name, d.Index)
 	}
@@ -123,14 +125,14 @@ func Publish(ctx context.Context, at Place, s *Set, o Options) (Done, error) {
 		return d, err
 	}
 	if r := old.find(s.Name); r != nil && r.Withdrawn != nil {
-		return d, refuse(at.Home(), "publish another revision, or give it a name by --tag", "%s was withdrawn: %s", s.Name, r.Withdrawn.Why)
+		return d, refuse(at.home(), "publish another revision, or give it a name by --tag", "%s was withdrawn: %s", s.Name, r.Withdrawn.Why)
 	}
-	h, public, err := at.Look(ctx, s.Name)
+	h, public, err := at.look(ctx, s.Name)
 	if err != nil {
 		return d, err
 	}
 	if !h.There {
-		if h, err = at.Begin(ctx, s.Name); err != nil {
+		if h, err = at.begin(ctx, s.Name); err != nil {
 			return d, err
 		}
 	}
@@ -141,7 +143,7 @@ func Publish(ctx context.Context, at Place, s *Set, o Options) (Done, error) {
 		if d.Sent, err = s.send(ctx, at, h, o); err != nil {
 			return d, err
 		}
-		if h, _, err = at.Look(ctx, s.Name); err != nil {
+		if h, _, err = at.look(ctx, s.Name); err != nil {
 			return d, err
 		}
 	}
@@ -154,7 +156,7 @@ func Publish(ctx context.Context, at Place, s *Set, o Options) (Done, error) {
 		}
 		public = append(public, s.Name)
 	}
-	d.Page, d.Index = at.page(s.Name), at.Home()
+	d.Page, d.Index = at.page(s.Name), at.home()
 	entry := bundle.Release{Name: s.Name, Date: o.Now.UTC().Truncate(time.Second), Page: d.Page}
 	for _, a := range s.Archives {
 		urls := slices.Clone(a.URLs)
@@ -169,26 +171,34 @@ func Publish(ctx context.Context, at Place, s *Set, o Options) (Done, error) {
 
 // send sends what a draft lacks, and takes off it what is not of the set.
 func (s *Set) send(ctx context.Context, at Place, h Held, o Options) (sent int, err error) {
-	want := map[string]bool{}
-	for n, f := range s.files {
-		want[f.name] = true
+	want, total, before := map[string]bool{}, int64(0), int64(0)
+	for _, f := range s.files {
+		want[f.name], total = true, total+f.bytes
+	}
+	seen := func(done int64) {
 		if o.Progress != nil {
-			o.Progress("publish", int64(n), int64(len(s.files)))
+			o.Progress("publish "+s.Name, before+done, total)
 		}
+	}
+	for _, f := range s.files {
+		seen(0)
 		if a, there := h.files[f.name]; there && a.whole && a.bytes == f.bytes {
 			sum, err := at.sum(ctx, h, f.name)
 			if err != nil {
 				return sent, err
 			}
 			if sum == f.sha256 {
+				before += f.bytes
 				continue
 			}
 		}
-		if err := at.put(ctx, h, f); err != nil {
+		if err := at.put(ctx, h, f, seen); err != nil {
 			return sent, err
 		}
 		sent++
+		before += f.bytes
 	}
+	seen(0)
 	for _, name := range slices.Sorted(maps.Keys(h.files)) {
 		if !want[name] {
 			if err := at.remove(ctx, h, name); err != nil {
@@ -208,19 +218,19 @@ func (s *Set) compare(ctx context.Context, at Place, h Held) error {
 	for _, f := range s.files {
 		a, there := h.files[f.name]
 		if !there || !a.whole {
-			return refuse(at.Home(), next, "%s has no %s", s.Name, f.name)
+			return refuse(at.home(), next, "%s has no %s", s.Name, f.name)
 		}
 		sum, err := at.sum(ctx, h, f.name)
 		if err != nil {
 			return err
 		}
 		if sum != f.sha256 {
-			return refuse(at.Home(), next, "%s of %s has the SHA-256 %s there, and %s here", f.name, s.Name, sum, f.sha256)
+			return refuse(at.home(), next, "%s of %s has the SHA-256 %s there, and %s here", f.name, s.Name, sum, f.sha256)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(h.files)) {
 		if !h.Public && !slices.ContainsFunc(s.files, func(f file) bool { return f.name == name }) {
-			return refuse(at.Home(), next, "%s has %s, which is not of the set", s.Name, name)
+			return refuse(at.home(), next, "%s has %s, which is not of the set", s.Name, name)
 		}
 	}
 	return nil
@@ -236,7 +246,7 @@ func (s *Set) text(at Place) string {
 	if len(text) > maxText {
 		text = strings.ToValidUTF8(text[:maxText], "") + "\n\nThe rest stands in the files that end in NOTES.md.\n\n"
 	}
-	return text + "Which file is for this machine, and all releases: " + at.Home() + "\n"
+	return text + "Which file is for this machine, and all releases: " + at.home() + "\n"
 }
 
 // withdrawnHead begins the page of a withdrawn release.
@@ -250,21 +260,21 @@ func Withdraw(ctx context.Context, at Place, name, why string, o Options) (Done,
 	if err != nil {
 		return d, err
 	}
-	h, public, err := at.Look(ctx, name)
+	h, public, err := at.look(ctx, name)
 	if err != nil {
 		return d, err
 	}
 	if !h.Public {
-		return d, refuse(at.Home(), "the index there names what is", "no release %s is published", name)
+		return d, refuse(at.home(), "the index there names what is", "no release %s is published", name)
 	}
 	r := x.find(name)
 	if r == nil {
-		return d, refuse(at.Home(), "publish its folders again: that adds it to the index, and changes no file", "the index does not name %s", name)
+		return d, refuse(at.home(), "publish its folders again: that adds it to the index, and changes no file", "the index does not name %s", name)
 	}
 	if r.Withdrawn == nil {
 		r.Withdrawn = &bundle.Withdrawn{Date: o.Now.UTC().Truncate(time.Second), Why: why}
 	} else if r.Withdrawn.Why != why {
-		return d, refuse(at.Home(), "its reason stays as it was told", "%s was withdrawn on %s: %s", name, r.Withdrawn.Date.Format(time.DateOnly), r.Withdrawn.Why)
+		return d, refuse(at.home(), "its reason stays as it was told", "%s was withdrawn on %s: %s", name, r.Withdrawn.Date.Format(time.DateOnly), r.Withdrawn.Why)
 	}
 	if !strings.HasPrefix(h.Text, withdrawnHead) {
 		text := withdrawnHead + patch.Printable(why) + "\n\n" + h.Text
@@ -272,7 +282,7 @@ func Withdraw(ctx context.Context, at Place, name, why string, o Options) (Done,
 			return d, err
 		}
 	}
-	d.Page, d.Index = at.page(name), at.Home()
+	d.Page, d.Index = at.page(name), at.home()
 	return d, writeIndex(ctx, at, x, public, o.Now, "withdraw "+name)
 }
 
@@ -301,18 +311,15 @@ func (x *index) with(r bundle.Release) *index {
 }
 
 func readIndex(ctx context.Context, at Place) (*index, error) {
-	var x index
 	data, err := at.index(ctx)
 	if err != nil || data == nil {
-		return &x, err
+		return &index{}, err
 	}
-	if err := json.Unmarshal(data, &x.Index); err != nil || x.Schema == 0 {
-		return nil, refuse(at.Home(), "move that file away, or publish elsewhere", "%s there is not llpatch's: %v", indexFile, errors.Join(err))
+	x, err := bundle.ReadIndex(data)
+	if err != nil {
+		return nil, refuse(at.home(), "move that file away, or publish elsewhere", "%s there cannot be used: %w", indexFile, err)
 	}
-	if x.Schema > bundle.IndexSchema {
-		return nil, refuse(at.Home(), "take a newer llpatch", "%s there has the form %d, and this llpatch knows %d", indexFile, x.Schema, bundle.IndexSchema)
-	}
-	return &x, nil
+	return &index{x}, nil
 }
 
 // writeIndex writes the index of what is public, and its pages.

@@ -178,9 +178,10 @@ func TestFolder(t *testing.T) {
 		}
 	}
 	at := must[Place](t)(Open(t.Context(), dir, Tokens{}))
-	o := Options{Now: time.Unix(2e9, 0)}
+	var done, total int64
+	o := Options{Now: time.Unix(2e9, 0), Progress: func(_ string, d, t int64) { done, total = d, t }}
 	d := must[Done](t)(Publish(t.Context(), at, s, o))
-	if d.Sent != len(s.files)-1 || d.Already {
+	if d.Sent != len(s.files)-1 || d.Already || total == 0 || done != total {
 		t.Errorf("%+v", d)
 	}
 	if d = must[Done](t)(Publish(t.Context(), at, s, o)); d.Sent != 0 || !d.Already {

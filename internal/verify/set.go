@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/llpatch/llpatch/internal/bundle"
 	"github.com/llpatch/llpatch/internal/regular"
@@ -122,6 +123,31 @@ func (r *Report) rebuilds(ctx context.Context, s set, info *bundle.Info, o Optio
 		}
 	}
 	return nil
+}
+
+// dated looks the archive up in the index of where it was published. An older one is as wrong
+// as a withdrawn one, unless its tag was expected: it may be a replay.
+func (r *Report) dated(o Options) {
+	if o.Index == nil {
+		return
+	}
+	date := o.Index.Date.Format(time.DateOnly)
+	release, a, there := o.Index.Find(r.Subject, r.SHA256)
+	newer, old := o.Index.Newer(a)
+	switch {
+	case !there:
+		r.open("index", "The index of %s does not name it.", date)
+	case a.SHA256 != r.SHA256:
+		r.wrong("index", "The index of %s has another SHA-256 for it, %s.", date, a.SHA256)
+	case release.Withdrawn != nil:
+		r.wrong("index", "It was withdrawn on %s: %s", release.Withdrawn.Date.Format(time.DateOnly), release.Withdrawn.Why)
+	case old && (o.Expect == "" || o.Expect != r.Tag):
+		r.wrong("index", "The index of %s has a newer one for %s: %s.", date, a.Target, newer.Name)
+	case old:
+		r.is("index", "The index of %s has it, and a newer one: %s.", date, newer.Name)
+	default:
+		r.is("index", "The index of %s has it, and no newer one for %s.", date, a.Target)
+	}
 }
 
 // signatures looks who signed the archive and SHA256SUMS, and returns the key that did, nil

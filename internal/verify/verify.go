@@ -28,6 +28,7 @@ type Options struct {
 	Key        *trust.PublicKey  // who should have signed; nil: nobody in particular, so nobody's word counts
 	Builders   []trust.PublicKey // whose word on a second build counts
 	Expect     string            // the tag that it should be of; empty: any
+	Index      *bundle.Index     // of where it was published; nil: it is not looked up
 	Version    string            // llpatch's own
 	Advisories spec.Advisories
 }
@@ -45,7 +46,7 @@ const (
 
 // Finding is one look.
 type Finding struct {
-	About  string `json:"about"` // signature, files, manifest, patches, programs, statements, materials
+	About  string `json:"about"` // signature, files, manifest, patches, programs, statements, materials, index
 	Status Status `json:"status"`
 	Says   string `json:"says"` // a sentence
 }
@@ -245,6 +246,7 @@ func archive(ctx context.Context, name string, o Options) (*Report, error) {
 	if broken := m.files == nil; !broken {
 		r.info = r.content(m, o)
 	}
+	r.dated(o)
 	return r, r.beside(ctx, s, r.info, o)
 }
 
