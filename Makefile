@@ -142,8 +142,14 @@ powershell: ## the scripts for a Windows machine are PowerShell, by tree-sitter'
 	dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && pip3 install -q --target "$$dir" $(TREE_SITTER) && \
 		PYTHONPATH=$$dir go test -count 1 -run PowerShell -v ./internal/build
 
+.PHONY: determinism
+determinism: ## b8390 for linux-cpu twice, with another locale, zone, umask, folder and number of cores: the same bytes
+	sh scripts/setup build test
+	$(MAKE) --no-print-directory build
+	sh scripts/determinism b8390 linux-cpu --locked
+
 # One part of make nightly each: a target, and variables for it.
-NIGHTLY ?= test-all mutation proof broken-fixes real-win7 sim-win7 releases starts roots leaks fork-interop gitea 'nvidia ARGS=-cublas' 'fuzz FUZZTIME=20s FUZZLONG=1m' \
+NIGHTLY ?= test-all mutation proof broken-fixes real-win7 sim-win7 releases starts roots determinism leaks fork-interop gitea 'nvidia ARGS=-cublas' 'fuzz FUZZTIME=20s FUZZLONG=1m' \
 	$(if $(MIRROR),mirror,'NOT RUN: mirror: MIRROR names no clone of llama.cpp') \
 	$(if $(IK),proof-ik,'NOT RUN: proof-ik: IK names no clone of ik_llama.cpp')
 

@@ -5,6 +5,7 @@ import (
 	"archive/zip"
 	"bytes"
 	"compress/gzip"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -114,4 +115,35 @@ func TestReadBounds(t *testing.T) {
 	if comment, err := ReadZip(t.Context(), bytes.NewReader(b.Bytes()), int64(b.Len()), nothing); !errors.Is(err, ErrTooMuch) || comment != "c" {
 		t.Errorf("a zip with too many: %q, %v", comment, err)
 	}
+}
+
+// What somebody states of a second build is no statement of another archive, plan or kind.
+func FuzzReproduced(f *testing.F) {
+	sum, i := strings.Repeat("a", 64), Info{Plan: "plan", Patched: "tree"}
+	good := func(sum, plan, by string) []byte {
+		text, err := json.Marshal(Statement{StatementType, []Resource{{Digest: map[string]string{"sha256": sum}}}, TestResultType, TestResult{
+			Result: "PASSED", Configuration: []Resource{{Name: by, Digest: map[string]string{"plan": plan, "gitTree": "tree"}}},
+		}})
+		if err != nil {
+			f.Fatal(err)
+		}
+		return text
+	}
+	if got, err := i.ReadReproduced(good(sum, "plan", rebuiltBy), sum); err != nil || got.Result != "PASSED" {
+		f.Fatalf("%+v, %v", got, err)
+	}
+	for name, text := range map[string][]byte{
+		"another archive": good("b", "plan", rebuiltBy), "another plan": good(sum, "other", rebuiltBy), "the release's own": good(sum, "plan", "recipes/x.toml"),
+	} {
+		if _, err := i.ReadReproduced(text, sum); err == nil {
+			f.Errorf("%s passes", name)
+		}
+		f.Add(text)
+	}
+	f.Add(good(sum, "plan", rebuiltBy))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		if _, err := i.ReadReproduced(text, sum); err == nil && !bytes.Contains(text, []byte("verify")) && !bytes.Contains(text, []byte(`\u`)) {
+			t.Errorf("%q passes", text)
+		}
+	})
 }

@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -49,4 +50,28 @@ func (id Identity) Known(all spec.Advisories) *spec.Known {
 	}
 	k := all.Of(id.Upstream, id.Build, id.Series, c)
 	return &k
+}
+
+// MayDiffer is a part of the programs that two builds of one plan need not have alike.
+type MayDiffer struct {
+	What string `json:"what"` // DeviceCode or Signature
+	Why  string `json:"why"`
+}
+
+// What may differ.
+const (
+	DeviceCode = "device code"
+	Signature  = "signature"
+)
+
+// May reports whether such a part may differ.
+func (i Info) May(what string) bool {
+	return slices.ContainsFunc(i.MayDiffer, func(m MayDiffer) bool { return m.What == what })
+}
+
+// CheckInfo is the verdict of one smoke check.
+type CheckInfo struct {
+	Name    string `json:"name"`
+	Verdict string `json:"verdict"`
+	Place   string `json:"place"`
 }

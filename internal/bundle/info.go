@@ -65,30 +65,6 @@ type Info struct {
 	MayDiffer []MayDiffer `json:"may_differ,omitempty"` // what a second build of the same need not have alike
 }
 
-// MayDiffer is a part of the programs that two builds of one plan need not have alike.
-type MayDiffer struct {
-	What string `json:"what"` // DeviceCode or Signature
-	Why  string `json:"why"`
-}
-
-// What may differ.
-const (
-	DeviceCode = "device code"
-	Signature  = "signature"
-)
-
-// May reports whether such a part may differ.
-func (i Info) May(what string) bool {
-	return slices.ContainsFunc(i.MayDiffer, func(m MayDiffer) bool { return m.What == what })
-}
-
-// CheckInfo is the verdict of one smoke check.
-type CheckInfo struct {
-	Name    string `json:"name"`
-	Verdict string `json:"verdict"`
-	Place   string `json:"place"`
-}
-
 func patchesPage(s *spec.Series) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# Patches on %s %s\n", s.Upstream, s.Tag)
