@@ -208,15 +208,6 @@ func (i Info) linux(between string) string {
 	return text
 }
 
-// authorities says where the OpenSSL in the programs looks for those that sign certificates.
-func (i Info) authorities() string {
-	if i.Windows != "" || !slices.ContainsFunc(i.Linked, func(l string) bool { return strings.HasPrefix(l, "OpenSSL ") }) {
-		return ""
-	}
-	return "HTTPS trusts the authorities in /etc/ssl/certs, as Debian and Ubuntu have them. RHEL and Fedora keep them elsewhere: " +
-		"there, set SSL_CERT_FILE=/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem.\n"
-}
-
 // windows says which Windows it is for, and where its checks ran.
 func (i Info) windows() string {
 	if i.Windows == "" {

@@ -161,3 +161,12 @@ func sha256Of(sum string) *[]cdx.Hash {
 	}
 	return &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: sum}}
 }
+
+// authorities says where the OpenSSL in the programs looks for those that sign certificates.
+func (i Info) authorities() string {
+	if i.Windows != "" || !slices.ContainsFunc(i.Linked, func(l string) bool { return strings.HasPrefix(l, "OpenSSL ") }) {
+		return ""
+	}
+	return "HTTPS trusts the authorities in /etc/ssl/certs, as Debian and Ubuntu have them. RHEL and Fedora keep them elsewhere: " +
+		"there, set SSL_CERT_FILE=/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem.\n"
+}
