@@ -161,6 +161,7 @@ func (p *tab) visit(ctx context.Context, v view) error {
 		emulation.SetDeviceMetricsOverride(v.width, v.height, v.scale, v.mobile),
 		chromedp.Navigate(p.own()),
 		chromedp.WaitVisible("textarea", chromedp.ByQuery),
+		chromedp.ActionFunc(p.settles),
 		chromedp.SendKeys("textarea", prompt, chromedp.ByQuery),
 		chromedp.Click(`button[type="submit"]:not([disabled])`, chromedp.ByQuery, chromedp.NodeVisible), // Enter is a new line on a phone
 		chromedp.ActionFunc(p.streams),
@@ -180,6 +181,26 @@ func (p *tab) visit(ctx context.Context, v view) error {
 		return fmt.Errorf("it is %.0f pixels wider than the screen", overflow)
 	}
 	return nil
+}
+
+// settles waits until the page has asked for nothing for a second. A message that is sent while
+// it still reads what it has kept of earlier chats stands twice in its list, and the page fails
+// (b9842: each_key_duplicate): nobody types as soon as that.
+func (p *tab) settles(ctx context.Context) error {
+	for before := -1; ; {
+		p.mu.Lock()
+		now := p.requests
+		p.mu.Unlock()
+		if now == before {
+			return nil
+		}
+		before = now
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("it asks for one thing after another: %w", ctx.Err())
+		case <-time.After(time.Second):
+		}
+	}
 }
 
 // streams waits until the answer to the chat has come in several pieces.
