@@ -400,23 +400,3 @@ func (i *Info) read(m Made) error {
 	}
 	return nil
 }
-
-// Options are a plan's, without what is this machine's: folders and programs decide
-// nothing, and would make two builds of the same plan differ.
-func Options(p build.Plan) map[string]string {
-	all := map[string]string{}
-	neutral := strings.NewReplacer(p.Dir, "BUILD", p.Source, "SOURCE", build.InsideDir, "BUILD", build.InsideSource, "SOURCE")
-	for _, o := range p.Options {
-		switch {
-		case strings.HasSuffix(o.Name, "_COMPILER_LAUNCHER"):
-		case strings.HasSuffix(o.Name, "_COMPILER") || o.Name == "CUDAToolkit_ROOT":
-			all[o.Name] = path.Base(o.Value)
-		case strings.HasSuffix(o.Name, "_FLAGS"):
-			// Quotes are there only for folders with odd letters.
-			all[o.Name] = strings.ReplaceAll(neutral.Replace(o.Value), `"`, "")
-		default:
-			all[o.Name] = neutral.Replace(o.Value)
-		}
-	}
-	return all
-}

@@ -18,8 +18,11 @@ func tokens() (t publish.Tokens, err error) {
 		name string
 		to   *string
 	}{
-		{"GH_TOKEN", &t.GitHub}, {"GITHUB_TOKEN", &t.GitHub},
-		{"GITHUB_ENTERPRISE_TOKEN", &t.Enterprise}, {"GH_ENTERPRISE_TOKEN", &t.Enterprise}, {"GITEA_TOKEN", &t.Gitea},
+		{"GH_TOKEN", &t.GitHub},
+		{"GITHUB_TOKEN", &t.GitHub},
+		{"GITHUB_ENTERPRISE_TOKEN", &t.Enterprise},
+		{"GH_ENTERPRISE_TOKEN", &t.Enterprise},
+		{"GITEA_TOKEN", &t.Gitea},
 	} {
 		text, err := secret(v.name)
 		if err != nil {
