@@ -14,6 +14,7 @@ import (
 	"github.com/llpatch/llpatch/internal/bundle"
 	"github.com/llpatch/llpatch/internal/chain"
 	"github.com/llpatch/llpatch/internal/regular"
+	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/trust"
 	"github.com/llpatch/llpatch/internal/verify"
 )
@@ -22,6 +23,7 @@ func (a *app) verifyCmd() *cobra.Command {
 	var key, expect, index string
 	var builders []string
 	var again rebuild
+	var host attestation
 	c := &cobra.Command{
 		Use: "verify ARCHIVE-or-FOLDER", Short: "Say what can be proven of an archive, offline",
 		Long: "Say whose word stands for an archive, that nothing in it was changed, and that\n" +
@@ -32,7 +34,10 @@ func (a *app) verifyCmd() *cobra.Command {
 			"BUILD_INFO.json names, and compares every file, section by section where bits\n" +
 			"differ. Where that cannot be done here it says so before it builds, and ends\n" +
 			"with 7 (8: the source is not to be had). --sign-as signs a statement of what\n" +
-			"came out, for the publisher to lay beside the archive.",
+			"came out, for the publisher to lay beside the archive.\n\n" +
+			"--attestation reads what GitHub states of an archive of upstream's, as its API\n" +
+			"or `gh attestation download` gives it, with the authorities of Sigstore that\n" +
+			"--trusted-root names, as `gh attestation trusted-root` prints them.",
 		Args: args("ARCHIVE-or-FOLDER"),
 		Example: "  llpatch verify llama-b8833-llp1-bin-linux-cpu-x64.tar.gz --key release.key.pub\n" +
 			"  llpatch verify dist/b8833/linux-cpu --key release.key.pub --expect b8833\n" +
@@ -43,6 +48,7 @@ func (a *app) verifyCmd() *cobra.Command {
 	c.Flags().StringVar(&index, "index", "", "index.json of where it was published: a withdrawn release, or an older one that is not expected, is not it")
 	c.Flags().StringArrayVar(&builders, "builder", nil, "the public key of a second builder whom you trust, its file or its one line; may be repeated")
 	again.flags(a, c)
+	host.flags(c)
 	c.RunE = func(c *cobra.Command, got []string) error {
 		e, err := a.workspace()
 		if err != nil {
@@ -51,7 +57,7 @@ func (a *app) verifyCmd() *cobra.Command {
 		if err := again.check(a, c, got[0]); err != nil {
 			return err
 		}
-		o := verify.Options{Expect: expect, Version: version(), Advisories: e.Repo.Advisories}
+		o := verify.Options{Expect: expect, Version: version(), Advisories: e.Repo.Advisories, Commit: e.Repo.Lock[spec.LlamaCpp][expect].Commit}
 		if o.Key, err = publicKey("--key", key); err != nil {
 			return err
 		}
@@ -74,6 +80,9 @@ func (a *app) verifyCmd() *cobra.Command {
 				return usage("--index: %s cannot be used: %w", index, err)
 			}
 			o.Index = &x
+		}
+		if o.Attestation, err = host.read(); err != nil {
+			return err
 		}
 		reports, err := verify.Path(c.Context(), got[0], o)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -197,4 +206,37 @@ func rebuiltText(b *verify.Rebuild) string {
 		text += fmt.Sprintf("%s: may differ: %s\n", shown(a.Path), a.Why)
 	}
 	return text + compareText(&binary.Comparison{Same: b.Same, Differ: b.Differ})
+}
+
+// attestation is what the flags of verify say of a host's statement.
+type attestation struct{ file, root, repository string }
+
+func (h *attestation) flags(c *cobra.Command) {
+	c.Flags().StringVar(&h.file, "attestation", "", "Sigstore bundles of the archive, as GitHub gives them; needs --trusted-root")
+	c.Flags().StringVar(&h.root, "trusted-root", "", "whom --attestation is checked by: trusted roots of Sigstore")
+	c.Flags().StringVar(&h.repository, "repository", verify.UpstreamRepository, "the OWNER/REPO on GitHub whose workflow must have made it")
+}
+
+func (h *attestation) read() (*verify.Attestation, error) {
+	switch {
+	case h.file == "" && h.root == "":
+		return nil, nil
+	case h.file == "":
+		return nil, usage("--trusted-root goes with --attestation")
+	case h.root == "":
+		return nil, usage("--attestation needs --trusted-root FILE: gh attestation trusted-root prints one")
+	}
+	bundles, err := regular.ReadFile(h.file)
+	if err != nil {
+		return nil, usage("--attestation: %w", err)
+	}
+	roots, err := regular.ReadFile(h.root)
+	if err != nil {
+		return nil, usage("--trusted-root: %w", err)
+	}
+	a, err := verify.ReadAttestation(bundles, roots, h.repository)
+	if err != nil {
+		return nil, usage("%s, %s: %w", h.file, h.root, err)
+	}
+	return a, nil
 }

@@ -25,12 +25,15 @@ import (
 
 // Options are what a user asks of an archive.
 type Options struct {
-	Key        *trust.PublicKey  // who should have signed; nil: nobody in particular, so nobody's word counts
-	Builders   []trust.PublicKey // whose word on a second build counts
-	Expect     string            // the tag that it should be of; empty: any
-	Index      *bundle.Index     // of where it was published; nil: it is not looked up
-	Version    string            // llpatch's own
-	Advisories spec.Advisories
+	Key      *trust.PublicKey  // who should have signed; nil: nobody in particular, so nobody's word counts
+	Builders []trust.PublicKey // whose word on a second build counts
+	Expect   string            // the tag that it should be of; empty: any
+	Index    *bundle.Index     // of where it was published; nil: it is not looked up
+	Version  string            // llpatch's own
+
+	Attestation *Attestation // what a host states of it; nil: nothing is given
+	Commit      string       // the commit that Expect is; empty: not known
+	Advisories  spec.Advisories
 }
 
 // Status is what one look came to.
@@ -46,7 +49,7 @@ const (
 
 // Finding is one look.
 type Finding struct {
-	About  string `json:"about"` // signature, files, manifest, patches, programs, statements, materials, index
+	About  string `json:"about"` // signature, files, manifest, patches, programs, statements, materials, index, attestation
 	Status Status `json:"status"`
 	Says   string `json:"says"` // a sentence
 }
@@ -61,10 +64,11 @@ type Report struct {
 	Security *spec.Known `json:"security,omitempty"`
 	Rebuilt  *Rebuild    `json:"rebuilt,omitempty"`
 
-	file  string       // the archive; empty: it is a folder
-	files int          // regular ones that it holds
-	empty bool         // it is a folder without a program
-	info  *bundle.Info // what it says of itself; nil: it is not llpatch's
+	file     string       // the archive; empty: it is a folder
+	files    int          // regular ones that it holds
+	empty    bool         // it is a folder without a program
+	attested bool         // its host states how it was made
+	info     *bundle.Info // what it says of itself; nil: it is not llpatch's
 }
 
 func (r *Report) add(about string, s Status, format string, args ...any) {
@@ -103,6 +107,8 @@ func (r *Report) verdict() string {
 		return "do not use it: something in it is wrong"
 	case r.reproduced():
 		return "it is what it says it is: you built the same bytes from its source"
+	case r.attested:
+		return "it is what that workflow made; what it was made of, the workflow alone says"
 	case r.has(Open):
 		return "nothing wrong was found, and not all of it is proven"
 	}
@@ -120,7 +126,7 @@ func (r *Report) Err() error {
 	switch {
 	case r.has(Wrong):
 		return &Failed{r}
-	case r.has(Open) && !r.reproduced():
+	case r.has(Open) && !r.reproduced() && !r.attested:
 		return &Unproven{r}
 	}
 	return nil
@@ -247,6 +253,9 @@ func archive(ctx context.Context, name string, o Options) (*Report, error) {
 		r.info = r.content(m, o)
 	}
 	r.dated(o)
+	if err := r.attest(o); err != nil {
+		return nil, err
+	}
 	return r, r.beside(ctx, s, r.info, o)
 }
 
