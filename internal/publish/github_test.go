@@ -118,6 +118,10 @@ func newGitHub(t *testing.T) *gitHub {
 				w.Header().Set("X-Ratelimit-Remaining", "0")
 				w.Header().Set("X-Ratelimit-Reset", strconv.FormatInt(time.Now().Unix(), 10))
 				g.fail(w, http.StatusForbidden, "API rate limit exceeded")
+			case "away": // to a host that no token is for
+				http.Redirect(w, r, g.objects.URL+r.URL.Path, http.StatusTemporaryRedirect)
+			case "echo":
+				g.fail(w, http.StatusUnauthorized, "Bad credentials: "+r.Header.Get("Authorization")+strings.Repeat(" and so on", 100))
 			case "secondary":
 				w.Header().Set("Retry-After", "3600")
 				g.fail(w, http.StatusForbidden, "You have exceeded a secondary rate limit")

@@ -5,10 +5,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -27,6 +27,7 @@ type host struct {
 	http        *http.Client
 	token       string
 	web         *url.URL // the repository's page
+	homes       []string // scheme and host of the addresses that the token is for
 	owner, repo string
 	gitea       bool
 	pause       time.Duration // before the first further attempt; it doubles
@@ -81,26 +82,11 @@ func Open(ctx context.Context, to string, t Tokens) (Place, error) {
 	if len(parts) < 3 || !nameRE.MatchString(parts[len(parts)-1]) || !nameRE.MatchString(parts[len(parts)-2]) {
 		return nil, &BadPlace{"it is https://HOST/OWNER/REPO, the page of a repository"}
 	}
-	h := &host{http: &http.Client{CheckRedirect: keepToken}, web: u, owner: parts[len(parts)-2], repo: parts[len(parts)-1], pause: time.Second}
+	h := &host{web: u, owner: parts[len(parts)-2], repo: parts[len(parts)-1], pause: time.Second}
+	h.http = &http.Client{Transport: withToken{h}}
 	base := *u
 	base.Path = strings.Join(parts[:len(parts)-2], "/")
 	return h, h.connect(ctx, base.String(), t)
-}
-
-// keepToken leaves the token behind where a host sends on to another one, or another port.
-func keepToken(req *http.Request, via []*http.Request) error {
-	if len(via) >= 10 {
-		return errors.New("it redirects without an end")
-	}
-	if req.URL.Host != via[0].URL.Host || req.URL.Scheme != via[0].URL.Scheme {
-		req.Header.Del("Authorization")
-	}
-	return nil
-}
-
-func loopback(name string) bool {
-	ip := net.ParseIP(name)
-	return name == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // connect finds out what kind of host it is, without a token, and takes the one for it.
@@ -110,11 +96,11 @@ func (h *host) connect(ctx context.Context, base string, t Tokens) (err error) {
 	switch {
 	case base == "https://github.com":
 		h.token, variable = t.GitHub, "GITHUB_TOKEN"
-	case h.answers(ctx, base+"/api/v1/version"):
+	case h.answers(ctx, base+"/api/v1/version", "version"):
 		h.gitea, h.token, variable = true, t.Gitea, "GITEA_TOKEN"
 		api := base + "/api/v1/"
 		opts = append(opts, github.WithURLs(&api, &api))
-	case h.answers(ctx, base+"/api/v3/meta"):
+	case h.answers(ctx, base+"/api/v3/meta", ""):
 		h.token, variable = t.Enterprise, "GH_ENTERPRISE_TOKEN"
 		opts = append(opts, github.WithEnterpriseURLs(base+"/", base+"/"))
 	default:
@@ -123,12 +109,22 @@ func (h *host) connect(ctx context.Context, base string, t Tokens) (err error) {
 	if h.token == "" {
 		return refuse(h.web.String(), "put a token that may write to the repository into "+variable, "there is no token")
 	}
-	h.c, err = github.NewClient(append(opts, github.WithHTTPClient(h.http), github.WithAuthToken(h.token), github.WithUserAgent("llpatch"))...)
-	return err
+	h.c, err = github.NewClient(append(opts, github.WithHTTPClient(&http.Client{Transport: withToken{h}, CheckRedirect: h.stay}), github.WithUserAgent("llpatch"))...)
+	if err != nil {
+		return err
+	}
+	for _, home := range []string{h.web.String(), h.c.BaseURL(), h.c.UploadURL()} {
+		u, err := url.Parse(home)
+		if err != nil {
+			return err
+		}
+		h.homes = append(h.homes, u.Scheme+"://"+u.Host)
+	}
+	return nil
 }
 
-// answers reports whether an address, asked without a token, is there.
-func (h *host) answers(ctx context.Context, address string) bool {
+// answers reports whether an address, asked without a token, gives an object of JSON with a key.
+func (h *host) answers(ctx context.Context, address, key string) bool {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
@@ -139,8 +135,10 @@ func (h *host) answers(ctx context.Context, address string) bool {
 	if err != nil {
 		return false
 	}
-	defer func() { _ = resp.Body.Close() }() // nothing is read
-	return resp.StatusCode == http.StatusOK
+	defer func() { _ = resp.Body.Close() }() // nothing more is read
+	var object map[string]json.RawMessage
+	err = json.NewDecoder(resp.Body).Decode(&object)
+	return err == nil && resp.StatusCode == http.StatusOK && (key == "" || object[key] != nil)
 }
 
 // try does one thing, again where the host or the way to it failed and that may pass. before,
@@ -182,7 +180,7 @@ func retry(err error, pause time.Duration) (time.Duration, bool) {
 		code := said.Response.StatusCode
 		return pause, code >= 500 || code == http.StatusTooManyRequests || doubled(err)
 	}
-	if disk := new(diskError); errors.As(err, &disk) {
+	if disk := new(final); errors.As(err, &disk) {
 		return 0, false
 	}
 	return pause, true // the connection
@@ -203,17 +201,17 @@ func doubled(err error) bool {
 	return false
 }
 
-// diskError is one of this machine's files.
-type diskError struct{ error }
+// final is an error that another attempt does not mend, as one of this machine's files.
+type final struct{ error }
 
-func (e *diskError) Unwrap() error { return e.error }
+func (e *final) Unwrap() error { return e.error }
 
 // refused puts a host's answer into words.
 func (h *host) refused(ctx context.Context, err error, wait time.Duration) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if disk := new(diskError); errors.As(err, &disk) {
+	if disk := new(final); errors.As(err, &disk) {
 		return disk.error
 	}
 	next := "run the same command again: it goes on where it stopped"
@@ -230,7 +228,7 @@ func (h *host) refused(ctx context.Context, err error, wait time.Duration) error
 		case http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound:
 			next = "look whether the repository is there and the token may write to its contents and releases"
 		}
-		return &Refused{h.web.String(), fmt.Errorf("it answers %d: %s", said.Response.StatusCode, text), next, err}
+		return &Refused{h.web.String(), fmt.Errorf("it answers %d: %s", said.Response.StatusCode, h.shown(text)), next, err}
 	}
 	return &Refused{h.web.String(), download.Cause(ctx, err), next, err}
 }
@@ -239,7 +237,10 @@ func (h *host) refused(ctx context.Context, err error, wait time.Duration) error
 func (h *host) look(ctx context.Context, name string) (held Held, public []string, err error) {
 	err = h.try(ctx, nil, func(ctx context.Context) error {
 		held, public = Held{Name: name, files: map[string]asset{}}, nil
-		for page := 1; page != 0; {
+		for n, page := 0, 1; page != 0; n++ {
+			if n == maxPages {
+				return errEndless
+			}
 			all, resp, err := h.c.Repositories.ListReleases(ctx, h.owner, h.repo, &github.ListOptions{Page: page, PerPage: 50})
 			if err != nil {
 				return err
@@ -265,7 +266,10 @@ func (h *host) look(ctx context.Context, name string) (held Held, public []strin
 // assets fills in the files of a release.
 func (h *host) assets(ctx context.Context, held Held) error {
 	clear(held.files)
-	for page := 1; page != 0; {
+	for n, page := 0, 1; page != 0; n++ {
+		if n == maxPages {
+			return errEndless
+		}
 		all, resp, err := h.c.Repositories.ListReleaseAssets(ctx, h.owner, h.repo, held.id, &github.ListOptions{Page: page, PerPage: 50})
 		if err != nil {
 			return err
@@ -319,14 +323,14 @@ func (h *host) put(ctx context.Context, held Held, f file, seen func(int64)) err
 	return h.try(ctx, clean, func(ctx context.Context) error {
 		r, err := regular.Open(f.path)
 		if err != nil {
-			return &diskError{err}
+			return &final{err}
 		}
 		defer func() { _ = r.Close() }() // only read from
 		ctx, watch := download.NewWatch(ctx, stall)
 		defer watch.Stop()
 		where := fmt.Sprintf("repos/%s/%s/releases/%d/assets?name=%s", h.owner, h.repo, held.id, url.QueryEscape(f.name))
 		body := watch.Reader(io.LimitReader(r, f.bytes), seen)
-		req, err := h.c.NewUploadRequest(ctx, where, io.NopCloser(body), f.bytes, "application/octet-stream")
+		req, err := h.c.NewUploadRequest(ctx, where, io.NopCloser(body), f.bytes, octets)
 		if err != nil {
 			return err
 		}
@@ -335,7 +339,7 @@ func (h *host) put(ctx context.Context, held Held, f file, seen func(int64)) err
 			return watch.Explain(err)
 		}
 		if a.GetName() != f.name {
-			return &diskError{refuse(h.web.String(), "give the release folder's files plain names", "it took %s under the name %s", f.name, a.GetName())}
+			return &final{refuse(h.web.String(), "give the release folder's files plain names", "it took %s under the name %s", f.name, a.GetName())}
 		}
 		return nil
 	})
@@ -346,7 +350,7 @@ func (h *host) sum(ctx context.Context, held Held, name string) (sum string, err
 	if a.sha256 != "" {
 		return a.sha256, nil
 	}
-	if at, err := url.Parse(a.at); err != nil || !strings.HasPrefix(h.c.BaseURL(), at.Scheme+"://"+at.Host+"/") && at.Host != h.web.Host {
+	if at, err := url.Parse(a.at); err != nil || !h.owns(at) {
 		return "", refuse(h.web.String(), "give its address as the host itself does", "it gives files under another host, which the token is not sent to")
 	}
 	err = h.try(ctx, nil, func(ctx context.Context) error {
@@ -356,8 +360,7 @@ func (h *host) sum(ctx context.Context, held Held, name string) (sum string, err
 		if err != nil {
 			return err
 		}
-		req.Header.Set("Accept", "application/octet-stream")
-		req.Header.Set("Authorization", "Bearer "+h.token) // not taken along to another host
+		req.Header.Set("Accept", octets)
 		resp, err := h.http.Do(req)
 		if err != nil {
 			return watch.Explain(err)

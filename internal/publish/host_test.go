@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -200,6 +203,60 @@ func TestGitHubRefuses(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := Open(t.Context(), g.URL+"/o/r", Tokens{Enterprise: token}); exit.Code(err) != exit.Source || !strings.Contains(err.Error(), "neither as GitHub nor as Gitea") {
+		t.Error(err)
+	}
+}
+
+// Whatever a host answers, the token goes to it alone, and into no message.
+func TestTokenStaysHome(t *testing.T) {
+	key, public := newKey(t)
+	s := read(t, public, makeRelease(t, "b8833", "linux-cpu", key, 1<<20))
+	for _, path := range []string{"/releases", "/git/ref/heads/llpatch-index", "/git/trees", "/assets"} {
+		g := newGitHub(t)
+		sent := false
+		g.fault = func(r *http.Request) string {
+			if strings.HasSuffix(r.URL.Path, path) {
+				sent = true
+				return "away"
+			}
+			return ""
+		}
+		_, err := Publish(t.Context(), g.open(t), s, now) // g.objects looks for the token
+		if err == nil || !sent {
+			t.Errorf("%s: sent on: %v, and %v", path, sent, err)
+		}
+	}
+	g := newGitHub(t)
+	g.fault = func(*http.Request) string { return "echo" }
+	_, err := Publish(t.Context(), g.open(t), s, now)
+	if err == nil || strings.Contains(err.Error(), token) || len(err.Error()) > 700 || !strings.Contains(err.Error(), "Bearer (the token)") {
+		t.Error(err)
+	}
+	h := g.open(t)
+	for at, want := range map[string]bool{
+		g.URL + "/x": true,
+		strings.Replace(g.URL, "http:", "https:", 1):    false,
+		strings.Replace(g.URL, "127.0.0.1", "h", 1):     false,
+		"http://127.0.0.1/x":                            false,
+		strings.Replace(g.URL, "://", "://u@", 1) + "/": true,
+	} {
+		u, err := url.Parse(at)
+		if err != nil || h.owns(u) != want {
+			t.Errorf("%s: %v, %v", at, h.owns(u), err)
+		}
+	}
+}
+
+// A page that is no Gitea's gets no token.
+func TestNoGitea(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "" {
+			t.Error("it gets a token")
+		}
+		_, _ = io.WriteString(w, "<html>")
+	}))
+	defer s.Close()
+	if _, err := Open(t.Context(), s.URL+"/o/r", Tokens{Enterprise: token, Gitea: token}); exit.Code(err) != exit.Source || !strings.Contains(err.Error(), "neither as GitHub nor as Gitea") {
 		t.Error(err)
 	}
 }
