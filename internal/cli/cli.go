@@ -64,7 +64,11 @@ func Run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	ran, err := root.ExecuteContextC(ctx)
+	err := forgetKeys(root, args)
+	var ran *cobra.Command
+	if err == nil {
+		ran, err = root.ExecuteContextC(ctx)
+	}
 	a.progress.close()
 	if err == nil {
 		return 0

@@ -19,8 +19,9 @@ import (
 
 // The variables that give a key, and its password, where there is no file: in CI.
 const (
-	keyEnv         = "LLPATCH_KEY"
-	keyPasswordEnv = "LLPATCH_KEY_PASSWORD"
+	keyEnv          = "LLPATCH_KEY"
+	keyPasswordEnv  = "LLPATCH_KEY_PASSWORD"
+	keyPasswordFlag = "key-password-file"
 )
 
 // publicSuffix is behind a key file's name in that of its public half.
@@ -30,6 +31,16 @@ const publicSuffix = ".pub"
 func secret(name string) ([]byte, error) {
 	text := os.Getenv(name)
 	return []byte(text), os.Unsetenv(name)
+}
+
+// forgetKeys takes the variables of keys away from a command that does not sign: one that does
+// reads them before it runs a program, and any other may run programs that they are none of the
+// business of.
+func forgetKeys(root *cobra.Command, args []string) error {
+	if c, _, err := root.Find(args); err == nil && c.Flags().Lookup(keyPasswordFlag) != nil {
+		return nil
+	}
+	return errors.Join(os.Unsetenv(keyEnv), os.Unsetenv(keyPasswordEnv))
 }
 
 // keyFlags are those that sign; what it returns reads them, nil where nothing signs.
@@ -61,7 +72,7 @@ func keyFlags(c *cobra.Command, name, help string) func() (*trust.Key, error) {
 }
 
 func passwordFlag(c *cobra.Command, file *string) {
-	c.Flags().StringVar(file, "key-password-file", "", "file whose first line is the key's password (default: the variable "+keyPasswordEnv+", else a question)")
+	c.Flags().StringVar(file, keyPasswordFlag, "", "file whose first line is the key's password (default: the variable "+keyPasswordEnv+", else a question)")
 }
 
 // keyPassword is the password that a file or the variable gives, empty where neither does.

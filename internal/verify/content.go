@@ -54,7 +54,7 @@ func (r *Report) content(m *members, o Options) *bundle.Info {
 		r.wrong("files", "%s", strange)
 	}
 	var info bundle.Info
-	if err := json.Unmarshal(text, &info); err != nil || info.Series == nil || info.Tag == "" {
+	if err := json.Unmarshal(text, &info); err != nil || info.Series == nil || info.Tag == "" || slices.Contains(info.Files, nil) {
 		r.wrong("manifest", "BUILD_INFO.json cannot be read.")
 		return nil
 	}

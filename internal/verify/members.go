@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"debug/elf"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -35,6 +36,13 @@ type members struct {
 
 // maxText is more than any file has that is looked into.
 const maxText = 16 << 20
+
+// What is kept of a file: more than the largest program has, CUDA's kernels for every card, and
+// more than a file of AMD's kernels has.
+const (
+	maxProgram = 2 << 30
+	maxOther   = 256 << 20
+)
 
 // broken says why an archive cannot be read to its end.
 type broken struct{ why, sum string }
@@ -174,17 +182,36 @@ func (m *members) link(name, to string) {
 	}
 }
 
-// file reads one file whole: programs are looked into, and the rest is small.
+// file reads one file, whole where it may be a program or is a text that is looked into: what
+// an archive holds may be larger than any memory.
 func (m *members) file(name string, r io.Reader, size int64) error {
 	h := sha256.New()
-	var data bytes.Buffer
-	if size < maxText {
-		data.Grow(int(size))
+	r = io.TeeReader(r, h)
+	var start [4]byte
+	n, err := io.ReadFull(r, start[:])
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return err
 	}
-	if _, err := io.Copy(io.MultiWriter(h, &data), r); err != nil {
+	program := string(start[:n]) == elf.ELFMAG || n >= 2 && string(start[:2]) == "MZ"
+	whole := size <= maxOther || program && size <= maxProgram
+	if program && !whole {
+		m.oddity("%s is larger than any program: %d bytes.", name, size)
+	}
+	var data bytes.Buffer
+	if whole {
+		data.Grow(int(min(size, maxText)))
+		data.Write(start[:n])
+		_, err = io.Copy(&data, r)
+	} else {
+		_, err = io.Copy(io.Discard, r)
+	}
+	if err != nil {
 		return err
 	}
 	m.files[name] = hex.EncodeToString(h.Sum(nil))
+	if !whole {
+		return nil
+	}
 	b := data.Bytes()
 	switch f, err := binary.Read(bytes.NewReader(b), int64(len(b))); {
 	case err == nil:

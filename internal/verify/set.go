@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -34,13 +35,21 @@ func (s *set) readSums() (err error) {
 	return nil
 }
 
+// maxBeside is more than any file has that lies beside an archive. One that has more is cut, and
+// so is not what anybody signed or listed.
+const maxBeside = 64 << 20
+
 // read reads a file of the archive's folder, nil where there is none.
 func (s set) read(name string) ([]byte, error) {
-	data, err := regular.ReadFile(filepath.Join(filepath.Dir(s.file), name))
+	f, err := regular.Open(filepath.Join(filepath.Dir(s.file), name))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	return data, err
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }() // it was only read
+	return io.ReadAll(io.LimitReader(f, maxBeside))
 }
 
 // beside looks at what lies beside an archive. info, which may be nil, is what it says of itself.
@@ -60,10 +69,14 @@ func (r *Report) beside(ctx context.Context, s set, info *bundle.Info, o Options
 		if _, part := bundle.PartOf(other); part {
 			continue // it is the archive once more
 		}
+		if strings.ContainsAny(other, `/\`) {
+			r.wrong("files", "SHA256SUMS beside it names %s, which is no file beside it.", other)
+			continue
+		}
 		data, err := s.read(other)
 		switch {
 		case err != nil:
-			return err
+			r.wrong("files", "%s cannot be read: %v.", other, err)
 		case data == nil:
 			r.open("files", "%s, which SHA256SUMS names, is not beside it.", other)
 		case sumOf(data) != want:
@@ -225,13 +238,17 @@ func (s set) verify(key trust.PublicKey, signature []byte) (string, error) {
 
 // successor is a key beside the archive that another lets take its place.
 func (s set) successor(key trust.PublicKey) (trust.PublicKey, bool) {
-	files, err := filepath.Glob(filepath.Join(filepath.Dir(s.file), "*.pub"+trust.SignatureSuffix))
+	entries, err := os.ReadDir(filepath.Dir(s.file))
 	if err != nil {
-		return key, false // the folder's name is no pattern
+		return key, false
 	}
-	for _, file := range files {
-		text, err1 := regular.ReadFile(strings.TrimSuffix(file, trust.SignatureSuffix))
-		signature, err2 := regular.ReadFile(file)
+	for _, e := range entries {
+		name, signed := strings.CutSuffix(e.Name(), trust.SignatureSuffix)
+		if !signed || !strings.HasSuffix(name, ".pub") {
+			continue
+		}
+		text, err1 := s.read(name)
+		signature, err2 := s.read(e.Name())
 		if errors.Join(err1, err2) != nil {
 			continue
 		}
