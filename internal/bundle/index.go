@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 )
 
 // SumsSuffix is behind an archive's name in that of its SHA256SUMS where it is published: beside
@@ -66,8 +68,23 @@ func ReadIndex(data []byte) (x Index, err error) {
 	if x.Schema > IndexSchema {
 		return x, fmt.Errorf("it has the form %d, and this llpatch knows %d: take a newer llpatch", x.Schema, IndexSchema)
 	}
+	for _, r := range x.Releases {
+		for _, a := range r.Archives {
+			for key, value := range a.Facts {
+				if !factRE.MatchString(key) || strings.ContainsFunc(value, unicode.IsControl) {
+					return x, fmt.Errorf("its archive %q has a fact that no bundle has, %q", a.Name, key)
+				}
+			}
+			if strings.ContainsFunc(a.Name+strings.Join(a.URLs, ""), unicode.IsControl) {
+				return x, fmt.Errorf("it names an archive with a control character, %q", a.Name)
+			}
+		}
+	}
 	return x, nil
 }
+
+// factRE is what facts are called: variables of the scripts that are made of an index.
+var factRE = regexp.MustCompile(`^[a-z_]+$`)
 
 // Find is where an archive stands, by its SHA-256 or else its name; false where it does not. Of
 // two releases with it, that counts which was withdrawn.

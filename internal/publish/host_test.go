@@ -287,7 +287,41 @@ func TestWithdraw(t *testing.T) {
 	if _, err := Withdraw(t.Context(), g.open(t), "b1-llp1", why, now); exit.Code(err) != exit.Source || !strings.Contains(err.Error(), "no release b1-llp1") {
 		t.Error(err)
 	}
-	if _, err := Publish(t.Context(), g.open(t), s, now); exit.Code(err) != exit.Source || !strings.Contains(err.Error(), "was withdrawn") {
+	again := *s
+	for _, name := range []string{s.Name, "b8833-again"} { // the same archive is not published by another name
+		again.Name = name
+		if _, err := Publish(t.Context(), g.open(t), &again, now); exit.Code(err) != exit.Source || !strings.Contains(err.Error(), "was withdrawn") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// The page says so as well, where the index was lost.
+	g.head = ""
+	if _, err := Publish(t.Context(), g.open(t), s, now); exit.Code(err) != exit.Source || !strings.Contains(err.Error(), "as its page says") {
 		t.Error(err)
+	}
+}
+
+// What one run does not bring stays in the index, and in the release.
+func TestSubset(t *testing.T) {
+	key, public := newKey(t)
+	cpu, cuda := makeRelease(t, "b8833", "linux-cpu", key, 1<<20), makeRelease(t, "b8833", "linux-cuda", key, 1<<20)
+	at := must[Place](t)(Open(t.Context(), t.TempDir(), Tokens{}))
+	must[Done](t)(Publish(t.Context(), at, read(t, public, cpu, cuda), now))
+	if d := must[Done](t)(Publish(t.Context(), at, read(t, public, cpu), now)); !d.Already {
+		t.Errorf("%+v", d)
+	}
+	x := must[*index](t)(readIndex(t.Context(), at))
+	if len(x.Releases) != 1 || len(x.Releases[0].Archives) != 2 {
+		t.Errorf("%+v", x)
+	}
+}
+
+// An index is made into scripts: what no bundle says of itself is not taken.
+func TestHostileIndex(t *testing.T) {
+	for _, facts := range []string{`{"x=1; echo y; z": "1"}`, `{"cards": "8.6\r\necho y"}`, `{"x": "\u0000"}`} {
+		text := strings.ReplaceAll(`{"schema":1,"releases":[{"name":"b1-llp1","archives":[{"name":"a","facts":FACTS}]}]}`, "FACTS", facts)
+		if _, err := bundle.ReadIndex([]byte(text)); err == nil || !strings.Contains(err.Error(), "a fact that no bundle has") {
+			t.Errorf("%s: %v", facts, err)
+		}
 	}
 }

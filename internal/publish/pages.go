@@ -66,7 +66,7 @@ func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) +
 // quotedCmd makes arguments of cmd's, which takes a quote or a percent sign inside for its own.
 func quotedCmd(args ...string) string {
 	for i, a := range args {
-		args[i] = `"` + strings.NewReplacer(`"`, "", "%", "%%").Replace(a) + `"`
+		args[i] = `"` + strings.NewReplacer(`"`, "", "%", "%%", "\r", "", "\n", "").Replace(a) + `"`
 	}
 	return strings.Join(args, " ")
 }

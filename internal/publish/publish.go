@@ -124,12 +124,15 @@ func Publish(ctx context.Context, at Place, s *Set, o Options) (Done, error) {
 	if err != nil {
 		return d, err
 	}
-	if r := old.find(s.Name); r != nil && r.Withdrawn != nil {
-		return d, refuse(at.home(), "publish another revision, or give it a name by --tag", "%s was withdrawn: %s", s.Name, r.Withdrawn.Why)
+	if r := old.withdrawn(s); r != nil {
+		return d, refuse(at.home(), "publish another revision", "%s was withdrawn: %s", r.Name, r.Withdrawn.Why)
 	}
 	h, public, err := at.look(ctx, s.Name)
 	if err != nil {
 		return d, err
+	}
+	if strings.HasPrefix(h.Text, withdrawnHead) {
+		return d, refuse(at.home(), "publish another revision", "%s was withdrawn, as its page says", s.Name)
 	}
 	if !h.There {
 		if h, err = at.begin(ctx, s.Name); err != nil {
@@ -165,6 +168,13 @@ func Publish(ctx context.Context, at Place, s *Set, o Options) (Done, error) {
 		}
 		a.URLs = urls
 		entry.Archives = append(entry.Archives, a)
+	}
+	if r := old.find(s.Name); r != nil && d.Already { // what this run does not bring is there still
+		for _, a := range r.Archives {
+			if !slices.ContainsFunc(entry.Archives, func(b bundle.Archive) bool { return a.Name == b.Name }) {
+				entry.Archives = append(entry.Archives, a)
+			}
+		}
 	}
 	return d, writeIndex(ctx, at, old.with(entry), public, o.Now, "publish "+s.Name)
 }
@@ -310,6 +320,18 @@ func (x *index) with(r bundle.Release) *index {
 	return x
 }
 
+// withdrawn is the release of a set's name, or with an archive of its, that was withdrawn; nil: none was.
+func (x *index) withdrawn(s *Set) *bundle.Release {
+	for i, r := range x.Releases {
+		if r.Withdrawn != nil && (r.Name == s.Name || slices.ContainsFunc(r.Archives, func(a bundle.Archive) bool {
+			return slices.ContainsFunc(s.Archives, func(b bundle.Archive) bool { return a.SHA256 == b.SHA256 })
+		})) {
+			return &x.Releases[i]
+		}
+	}
+	return nil
+}
+
 func readIndex(ctx context.Context, at Place) (*index, error) {
 	data, err := at.index(ctx)
 	if err != nil || data == nil {
@@ -324,7 +346,7 @@ func readIndex(ctx context.Context, at Place) (*index, error) {
 
 // writeIndex writes the index of what is public, and its pages.
 func writeIndex(ctx context.Context, at Place, x *index, public []string, now time.Time, why string) error {
-	x.Releases = slices.DeleteFunc(x.Releases, func(r bundle.Release) bool { return !slices.Contains(public, r.Name) })
+	x.Releases = slices.DeleteFunc(x.Releases, func(r bundle.Release) bool { return r.Withdrawn == nil && !slices.Contains(public, r.Name) })
 	x.Schema, x.Date = bundle.IndexSchema, now.UTC().Truncate(time.Second)
 	files, err := pages(x.Index)
 	if err != nil {

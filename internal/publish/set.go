@@ -120,6 +120,9 @@ func (s *Set) add(ctx context.Context, dir string, r *verify.Report) error {
 		return err
 	}
 	entry.Bytes = st.Size()
+	if _, err := os.Lstat(filepath.Join(dir, archive+bundle.SumsSuffix)); err == nil {
+		return &Bad{dir, fmt.Errorf("%s lies there, as beside what was published already", archive+bundle.SumsSuffix), exit.Usage}
+	}
 	text, err := regular.ReadFile(filepath.Join(dir, bundle.SumsFile))
 	if err != nil {
 		return err

@@ -12,10 +12,12 @@ import (
 // What the index of a place says of an archive.
 func TestIndex(t *testing.T) {
 	const name = "llama-b8833-llp1-bin-linux-cpu-x64.tar.gz"
-	mine := bundle.Archive{Name: name, SHA256: "a", Upstream: "llama.cpp", Target: "linux-cpu", Build: 8833, Revision: 1}
+	mine := bundle.Archive{Name: name, SHA256: "a", Upstream: "llama.cpp", Target: "linux-cpu", Tag: "b8833", Build: 8833, Revision: 1}
 	next, other, cuda := mine, mine, mine
 	next.Name, next.SHA256, next.Revision = "llama-b8833-llp2-bin-linux-cpu-x64.tar.gz", "b", 2
 	other.SHA256 = "c"
+	later := next
+	later.Name, later.Tag, later.Build = "llama-b8900-llp1-bin-linux-cpu-x64.tar.gz", "b8900", 8900
 	cuda.Name, cuda.SHA256, cuda.Target, cuda.Build = "cuda.zip", "d", "linux-cuda", 9000
 	gone := &bundle.Withdrawn{Date: time.Date(2026, 12, 2, 0, 0, 0, 0, time.UTC), Why: "It crashes."}
 	for what, c := range map[string]struct {
@@ -28,7 +30,8 @@ func TestIndex(t *testing.T) {
 		"not there":        {[]bundle.Release{{Archives: []bundle.Archive{cuda}}}, "", Open, "of 2026-12-01 does not name it"},
 		"other bytes":      {[]bundle.Release{{Archives: []bundle.Archive{other}}}, "", Wrong, "another SHA-256 for it, c"},
 		"a replay":         {[]bundle.Release{{Archives: []bundle.Archive{next}}, {Archives: []bundle.Archive{mine}}}, "", Wrong, "newer one for linux-cpu: llama-b8833-llp2"},
-		"expected":         {[]bundle.Release{{Archives: []bundle.Archive{next}}, {Archives: []bundle.Archive{mine}}}, "b8833", Proven, "and a newer one: llama-b8833-llp2"},
+		"expected":         {[]bundle.Release{{Archives: []bundle.Archive{later}}, {Archives: []bundle.Archive{mine}}}, "b8833", Proven, "and a newer one: llama-b8900-llp1"},
+		"another revision": {[]bundle.Release{{Archives: []bundle.Archive{next}}, {Archives: []bundle.Archive{mine}}}, "b8833", Wrong, "newer one for linux-cpu: llama-b8833-llp2"},
 		"withdrawn":        {[]bundle.Release{{Archives: []bundle.Archive{mine}, Withdrawn: gone}}, "b8833", Wrong, "withdrawn on 2026-12-02: It crashes."},
 		"in two":           {[]bundle.Release{{Archives: []bundle.Archive{mine}}, {Archives: []bundle.Archive{mine}, Withdrawn: gone}}, "", Wrong, "withdrawn on 2026-12-02"},
 		"newer, withdrawn": {[]bundle.Release{{Archives: []bundle.Archive{next}, Withdrawn: gone}, {Archives: []bundle.Archive{mine}}}, "", Proven, "no newer one"},

@@ -90,11 +90,11 @@ func (r *Report) beside(ctx context.Context, s set, info *bundle.Info, o Options
 	if err != nil || info == nil {
 		return err
 	}
-	return r.rebuilds(ctx, s, info, o)
+	return r.rebuilds(ctx, s, info, key, o)
 }
 
 // rebuilds names who states that he built the archive again.
-func (r *Report) rebuilds(ctx context.Context, s set, info *bundle.Info, o Options) error {
+func (r *Report) rebuilds(ctx context.Context, s set, info *bundle.Info, signer *trust.PublicKey, o Options) error {
 	entries, err := os.ReadDir(filepath.Dir(s.file))
 	if err != nil {
 		return err
@@ -108,7 +108,7 @@ func (r *Report) rebuilds(ctx context.Context, s set, info *bundle.Info, o Optio
 		}
 		by := slices.IndexFunc(o.Builders, func(k trust.PublicKey) bool { return k.Name() == name })
 		switch {
-		case o.Key != nil && o.Key.Name() == name:
+		case o.Key != nil && o.Key.Name() == name || signer != nil && signer.Name() == name: // or one that took its place
 			r.add("rebuilt", Stated, "%s is by the key that signs the release, who is no second builder.", e.Name())
 			continue
 		case by < 0:
@@ -154,7 +154,7 @@ func (r *Report) dated(o Options) {
 		r.wrong("index", "The index of %s has another SHA-256 for it, %s.", date, a.SHA256)
 	case release.Withdrawn != nil:
 		r.wrong("index", "It was withdrawn on %s: %s", release.Withdrawn.Date.Format(time.DateOnly), release.Withdrawn.Why)
-	case old && (o.Expect == "" || o.Expect != r.Tag):
+	case old && (o.Expect == "" || o.Expect != r.Tag || newer.Tag == a.Tag): // another revision has cures, and the same tag
 		r.wrong("index", "The index of %s has a newer one for %s: %s.", date, a.Target, newer.Name)
 	case old:
 		r.is("index", "The index of %s has it, and a newer one: %s.", date, newer.Name)
