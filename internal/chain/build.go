@@ -146,7 +146,9 @@ func Build(ctx context.Context, e Workspace, p Patched, at Site) (_ Built, err e
 		return b, e.placed(err)
 	}
 	b.Plan.Cost = build.Estimate(b.Plan, p.Recipe, in.Peaks)
-	e.Log.Info("a whole build takes " + b.Plan.Cost.String())
+	if b.Plan.Cost.CPUSeconds > 0 {
+		e.Log.Info("a whole build takes " + b.Plan.Cost.String())
+	}
 	for _, off := range b.Plan.Off {
 		e.Log.Warn("left out of the build: " + off)
 	}

@@ -355,7 +355,10 @@ func planText(p build.Plan) string {
 	for _, off := range p.Off {
 		fmt.Fprintf(&b, "left out: %s\n", off)
 	}
-	fmt.Fprintf(&b, "a whole build takes %s\nplan %s\n", p.Cost, p.Digest)
+	if p.Cost.CPUSeconds > 0 {
+		fmt.Fprintf(&b, "a whole build takes %s\n", p.Cost)
+	}
+	fmt.Fprintf(&b, "plan %s\n", p.Digest)
 	return b.String()
 }
 

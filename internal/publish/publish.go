@@ -322,10 +322,13 @@ func (x *index) with(r bundle.Release) *index {
 
 // withdrawn is the release of a set's name, or with an archive of its, that was withdrawn; nil: none was.
 func (x *index) withdrawn(s *Set) *bundle.Release {
+	if r := x.find(s.Name); r != nil && r.Withdrawn != nil {
+		return r
+	}
 	for i, r := range x.Releases {
-		if r.Withdrawn != nil && (r.Name == s.Name || slices.ContainsFunc(r.Archives, func(a bundle.Archive) bool {
+		if r.Withdrawn != nil && slices.ContainsFunc(r.Archives, func(a bundle.Archive) bool {
 			return slices.ContainsFunc(s.Archives, func(b bundle.Archive) bool { return a.SHA256 == b.SHA256 })
-		})) {
+		}) {
 			return &x.Releases[i]
 		}
 	}
