@@ -41,7 +41,7 @@ func (a *app) verifyCmd() *cobra.Command {
 		Args: args("ARCHIVE-or-FOLDER"),
 		Example: "  llpatch verify llama-b8833-llp1-bin-linux-cpu-x64.tar.gz --key release.key.pub\n" +
 			"  llpatch verify dist/b8833/linux-cpu --key release.key.pub --expect b8833\n" +
-			"  llpatch verify llama-b8833-llp1-bin-linux-cpu-x64.tar.gz --rebuild --sign-as my.key",
+			"  llpatch verify llama-b8833-llp1-bin-linux-cpu-x64.tar.gz --rebuild",
 	}
 	c.Flags().StringVar(&key, "key", "", "the public key of whom you trust: its file, or its one line")
 	c.Flags().StringVar(&expect, "expect", "", "the tag that it must be of: an older release, though signed, is not it")

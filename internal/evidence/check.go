@@ -54,7 +54,8 @@ func (c *checker) check() {
 	for i := range p.Builds {
 		b, at := &p.Builds[i], fmt.Sprintf("build[%d]", i)
 		c.takeName(at, b.Name, seen)
-		if b.Dir = c.expand(at+".dir", b.Dir); b.Dir == "" {
+		before := len(c.errs)
+		if b.Dir = c.expand(at+".dir", b.Dir); b.Dir == "" && len(c.errs) == before {
 			c.fail(at+".dir", "dir is missing or empty: the folder with the programs")
 			continue
 		}

@@ -155,6 +155,7 @@ func TestKeptPlans(t *testing.T) {
 		p, err := ReadPlan(name, map[string]string{
 			"BUILDS": "b", "MODELS": "m", "SHIM": "s", "CPUS": "0-3", "JEMALLOC": "j", "SCRIPTS": "s", "WORK": "w", "REPO": "../..",
 			"NAME": "3836", "FLASH": "-fa", "POOL": "b3236", "BALLAST": "b", "FREE": "1", "ENOUGH": "2",
+			"TAG": "b1", "WITH": "w", "WITHOUT": "o",
 		})
 		if err != nil {
 			t.Error(err)
