@@ -61,6 +61,9 @@ func (e *BadPlace) ExitCode() int { return 2 }
 func Open(ctx context.Context, to string, t Tokens) (Place, error) {
 	scheme, _, hasScheme := strings.Cut(to, "://")
 	if !hasScheme {
+		if likeHost(to) {
+			return nil, &BadPlace{to + " looks like an address: begin it with https://, or a folder with ./"}
+		}
 		return openFolder(ctx, to)
 	}
 	u, err := url.Parse(to)
@@ -69,6 +72,8 @@ func Open(ctx context.Context, to string, t Tokens) (Place, error) {
 		return nil, &BadPlace{"it is no address"} // the cause may have a password in it
 	case u.User != nil:
 		return nil, &BadPlace{"an address with a user or a password is not taken: the token comes from the environment"}
+	case scheme == "file" && (u.RawQuery != "" || u.Fragment != "" || u.Path == ""):
+		return nil, &BadPlace{"file:// takes a path; write # as %23 and ? as %3F"}
 	case scheme == "file" && (u.Host == "" || u.Host == "localhost"):
 		return openFolder(ctx, u.Path)
 	case scheme == "http" && !loopback(u.Hostname()):
@@ -200,11 +205,6 @@ func doubled(err error) bool {
 	}
 	return false
 }
-
-// final is an error that another attempt does not mend, as one of this machine's files.
-type final struct{ error }
-
-func (e *final) Unwrap() error { return e.error }
 
 // refused puts a host's answer into words.
 func (h *host) refused(ctx context.Context, err error, wait time.Duration) error {

@@ -247,6 +247,23 @@ func TestTokenStaysHome(t *testing.T) {
 	}
 }
 
+func TestBadPlaces(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, to := range []string{"github.com/o/r", "git@github.com:o/r", "file:/srv/x", "file:///srv/w#1", "file:///srv/w?x", "file://localhost", "ssh://h/o/r", "https://u:p@h/o/r", "http://example.com/o/r"} {
+		if _, err := Open(t.Context(), to, Tokens{}); !errors.As(err, new(*BadPlace)) {
+			t.Errorf("%s: %v", to, err)
+		}
+	}
+	for _, to := range []string{"www", "./x.y/z"} {
+		must[Place](t)(Open(t.Context(), to, Tokens{}))
+	}
+	for _, name := range []string{"index.html", "index.json", "which.sh", "which.cmd", ".x", "-x", "a/b"} {
+		if PlainName(name) {
+			t.Errorf("a release may be called %s", name)
+		}
+	}
+}
+
 // A page that is no Gitea's gets no token.
 func TestNoGitea(t *testing.T) {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

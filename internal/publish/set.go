@@ -105,7 +105,8 @@ func Read(ctx context.Context, dirs []string, name string, o verify.Options) ([]
 
 // PlainName reports whether a release may be called so: what is a folder and an address as it is.
 func PlainName(name string) bool {
-	return nameRE.MatchString(name) && !strings.HasPrefix(name, ".") && !strings.HasPrefix(name, "-")
+	taken := slices.Contains([]string{indexFile, pageFile, shFile, cmdFile}, name) // by the index
+	return !taken && nameRE.MatchString(name) && !strings.HasPrefix(name, ".") && !strings.HasPrefix(name, "-")
 }
 
 // add adds an archive and what lies beside it.

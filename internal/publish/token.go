@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -68,7 +70,22 @@ func (h *host) shown(text string) string {
 	return patch.Printable(text)
 }
 
+// likeHost reports whether what has no scheme is an address all the same, as of git or a browser's
+// bar, and no folder that is there.
+func likeHost(to string) bool {
+	if _, err := os.Stat(to); err == nil || strings.HasPrefix(to, ".") || filepath.IsAbs(to) {
+		return false
+	}
+	first, _, more := strings.Cut(filepath.ToSlash(to), "/")
+	return strings.ContainsAny(first, "@:") && len(filepath.VolumeName(to)) == 0 || more && strings.Contains(first, ".")
+}
+
 func loopback(name string) bool {
 	ip := net.ParseIP(name)
 	return name == "localhost" || ip != nil && ip.IsLoopback()
 }
+
+// final is an error that another attempt does not mend, as one of this machine's files.
+type final struct{ error }
+
+func (e *final) Unwrap() error { return e.error }
