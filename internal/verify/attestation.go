@@ -117,12 +117,12 @@ func (a *Attestation) check(d digests) (*sigstore.VerificationResult, error) {
 	}
 	identity.SourceRepositoryURI = repository // a workflow that others' repositories call signs for them, too
 	var errs []error
-	for _, b := range a.Bundles {
-		for _, r := range a.Roots {
-			v, err := verifier(r)
-			if err != nil {
-				return nil, err
-			}
+	for _, r := range a.Roots {
+		v, err := verifier(r)
+		if err != nil {
+			return nil, err
+		}
+		for _, b := range a.Bundles {
 			for _, of := range []sigstore.ArtifactDigest{{Algorithm: "sha256", Digest: d.sha256}, {Algorithm: "sha512", Digest: d.sha512}} {
 				result, err := v.Verify(b, sigstore.NewPolicy(sigstore.WithArtifactDigest(of.Algorithm, of.Digest), sigstore.WithCertificateIdentity(identity)))
 				if err == nil {
