@@ -232,7 +232,8 @@ func TestPagesNamed(t *testing.T) {
 func TestLinksNotice(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"docs/page.md": "# One `code`, two\n\n## Same\n\n## Same\n\n## [Linked](page.md) & more_of it\n\n```\n# No heading\n[no](link.md)\n```\n",
+		"docs/page.md": "# One `code`, two\n\n## Same\n\n## Same\n\n## [Linked](page.md) & more_of it\n\n```\n# No " +
+			"heading\n[no](link.md)\n```\n",
 		"docs/fig.svg": "<svg/>\n",
 		"docs/a b.md":  "text\n",
 		"docs/it.md":   "each case in turn\n",

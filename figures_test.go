@@ -17,7 +17,10 @@ import (
 )
 
 // judgedPages are those in which every measured figure names its record, or is marked.
-var judgedPages = []string{"README.md", "docs/win7.md", "docs/performance.md", "docs/evidence/README.md", "docs/fixes/*.md"}
+var judgedPages = []string{
+	"README.md", "docs/win7.md", "docs/performance.md", "docs/evidence/README.md",
+	"docs/fixes/*.md",
+}
 
 var (
 	figureLink = regexp.MustCompile(`\[([^\]]*)\]\(([^()\s#]+)#([^()\s]+)\)`)
@@ -184,7 +187,8 @@ func badFigures(name, doc string, all bool) []string {
 	var bad []string
 	for _, s := range spots(doc) {
 		fail := func(format string, args ...any) {
-			bad = append(bad, fmt.Sprintf("%s: %s\n    in: %s", name, fmt.Sprintf(format, args...), strings.Join(strings.Fields(s.text), " ")))
+			bad = append(bad, fmt.Sprintf("%s: %s\n    in: %s", name, fmt.Sprintf(format, args...),
+				strings.Join(strings.Fields(s.text), " ")))
 		}
 		rest := figureLink.ReplaceAllStringFunc(s.text, func(l string) string {
 			m := figureLink.FindStringSubmatch(l)
@@ -210,7 +214,8 @@ func badFigures(name, doc string, all bool) []string {
 			if err := f.Bears(plain(m[1])); err != nil {
 				fail("%s#%s: %v", path.Base(file), m[3], err)
 			}
-			if state := worst(f.Aims); state != evidence.Passed && !strings.Contains(denied.ReplaceAllString(s.text, ""), string(state)) {
+			if state := worst(f.Aims); state != evidence.Passed && !strings.Contains(denied.ReplaceAllString(s.text, ""),
+				string(state)) {
 				fail("%s: it is not called %s", f, state)
 			}
 			return ""
@@ -274,8 +279,12 @@ func TestFiguresNotice(t *testing.T) {
 		{"[3,487 MiB](" + peak + "), [3.4 GiB](" + peak + ") and [3487](" + peak + ").", ""},
 		{"[from 208 to 252 MiB, settled after 302 of 308 requests](" + right + "cap8/ours/host).", ""},
 		{"[unclear: it rises by 152 KiB a request](" + right + "cap64/ours/host).", ""},
-		{"[58,953 evictions](" + right + "cap8/ours/line/evictions=), [equal](" + right + "cap8/ours/tokens), [aborted](" + right + "ub64/published/exit).", ""},
-		{"[1.021 (0.863 to 1.067), 10 pairs](" + trim + "q8-65536-grow:q8-65536-0/pp_tps-ratio), [0.161](" + logit + ").", ""},
+		{"[58,953 evictions](" + right + "cap8/ours/line/evictions=), [equal](" + right + "cap8/ours/tokens), [aborted](" +
+			right + "ub64/published/exit).", ""},
+		{
+			"[1.021 (0.863 to 1.067), 10 pairs](" + trim + "q8-65536-grow:q8-65536-0/pp_tps-ratio), [0.161](" + logit + ").",
+			"",
+		},
 		{"*No record: by hand.* It takes 12.7 MiB and 3 s.", ""},
 		{"*No record: by hand.*\n\n| a |\n|---|\n| 12.7 MiB |", ""},
 		{"## A\n\n*No record: by hand.*\n\n12.7 MiB\n\n### B\n\n- 3 s\n- 0.85", ""},
@@ -292,7 +301,10 @@ func TestFiguresNotice(t *testing.T) {
 		{"[0.962 (0.893 to 1.013), 16 pairs](" + ratio + "). Another missed.", "it is not called missed"},
 		{"[0.962 (0.893 to 1.013), 16 pairs](" + ratio + "): the aim is not missed.", "it is not called missed"},
 		{"| a | b |\n|---|---|\n| [0.962 (0.893 to 1.013), 16 pairs](" + ratio + ") | missed |", "it is not called missed"},
-		{"[1.018 (0.908 to 1.124), 15 pairs](docs/evidence/2026-11-28-h200-b8833-f16-64k.json#f16-64k/ours-off/pp-ratio).", "it is not called unclear"},
+		{
+			"[1.018 (0.908 to 1.124), 15 pairs](docs/evidence/2026-11-28-h200-b8833-f16-64k.json#f16-64k/ours-off/pp-ratio).",
+			"it is not called unclear",
+		},
 		{"[3,488 MiB](" + peak + ").", "3,488 is wrong"},
 		{"[3.5 GiB](" + peak + ").", "3.5 is wrong"},
 		{"[3,487 s](" + peak + ").", "3,487 is wrong"},
@@ -404,23 +416,35 @@ func TestTrialsAloneNotice(t *testing.T) {
 	}
 	trial := func(from, to, cpu, boot string, cores int) *evidence.Result {
 		end := at(to)
-		return &evidence.Result{Began: at(from), Ended: &end, Machine: evidence.Machine{CPU: cpu, Kernel: "6", Memory: 1, Cores: cores, Boot: boot}}
+		return &evidence.Result{Began: at(from), Ended: &end, Machine: evidence.Machine{
+			CPU: cpu, Kernel: "6", Memory: 1,
+			Cores: cores, Boot: boot,
+		}}
 	}
 	first := trial("10:00:00", "10:10:00", "x", "", 32)
-	cut := &evidence.Result{Began: at("10:05:00"), Machine: first.Machine, Runs: []evidence.Run{{Began: at("10:09:00"), Seconds: 30}}}
+	cut := &evidence.Result{
+		Began: at("10:05:00"), Machine: first.Machine,
+		Runs: []evidence.Run{{Began: at("10:09:00"), Seconds: 30}},
+	}
 	for name, c := range map[string]struct {
 		a, b *evidence.Result
 		want bool
 	}{
-		"inside":                   {first, trial("10:03:00", "10:04:00", "x", "", 32), true},
-		"the end":                  {first, trial("10:09:59", "10:20:00", "x", "", 32), true},
-		"on half of its cores":     {first, trial("10:03:00", "10:04:00", "x", "", 16), true},
-		"after it":                 {first, trial("10:10:00", "10:20:00", "x", "", 32), false},
-		"another processor":        {first, trial("10:03:00", "10:04:00", "y", "", 32), false},
-		"one was cut":              {cut, trial("10:09:20", "10:20:00", "x", "", 32), true},
-		"after one that was cut":   {cut, trial("10:09:30", "10:20:00", "x", "", 32), false},
-		"another machine's start":  {trial("10:00:00", "10:10:00", "x", "1", 32), trial("10:03:00", "10:04:00", "x", "2", 32), false},
-		"the same machine's start": {trial("10:00:00", "10:10:00", "x", "1", 32), trial("10:03:00", "10:04:00", "x", "1", 32), true},
+		"inside":                 {first, trial("10:03:00", "10:04:00", "x", "", 32), true},
+		"the end":                {first, trial("10:09:59", "10:20:00", "x", "", 32), true},
+		"on half of its cores":   {first, trial("10:03:00", "10:04:00", "x", "", 16), true},
+		"after it":               {first, trial("10:10:00", "10:20:00", "x", "", 32), false},
+		"another processor":      {first, trial("10:03:00", "10:04:00", "y", "", 32), false},
+		"one was cut":            {cut, trial("10:09:20", "10:20:00", "x", "", 32), true},
+		"after one that was cut": {cut, trial("10:09:30", "10:20:00", "x", "", 32), false},
+		"another machine's start": {
+			trial("10:00:00", "10:10:00", "x", "1", 32),
+			trial("10:03:00", "10:04:00", "x", "2", 32), false,
+		},
+		"the same machine's start": {
+			trial("10:00:00", "10:10:00", "x", "1", 32),
+			trial("10:03:00", "10:04:00", "x", "1", 32), true,
+		},
 	} {
 		if got := len(overlaps(map[string]*evidence.Result{"a": c.a, "b": c.b})) == 1; got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)

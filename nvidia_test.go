@@ -39,7 +39,10 @@ func declared(t *testing.T, macro string, headers ...string) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, re := range []string{macro + `[ \t]+(_*cu[A-Za-z0-9_]+)`, `(?m)^[ \t]*#[ \t]*define[ \t]+_*cu[A-Za-z0-9_]+[ \t]+(_*cu[A-Za-z0-9_]+)[ \t]*$`} {
+		for _, re := range []string{
+			macro + `[ \t]+(_*cu[A-Za-z0-9_]+)`,
+			`(?m)^[ \t]*#[ \t]*define[ \t]+_*cu[A-Za-z0-9_]+[ \t]+(_*cu[A-Za-z0-9_]+)[ \t]*$`,
+		} {
 			for _, m := range regexp.MustCompile(re).FindAllSubmatch(data, -1) {
 				names = append(names, string(m[1]))
 			}
@@ -66,7 +69,9 @@ func TestNVIDIA(t *testing.T) {
 		}
 		lock, wheels := *d.Lock, *d.Wheels
 		wheels.Packages = slices.DeleteFunc(slices.Clone(wheels.Packages), func(p string) bool { return !small(p) })
-		lock.Packages = slices.DeleteFunc(slices.Clone(lock.Packages), func(p buildenv.Package) bool { return !small(p.Name) })
+		lock.Packages = slices.DeleteFunc(slices.Clone(lock.Packages), func(p buildenv.Package) bool {
+			return !small(p.Name)
+		})
 		d.Lock, d.Wheels, d.Holds = &lock, &wheels, []string{"nvidia/cuda_runtime/bin/cudart64_110.dll"}
 	}
 	made, err := buildenv.Create(t.Context(), d, buildenv.Options{Cache: t.TempDir()})
@@ -101,7 +106,9 @@ func TestNVIDIA(t *testing.T) {
 			continue
 		}
 		want := declared(t, c.macro, c.headers...)
-		lacks := slices.DeleteFunc(slices.Clone(want), func(n string) bool { return slices.Contains(binary.Names(f.Exports()), n) })
+		lacks := slices.DeleteFunc(slices.Clone(want), func(n string) bool {
+			return slices.Contains(binary.Names(f.Exports()), n)
+		})
 		if len(want) < c.most || !slices.Equal(lacks, c.lacks) {
 			t.Errorf("%s: %d functions are declared, and these are not exported: %q; want %q", c.dll, len(want), lacks, c.lacks)
 		}

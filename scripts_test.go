@@ -18,7 +18,8 @@ func TestWithHeaders(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a b")
 	cuda, hip, wrong := filepath.Join(dir, "cuda"), filepath.Join(dir, "hip"), filepath.Join(dir, "wrong")
 	for name, text := range map[string]string{
-		cuda + "/include/cuda.h": "#define CUDA_VERSION 11020\n", hip + "/share/hip/version": "HIP_VERSION_MAJOR=6\n", wrong + "/x": "",
+		cuda + "/include/cuda.h": "#define CUDA_VERSION 11020\n", hip + "/share/hip/version": "HIP_VERSION_MAJOR=6\n",
+		wrong + "/x": "",
 	} {
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 			t.Fatal(err)
@@ -33,7 +34,12 @@ func TestWithHeaders(t *testing.T) {
 		rc        int
 		out, said string
 	}{
-		"blanks":          {cuda, hip, []string{"sh", "-c", `echo "$1:$CUDA_HEADERS:$HIP_HEADERS"; exit 3`, "sh", "p  q"}, 3, "p  q:" + cuda + ":" + hip + "\n", ""},
+		"blanks": {
+			cuda, hip,
+			[]string{"sh", "-c", `echo "$1:$CUDA_HEADERS:$HIP_HEADERS"; exit 3`, "sh", "p  q"},
+			3,
+			"p  q:" + cuda + ":" + hip + "\n", "",
+		},
 		"no command":      {cuda, hip, nil, 2, "", "usage: "},
 		"no such program": {cuda, hip, []string{"./none"}, 127, "", "none"},
 		"no CUDA there":   {wrong, hip, []string{"echo", "ran"}, 2, "", "holds no include/cuda.h"},
@@ -48,7 +54,8 @@ func TestWithHeaders(t *testing.T) {
 		if err != nil && !errors.As(err, &exit) {
 			t.Fatal(err)
 		}
-		if rc := cmd.ProcessState.ExitCode(); rc != c.rc || out.String() != c.out || !strings.Contains(said.String(), c.said) {
+		if rc := cmd.ProcessState.ExitCode(); rc != c.rc || out.String() != c.out ||
+			!strings.Contains(said.String(), c.said) {
 			t.Errorf("%s: ended with %d, want %d: %q %q", name, rc, c.rc, &out, &said)
 		}
 	}
@@ -62,7 +69,8 @@ func TestNightly(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "Makefile"), []byte("good:\n\t@echo ran $(A) $(B)\nbad:\n\t@exit 3\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "Makefile"), []byte("good:\n\t@echo ran $(A) $(B)\nbad:\n\t@exit 3\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
@@ -70,7 +78,10 @@ func TestNightly(t *testing.T) {
 		rc    int
 		out   []string
 	}{
-		"all pass":  {[]string{"good A=1 B=2", "good"}, 0, []string{"ran 1 2", "ran", " min  passed  good A=1 B=2", " min  passed  good"}},
+		"all pass": {[]string{"good A=1 B=2", "good"}, 0, []string{
+			"ran 1 2", "ran", " min  passed  good A=1 B=2",
+			" min  passed  good",
+		}},
 		"one fails": {[]string{"bad", "good A=3"}, 1, []string{"ran 3", " min  FAILED  bad", " min  passed  good A=3"}},
 		"no target": {[]string{"none", "good A=4"}, 1, []string{"ran 4", " min  FAILED  none"}},
 		"not run":   {[]string{"NOT RUN: none: no clone", "good A=5"}, 0, []string{"== NOT RUN: none: no clone", "ran 5"}},

@@ -13,10 +13,12 @@ import (
 // program that prints what comes of it, twice.
 type setting struct {
 	variable string
-	patches  string   // a pattern
-	parts    []string // what is cut out of the added lines: a part ends with the first line that has no more indent than its first
-	print    string   // a C++ expression for printf's %s
-	values   []value
+	patches  string // a pattern
+	// what is cut out of the added lines: a part ends with the first line that has no more indent
+	// than its first
+	parts  []string
+	print  string // a C++ expression for printf's %s
+	values []value
 }
 
 type value struct {
@@ -95,7 +97,16 @@ var (
 		{"%s%n", "grow", `="%s%n" is neither off nor grow`},
 	}
 	// Upstream's own: any value but ours for off is on.
-	unified = []value{{"", "on", ""}, {"0", "off", ""}, {"off", "off", ""}, {"False", "off", ""}, {"1", "on", ""}, {"on", "on", ""}, {"abc", "on", ""}, {"2", "on", ""}}
+	unified = []value{
+		{"", "on", ""},
+		{"0", "off", ""},
+		{"off", "off", ""},
+		{"False", "off", ""},
+		{"1", "on", ""},
+		{"on", "on", ""},
+		{"abc", "on", ""},
+		{"2", "on", ""},
+	}
 )
 
 const (
@@ -128,7 +139,11 @@ var settings = []setting{
 		[]string{"static bool ggml_cuda_unified_memory() {"},
 		`ggml_cuda_unified_memory() ? "on" : "off"`, unified,
 	},
-	{"LLAMA_PREFILL_RESERVE", "prefill-reserve/*", []string{"static const bool prefill_reserve = [] {"}, `prefill_reserve ? "on" : "off"`, onOrOff},
+	{
+		"LLAMA_PREFILL_RESERVE", "prefill-reserve/*",
+		[]string{"static const bool prefill_reserve = [] {"},
+		`prefill_reserve ? "on" : "off"`, onOrOff,
+	},
 }
 
 // A switch is read once, so that a warning comes once.
@@ -241,7 +256,8 @@ func compileSetting(t *testing.T, parts, print string) string {
 	if err := os.WriteFile(source, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), "c++", "-std=c++17", "-Wall", "-Wno-unused-function", "-Werror", "-o", program, source).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "c++", "-std=c++17", "-Wall", "-Wno-unused-function", "-Werror", "-o",
+		program, source).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s\n%s", err, out, text)
 	}
 	return program

@@ -62,7 +62,8 @@ func TestFailures(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(folder, "full"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteFile(folder, []byte("x"), 0o644); err == nil || strings.Contains(err.Error(), Prefix(folder)) || !strings.Contains(err.Error(), folder) {
+	if err := WriteFile(folder, []byte("x"), 0o644); err == nil || strings.Contains(err.Error(), Prefix(folder)) ||
+		!strings.Contains(err.Error(), folder) {
 		t.Errorf("a folder: %v", err)
 	}
 	alone(t, dir, 1)

@@ -204,7 +204,8 @@ func (s *Signer) why(ctx context.Context, out string, err error) error {
 	case has("consistency of a private key"):
 		return s.cannot(fmt.Sprintf("%s is not the key of that certificate", s.Key), "", err)
 	case has("timestamping failed"):
-		return s.cannot(fmt.Sprintf("the time-stamp server %s gave no time stamp", s.Timestamp), "without --sign-timestamp there is none, and the signature ends with the certificate", err)
+		return s.cannot(fmt.Sprintf("the time-stamp server %s gave no time stamp", s.Timestamp),
+			"without --sign-timestamp there is none, and the signature ends with the certificate", err)
 	}
 	var lines []string
 	for line := range strings.Lines(out) {
@@ -231,11 +232,14 @@ func (s *Signer) verify(ctx context.Context, file string) (*binary.Signature, er
 	now := time.Now()
 	switch {
 	case now.After(sig.Until):
-		return nil, s.cannot(fmt.Sprintf("the certificate of %s expired on %s", sig.Signer, sig.Until.UTC().Format(time.DateOnly)), another, nil)
+		return nil, s.cannot(fmt.Sprintf("the certificate of %s expired on %s", sig.Signer,
+			sig.Until.UTC().Format(time.DateOnly)), another, nil)
 	case now.Before(sig.From):
-		return nil, s.cannot(fmt.Sprintf("the certificate of %s is valid from %s on", sig.Signer, sig.From.UTC().Format(time.DateOnly)), another, nil)
+		return nil, s.cannot(fmt.Sprintf("the certificate of %s is valid from %s on", sig.Signer,
+			sig.From.UTC().Format(time.DateOnly)), another, nil)
 	case !sig.CodeSigning():
-		return nil, s.cannot(fmt.Sprintf("the certificate of %s is not for the signing of programs (extended key usage codeSigning)", sig.Signer), another, nil)
+		return nil, s.cannot(fmt.Sprintf("the certificate of %s is not for the signing of programs (extended key usage "+
+			"codeSigning)", sig.Signer), another, nil)
 	case sig.Fault != "":
 		return nil, s.cannot(sig.Fault, "", nil)
 	}
@@ -244,12 +248,16 @@ func (s *Signer) verify(ctx context.Context, file string) (*binary.Signature, er
 	if err := os.WriteFile(roots, trusted(sig), 0o600); err != nil {
 		return nil, err
 	}
-	out, err := s.tool(ctx, []string{"verify", "-ignore-crl", "-ignore-cdp", "-CAfile", roots, "-TSA-CAfile", roots, "-in", file})
+	out, err := s.tool(ctx, []string{
+		"verify", "-ignore-crl", "-ignore-cdp", "-CAfile", roots, "-TSA-CAfile", roots,
+		"-in", file,
+	})
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	if err != nil || !strings.Contains(out, "Signature verification: ok") {
-		return nil, s.cannot(fmt.Sprintf("osslsigncode does not verify what it signed, a certificate of %s issued by %s", sig.Signer, sig.Issuer), "put the issuer's certificates, up to the root, behind the signer's", err)
+		return nil, s.cannot(fmt.Sprintf("osslsigncode does not verify what it signed, a certificate of %s issued by %s",
+			sig.Signer, sig.Issuer), "put the issuer's certificates, up to the root, behind the signer's", err)
 	}
 	return sig, nil
 }

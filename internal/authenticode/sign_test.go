@@ -48,12 +48,21 @@ func keys(t *testing.T) string {
 	}
 	write("use", "extendedKeyUsage=codeSigning\n")
 	write("password", "pass word\n")
-	openssl(t, dir, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", "ca.pem", "-days", "30", "-subj", "/CN=Authority")
-	openssl(t, dir, "req", "-newkey", "rsa:2048", "-nodes", "-keyout", "leaf.key", "-out", "leaf.csr", "-subj", "/CN=Makers, Inc")
-	for name, args := range map[string][]string{"leaf.pem": {"-days", "20", "-extfile", "use"}, "old.pem": {"-days", "-1", "-extfile", "use"}, "web.pem": {"-days", "20"}} {
-		openssl(t, dir, append([]string{"x509", "-req", "-in", "leaf.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-out", name}, args...)...)
+	openssl(t, dir, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "ca.key", "-out", "ca.pem", "-days", "30",
+		"-subj", "/CN=Authority")
+	openssl(t, dir, "req", "-newkey", "rsa:2048", "-nodes", "-keyout", "leaf.key", "-out", "leaf.csr", "-subj",
+		"/CN=Makers, Inc")
+	for name, args := range map[string][]string{
+		"leaf.pem": {"-days", "20", "-extfile", "use"},
+		"old.pem":  {"-days", "-1", "-extfile", "use"}, "web.pem": {"-days", "20"},
+	} {
+		openssl(t, dir, append([]string{
+			"x509", "-req", "-in", "leaf.csr", "-CA", "ca.pem", "-CAkey", "ca.key",
+			"-CAcreateserial", "-out", name,
+		}, args...)...)
 	}
-	openssl(t, dir, "pkcs12", "-export", "-inkey", "leaf.key", "-in", "leaf.pem", "-certfile", "ca.pem", "-out", "leaf.p12", "-passout", "file:password")
+	openssl(t, dir, "pkcs12", "-export", "-inkey", "leaf.key", "-in", "leaf.pem", "-certfile", "ca.pem", "-out",
+		"leaf.p12", "-passout", "file:password")
 	openssl(t, dir, "genrsa", "-out", "other.key", "2048")
 	openssl(t, dir, "rsa", "-in", "leaf.key", "-aes256", "-passout", "file:password", "-out", "locked.key")
 	var chain []byte
@@ -84,19 +93,34 @@ func TestSigning(t *testing.T) {
 		"PKCS#12":                  {cert: "leaf.p12", password: "pass word"},
 		"PEM":                      {cert: "chain.pem", key: "leaf.key"},
 		"PEM and an encrypted key": {cert: "chain.pem", key: "locked.key", password: "pass word"},
-		"a wrong password":         {cert: "leaf.p12", password: "pass", want: "the password is wrong", hint: "LLPATCH_SIGN_PASSWORD"},
-		"no password":              {cert: "leaf.p12", want: "a password is needed", hint: "--sign-password-file"},
-		"a wrong key's password":   {cert: "chain.pem", key: "locked.key", password: "pass", want: "the password is wrong"},
-		"no key's password":        {cert: "chain.pem", key: "locked.key", want: "locked.key is encrypted and no password was given"},
-		"another key":              {cert: "chain.pem", key: "other.key", want: "other.key is not the key of that certificate"},
-		"expired":                  {cert: "old.pem", key: "leaf.key", want: "the certificate of Makers, Inc expired on 20"},
-		"not for programs":         {cert: "web.pem", key: "leaf.key", want: "is not for the signing of programs"},
-		"no issuer":                {cert: "leaf.pem", key: "leaf.key", want: "a certificate of Makers, Inc issued by Authority", hint: "up to the root"},
-		"no file":                  {cert: "none.p12", want: "no such file"},
-		"no certificate":           {cert: "leaf.key", key: "leaf.key", want: "osslsigncode: "},
-		"no time stamp":            {cert: "chain.pem", key: "leaf.key", timestamp: "http://127.0.0.1:9/", want: "the time-stamp server http://127.0.0.1:9/ gave no time stamp", hint: "without --sign-timestamp"},
+		"a wrong password": {
+			cert: "leaf.p12", password: "pass", want: "the password is wrong",
+			hint: "LLPATCH_SIGN_PASSWORD",
+		},
+		"no password":            {cert: "leaf.p12", want: "a password is needed", hint: "--sign-password-file"},
+		"a wrong key's password": {cert: "chain.pem", key: "locked.key", password: "pass", want: "the password is wrong"},
+		"no key's password": {
+			cert: "chain.pem", key: "locked.key",
+			want: "locked.key is encrypted and no password was given",
+		},
+		"another key":      {cert: "chain.pem", key: "other.key", want: "other.key is not the key of that certificate"},
+		"expired":          {cert: "old.pem", key: "leaf.key", want: "the certificate of Makers, Inc expired on 20"},
+		"not for programs": {cert: "web.pem", key: "leaf.key", want: "is not for the signing of programs"},
+		"no issuer": {
+			cert: "leaf.pem", key: "leaf.key", want: "a certificate of Makers, Inc issued by Authority",
+			hint: "up to the root",
+		},
+		"no file":        {cert: "none.p12", want: "no such file"},
+		"no certificate": {cert: "leaf.key", key: "leaf.key", want: "osslsigncode: "},
+		"no time stamp": {
+			cert: "chain.pem", key: "leaf.key", timestamp: "http://127.0.0.1:9/",
+			want: "the time-stamp server http://127.0.0.1:9/ gave no time stamp", hint: "without --sign-timestamp",
+		},
 	} {
-		s := &Signer{Cert: at(c.cert), Key: at(c.key), Password: []byte(c.password), Timestamp: c.timestamp, Env: os.Environ()}
+		s := &Signer{
+			Cert: at(c.cert), Key: at(c.key), Password: []byte(c.password), Timestamp: c.timestamp,
+			Env: os.Environ(),
+		}
 		sig, err := s.Check(t.Context())
 		if c.want == "" {
 			if err != nil || sig.Signer != "Makers, Inc" {
@@ -114,7 +138,8 @@ func TestSigning(t *testing.T) {
 	}
 	s := &Signer{Cert: at("leaf.p12"), Password: []byte("pass word"), Env: []string{"PATH=" + t.TempDir()}}
 	var cannot *CannotSign
-	if _, err := s.Check(t.Context()); !errors.As(err, &cannot) || cannot.Next != "apt-get install -y osslsigncode" || !strings.Contains(err.Error(), "osslsigncode is not installed") {
+	if _, err := s.Check(t.Context()); !errors.As(err, &cannot) || cannot.Next != "apt-get install -y osslsigncode" ||
+		!strings.Contains(err.Error(), "osslsigncode is not installed") {
 		t.Errorf("no osslsigncode: %v", err)
 	}
 	ctx, stop := context.WithCancelCause(t.Context())
@@ -133,10 +158,14 @@ func TestSigningPassword(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := filepath.Join(tools, "log")
-	if err := os.WriteFile(filepath.Join(tools, "osslsigncode"), []byte("#!/bin/sh\n{ echo \"$@\"; env; } >>"+log+"\nexec "+real+" \"$@\"\n"), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(tools, "osslsigncode"),
+		[]byte("#!/bin/sh\n{ echo \"$@\"; env; } >>"+log+"\nexec "+real+" \"$@\"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s := &Signer{Cert: filepath.Join(dir, "leaf.p12"), Password: []byte("pass word"), Env: []string{"LLPATCH_SIGN_PASSWORD=pass word", "PATH=" + tools + ":/usr/bin:/bin"}}
+	s := &Signer{
+		Cert: filepath.Join(dir, "leaf.p12"), Password: []byte("pass word"),
+		Env: []string{"LLPATCH_SIGN_PASSWORD=pass word", "PATH=" + tools + ":/usr/bin:/bin"},
+	}
 	if _, err := s.Check(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -161,9 +190,13 @@ func TestBadSigner(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(tools, "osslsigncode"), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		s := &Signer{Cert: filepath.Join(dir, "leaf.p12"), Password: []byte("pass word"), Env: []string{"PATH=" + tools + ":/usr/bin:/bin"}}
+		s := &Signer{
+			Cert: filepath.Join(dir, "leaf.p12"), Password: []byte("pass word"),
+			Env: []string{"PATH=" + tools + ":/usr/bin:/bin"},
+		}
 		_, err := s.Check(t.Context())
-		if cannot := new(CannotSign); !errors.As(err, &cannot) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "pass word") || len(err.Error()) > 2*maxSaid {
+		if cannot := new(CannotSign); !errors.As(err, &cannot) || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "pass word") || len(err.Error()) > 2*maxSaid {
 			t.Errorf("%s: %.300v", script, err)
 		}
 	}
@@ -175,7 +208,8 @@ func TestBadSigner(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, s := range []*Signer{{Cert: pipe}, {Cert: filepath.Join(dir, "chain.pem"), Key: pipe}} {
-		if _, err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "pipe.p12: it is not a regular file") {
+		if _, err := s.Check(t.Context()); err == nil || !strings.Contains(err.Error(),
+			"pipe.p12: it is not a regular file") {
 			t.Errorf("a pipe: %v", err)
 		}
 	}
@@ -196,7 +230,8 @@ func TestSignFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &Signer{Cert: filepath.Join(dir, "chain.pem"), Key: filepath.Join(dir, "leaf.key"), Env: os.Environ()}
-	if _, err := s.sign(t.Context(), file); !errors.Is(err, syscall.ENOSPC) || !strings.Contains(err.Error(), "app.exe: no space left on device") {
+	if _, err := s.sign(t.Context(), file); !errors.Is(err, syscall.ENOSPC) ||
+		!strings.Contains(err.Error(), "app.exe: no space left on device") {
 		t.Errorf("%v", err)
 	}
 	if got, err := os.ReadFile(file); err != nil || string(got) != string(trialProgram()) {

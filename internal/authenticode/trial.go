@@ -23,8 +23,9 @@ func trialProgram() []byte {
 		Subsystem: pe.IMAGE_SUBSYSTEM_WINDOWS_CUI, NumberOfRvaAndSizes: 16,
 	}
 	section := pe.SectionHeader32{
-		Name: [8]uint8{'.', 't', 'e', 'x', 't'}, VirtualSize: 1, VirtualAddress: at, SizeOfRawData: headers, PointerToRawData: headers,
-		Characteristics: pe.IMAGE_SCN_CNT_CODE | pe.IMAGE_SCN_MEM_EXECUTE | pe.IMAGE_SCN_MEM_READ,
+		Name: [8]uint8{'.', 't', 'e', 'x', 't'}, VirtualSize: 1, VirtualAddress: at, SizeOfRawData: headers,
+		PointerToRawData: headers,
+		Characteristics:  pe.IMAGE_SCN_CNT_CODE | pe.IMAGE_SCN_MEM_EXECUTE | pe.IMAGE_SCN_MEM_READ,
 	}
 	for _, part := range []any{
 		uint32(64), []byte("PE\x00\x00"),

@@ -61,7 +61,10 @@ func TestDriverTables(t *testing.T) {
 			t.Errorf("CUDA %s came with %s, and needs %+v", toolkit, driver, d)
 		}
 	}
-	for runtime, want := range map[string]string{"12": "525.60.13", "11.0": "450.80.02", "10.2": "440.33", "14": "", "x": ""} {
+	for runtime, want := range map[string]string{
+		"12": "525.60.13", "11.0": "450.80.02", "10.2": "440.33", "14": "",
+		"x": "",
+	} {
 		if d := runtimeDriver(runtime, "test"); d.Version != want || d.Why == "" {
 			t.Errorf("runtime %s: %+v", runtime, d)
 		}

@@ -19,20 +19,24 @@ import (
 
 // File is what a program, shared library or object file says of itself.
 type File struct {
-	Name        string              `json:"name"`
-	Machine     string              `json:"machine"`               // such as EM_X86_64; fatbin and offload bundle for device code alone
-	SOName      string              `json:"soname,omitempty"`      // the name others need it by
-	Interp      string              `json:"interpreter,omitempty"` // the loader that a program asks for
-	Needed      []string            `json:"needed,omitempty"`      // DT_NEEDED, in order
-	RunPath     []string            `json:"runpath,omitempty"`     // DT_RUNPATH and DT_RPATH, split at colons
-	Versions    map[string]string   `json:"versions,omitempty"`    // highest needed symbol version by family: GLIBC, GLIBCXX, CXXABI, GCC, OPENSSL
-	VersionsBy  map[string][]string `json:"versions_by,omitempty"` // the symbols that need that version, by family, sorted, eight at most; GLIBC_ABI_DT_RELR among them
-	BuildID     string              `json:"build_id,omitempty"`    // hex
-	ExportCount int                 `json:"exports,omitempty"`     // how many symbols others can use
-	CUDA        *CUDA               `json:"cuda,omitempty"`        // NVIDIA device code and runtime, nil where there is none
-	HIP         *HIP                `json:"hip,omitempty"`         // AMD device code and runtime, nil where there is none
-	PE          *PE                 `json:"pe,omitempty"`          // nil for what is no Windows file
-	Llama       *Llama              `json:"llama,omitempty"`       // its version, nil where it says none
+	Name string `json:"name"`
+	// such as EM_X86_64; fatbin and offload bundle for device code alone
+	Machine string   `json:"machine"`
+	SOName  string   `json:"soname,omitempty"`      // the name others need it by
+	Interp  string   `json:"interpreter,omitempty"` // the loader that a program asks for
+	Needed  []string `json:"needed,omitempty"`      // DT_NEEDED, in order
+	RunPath []string `json:"runpath,omitempty"`     // DT_RUNPATH and DT_RPATH, split at colons
+	// highest needed symbol version by family: GLIBC, GLIBCXX, CXXABI, GCC, OPENSSL
+	Versions map[string]string `json:"versions,omitempty"`
+	// the symbols that need that version, by family, sorted, eight at most; GLIBC_ABI_DT_RELR among
+	// them
+	VersionsBy  map[string][]string `json:"versions_by,omitempty"`
+	BuildID     string              `json:"build_id,omitempty"` // hex
+	ExportCount int                 `json:"exports,omitempty"`  // how many symbols others can use
+	CUDA        *CUDA               `json:"cuda,omitempty"`     // NVIDIA device code and runtime, nil where there is none
+	HIP         *HIP                `json:"hip,omitempty"`      // AMD device code and runtime, nil where there is none
+	PE          *PE                 `json:"pe,omitempty"`       // nil for what is no Windows file
+	Llama       *Llama              `json:"llama,omitempty"`    // its version, nil where it says none
 
 	imports          []Symbol
 	exports          []Symbol

@@ -30,7 +30,8 @@ func link(tb testing.TB, flags ...string) (dir string) {
 		}
 	}
 	write("lib.cpp", "#include <string>\nstd::string greet(const char *s) { return std::string(\"hello \") + s; }\n")
-	write("main.cpp", "#include <cstdio>\n#include <cmath>\n#include <string>\nstd::string greet(const char *);\nint main(int c, char **v) { std::printf(\"%s %f\\n\", greet(v[0]).c_str(), std::pow(c, 2.5)); }\n")
+	write("main.cpp", "#include <cstdio>\n#include <cmath>\n#include <string>\nstd::string greet(const char *);\nint "+
+		"main(int c, char **v) { std::printf(\"%s %f\\n\", greet(v[0]).c_str(), std::pow(c, 2.5)); }\n")
 	run := func(args ...string) {
 		cmd := exec.Command("g++", args...)
 		cmd.Dir = dir
@@ -112,15 +113,49 @@ func TestVerify(t *testing.T) {
 		v     spec.Verify
 		want  []string
 	}{
-		"fits":          {plain, []string{"prog", "libgreet.so.1", "main.cpp"}, spec.Verify{Machine: "EM_X86_64", Limits: buildenv.Limits{GlibcMax: "2.99", GlibcxxMax: "3.4.999"}, Needed: system}, nil},
-		"globs":         {plain, []string{"prog"}, spec.Verify{Needed: []string{"lib*.so.*"}}, nil},
-		"not in bundle": {plain, []string{"prog"}, spec.Verify{Needed: system}, []string{"prog: needs libgreet.so.1, which is neither"}},
-		"machine":       {plain, []string{"libgreet.so.1"}, spec.Verify{Machine: "EM_AARCH64", Needed: system}, []string{"is for EM_X86_64, not for EM_AARCH64"}},
-		"glibc":         {plain, []string{"libgreet.so.1", "prog"}, spec.Verify{Limits: buildenv.Limits{GlibcMax: "2.1"}, Needed: system}, []string{"libgreet.so.1: needs GLIBC_2", "prog: needs GLIBC_2"}},
-		"libstdc++":     {plain, []string{"libgreet.so.1", "prog"}, spec.Verify{Limits: buildenv.Limits{GlibcxxMax: "3.4.20"}, Needed: system}, []string{"libgreet.so.1: needs GLIBCXX_3.4.21", "prog: needs GLIBCXX_3.4.21"}},
-		"runpath":       {stray, []string{"libgreet.so.1", "prog"}, spec.Verify{Needed: system}, []string{"prog: looks for libraries in /opt/build/lib", "prog: needs libgreet.so.1 of the bundle and does not find it: its RUNPATH is \"/opt/build/lib\""}},
-		"empty entry":   {empty, []string{"libgreet.so.1", "prog"}, spec.Verify{Needed: system}, []string{"prog: looks for libraries in the current folder"}},
-		"gone":          {plain, []string{"nothing"}, spec.Verify{}, []string{"no such file"}},
+		"fits": {
+			plain,
+			[]string{"prog", "libgreet.so.1", "main.cpp"},
+			spec.Verify{Machine: "EM_X86_64", Limits: buildenv.Limits{GlibcMax: "2.99", GlibcxxMax: "3.4.999"}, Needed: system},
+			nil,
+		},
+		"globs": {plain, []string{"prog"}, spec.Verify{Needed: []string{"lib*.so.*"}}, nil},
+		"not in bundle": {
+			plain,
+			[]string{"prog"},
+			spec.Verify{Needed: system},
+			[]string{"prog: needs libgreet.so.1, which is neither"},
+		},
+		"machine": {
+			plain,
+			[]string{"libgreet.so.1"},
+			spec.Verify{Machine: "EM_AARCH64", Needed: system},
+			[]string{"is for EM_X86_64, not for EM_AARCH64"},
+		},
+		"glibc": {plain, []string{"libgreet.so.1", "prog"}, spec.Verify{
+			Limits: buildenv.Limits{GlibcMax: "2.1"},
+			Needed: system,
+		}, []string{"libgreet.so.1: needs GLIBC_2", "prog: needs GLIBC_2"}},
+		"libstdc++": {plain, []string{"libgreet.so.1", "prog"}, spec.Verify{
+			Limits: buildenv.Limits{GlibcxxMax: "3.4.20"},
+			Needed: system,
+		}, []string{"libgreet.so.1: needs GLIBCXX_3.4.21", "prog: needs GLIBCXX_3.4.21"}},
+		"runpath": {
+			stray,
+			[]string{"libgreet.so.1", "prog"},
+			spec.Verify{Needed: system},
+			[]string{
+				"prog: looks for libraries in /opt/build/lib",
+				"prog: needs libgreet.so.1 of the bundle and does not find it: its RUNPATH is \"/opt/build/lib\"",
+			},
+		},
+		"empty entry": {
+			empty,
+			[]string{"libgreet.so.1", "prog"},
+			spec.Verify{Needed: system},
+			[]string{"prog: looks for libraries in the current folder"},
+		},
+		"gone": {plain, []string{"nothing"}, spec.Verify{}, []string{"no such file"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := binary.Verify(c.dir, c.files, c.v)

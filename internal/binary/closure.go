@@ -43,7 +43,8 @@ type Unfound struct {
 
 // Error says what the file needs and where it looks.
 func (u Unfound) Error() string {
-	return fmt.Sprintf("needs %s of the bundle and does not find it: its RUNPATH is %q, and must lead there from $ORIGIN", u.Lib, strings.Join(u.RunPath, ":"))
+	return fmt.Sprintf("needs %s of the bundle and does not find it: its RUNPATH is %q, and must lead there from $ORIGIN",
+		u.Lib, strings.Join(u.RunPath, ":"))
 }
 
 // Unreachable says which libraries lie among the files and are still not found when

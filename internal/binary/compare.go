@@ -25,7 +25,8 @@ type Comparison struct {
 
 // FileDiffers is a file that the two builds do not have alike.
 type FileDiffers struct {
-	Path     string           `json:"path"`          // below the folders, with slashes; the name of A where files are compared
+	// below the folders, with slashes; the name of A where files are compared
+	Path     string           `json:"path"`
 	Why      string           `json:"why,omitempty"` // where it is no matter of sections
 	Bytes    int64            `json:"bytes,omitempty"`
 	Sections []SectionDiffers `json:"sections,omitempty"` // in the order of the file

@@ -167,7 +167,10 @@ var stamps = []struct {
 	{moduleRE, nvccProcess, withoutProcess},
 	{regexp.MustCompile(`tmpxft_[0-9a-f]{8}_[0-9a-f]{8}`), nvccTemporary, zeroed},
 	// C11, 6.10.8.1: __DATE__ and __TIME__.
-	{regexp.MustCompile(`(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ 123][0-9] [12][0-9]{3}`), "the date of the build (__DATE__)", zeroed},
+	{
+		regexp.MustCompile(`(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ 123][0-9] [12][0-9]{3}`),
+		"the date of the build (__DATE__)", zeroed,
+	},
 	{regexp.MustCompile(`[0-2][0-9]:[0-5][0-9]:[0-6][0-9]`), "the time of the build (__TIME__)", zeroed},
 }
 

@@ -103,7 +103,8 @@ func TestCompareFoldersAndBits(t *testing.T) {
 	for _, d := range c.Differ {
 		said = append(said, d.Path+": "+d.Why)
 	}
-	want := "empty: only in A, an empty folder\nfile: of another kind: a folder in A, a file in B\nfull/y: only in B\nx: as whom it runs: -rw-r--r-- in A, urw-r--r-- in B"
+	want := "empty: only in A, an empty folder\nfile: of another kind: a folder in A, a file in B\nfull/y: only in " +
+		"B\nx: as whom it runs: -rw-r--r-- in A, urw-r--r-- in B"
 	if got := strings.Join(said, "\n"); got != want || c.Same != 0 {
 		t.Errorf("%d the same, and\n%s\nwant\n%s", c.Same, got, want)
 	}

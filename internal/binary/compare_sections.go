@@ -148,7 +148,10 @@ func (o *opened) peParts() ([]part, error) {
 		}
 		from := uint64(s.PointerToRawData &^ sectorMask)
 		first = min(first, from)
-		all = append(all, part{name: img.sectionName(s), data: o.cut(from, uint64(s.SizeOfRawData)), addr: uint64(s.VirtualAddress)})
+		all = append(all, part{
+			name: img.sectionName(s), data: o.cut(from, uint64(s.SizeOfRawData)),
+			addr: uint64(s.VirtualAddress),
+		})
 	}
 	head := part{name: headers, data: o.cut(0, first), zero: [][2]int{{coff + 8, 4}, {coff + 24 + 64, 4}}}
 	mark := func(off int64, n int) {
@@ -202,7 +205,10 @@ func compareSections(ctx context.Context, a, b *opened) ([]SectionDiffers, error
 	for _, p := range pa {
 		i := slices.IndexFunc(pb, func(q part) bool { return q.name == p.name })
 		if i < 0 {
-			out = append(out, SectionDiffers{Name: p.name, Sizes: [2]int64{p.data.Size(), -1}, Bytes: p.data.Size(), Left: p.data.Size(), Causes: []string{"only in A"}})
+			out = append(out, SectionDiffers{
+				Name: p.name, Sizes: [2]int64{p.data.Size(), -1}, Bytes: p.data.Size(),
+				Left: p.data.Size(), Causes: []string{"only in A"},
+			})
 			continue
 		}
 		d, err := compareParts(ctx, p, pb[i])
@@ -218,12 +224,18 @@ func compareSections(ctx context.Context, a, b *opened) ([]SectionDiffers, error
 	}
 	for _, q := range pb {
 		if !slices.ContainsFunc(pa, func(p part) bool { return p.name == q.name }) {
-			out = append(out, SectionDiffers{Name: q.name, Sizes: [2]int64{-1, q.data.Size()}, Bytes: q.data.Size(), Left: q.data.Size(), Causes: []string{"only in B"}})
+			out = append(out, SectionDiffers{
+				Name: q.name, Sizes: [2]int64{-1, q.data.Size()}, Bytes: q.data.Size(),
+				Left: q.data.Size(), Causes: []string{"only in B"},
+			})
 		}
 	}
 	if len(out) == 0 { // padding, or a table of sections
 		n, first, err := countDiffering(a.whole(), b.whole())
-		return []SectionDiffers{{Name: "(outside of the sections)", Sizes: [2]int64{a.size, b.size}, Bytes: n, First: first, Left: n, Causes: []string{}}}, err
+		return []SectionDiffers{{
+			Name: "(outside of the sections)", Sizes: [2]int64{a.size, b.size}, Bytes: n, First: first,
+			Left: n, Causes: []string{},
+		}}, err
 	}
 	follow(out, resized)
 	return out, nil

@@ -21,7 +21,8 @@ func library(t *testing.T, source string, flags ...string) string {
 	name := filepath.Join(dir, "code.c")
 	put(t, name, source)
 	out := filepath.Join(dir, "libcode.so")
-	if text, err := exec.Command("gcc", append([]string{"-shared", "-fPIC", "-O1", "-o", out, name}, flags...)...).CombinedOutput(); err != nil {
+	if text, err := exec.Command("gcc", append([]string{"-shared", "-fPIC", "-O1", "-o", out, name},
+		flags...)...).CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, text)
 	}
 	return out
@@ -77,7 +78,10 @@ func TestCompareELF(t *testing.T) {
 		{"the same", at(stamp, "1"), at(stamp, "1"), map[string]string{}},
 		{
 			"another day", at(stamp, "1"), at(stamp, "1700000000"),
-			map[string]string{".rodata": "the date of the build (__DATE__); the time of the build (__TIME__)", ".note.gnu.build-id": id},
+			map[string]string{
+				".rodata":            "the date of the build (__DATE__); the time of the build (__TIME__)",
+				".note.gnu.build-id": id,
+			},
 		},
 		{
 			"another number", at("int n(void) { return 41; }\n", "1"), at("int n(void) { return 42; }\n", "1"),
@@ -92,13 +96,15 @@ func TestCompareELF(t *testing.T) {
 	}
 	t.Run("another folder", func(t *testing.T) {
 		a, b := at(where, "1"), at(where, "1")
-		want := map[string]string{".rodata": "a folder of the machine: " + filepath.Dir(a) + " in A, " + filepath.Dir(b) + " in B", ".note.gnu.build-id": id}
+		want := map[string]string{".rodata": "a folder of the machine: " + filepath.Dir(a) + " in A, " + filepath.Dir(b) +
+			" in B", ".note.gnu.build-id": id}
 		if diff := cmp.Diff(want, sections(t, a, b)); diff != "" {
 			t.Error(diff)
 		}
 	})
 	t.Run("one more function", func(t *testing.T) {
-		got := sections(t, at("int n(void) { return 1; }\n", "1"), at("int n(void) { return 1; }\nint more(int i) { return i * 3 + 7; }\n", "1"))
+		got := sections(t, at("int n(void) { return 1; }\n", "1"),
+			at("int n(void) { return 1; }\nint more(int i) { return i * 3 + 7; }\n", "1"))
 		if !strings.HasSuffix(got[".text"], "+") || !strings.Contains(got["(headers)"], "sections have other sizes") {
 			t.Errorf("%v", got)
 		}
@@ -107,20 +113,25 @@ func TestCompareELF(t *testing.T) {
 
 // What nvcc 11.8 makes of one source in two folders, compressed and in a library.
 func TestCompareDeviceCode(t *testing.T) {
-	const hash = "nvcc's hash of the source's path, in the names of what is local to a file; 2 of 2 pieces of device code differ"
-	one, two := filepath.Join("testdata", "fatbin", "path-one.fatbin"), filepath.Join("testdata", "fatbin", "path-two.fatbin")
+	const hash = "nvcc's hash of the source's path, in the names of what is local to a file; 2 of 2 pieces of device " +
+		"code differ"
+	one, two := filepath.Join("testdata", "fatbin", "path-one.fatbin"),
+		filepath.Join("testdata", "fatbin", "path-two.fatbin")
 	if diff := cmp.Diff(map[string]string{"(device code)": hash}, sections(t, one, two)); diff != "" {
 		t.Error(diff)
 	}
 	in := func(name string) string {
 		return embed(t, map[string][]string{".nv_fatbin": {name}}, "int n;\n", "-Wl,--build-id=none")
 	}
-	if diff := cmp.Diff(map[string]string{".nv_fatbin": hash}, sections(t, in("path-one.fatbin"), in("path-two.fatbin"))); diff != "" {
+	if diff := cmp.Diff(map[string]string{".nv_fatbin": hash}, sections(t, in("path-one.fatbin"),
+		in("path-two.fatbin"))); diff != "" {
 		t.Error(diff)
 	}
 	// One source in one folder, compiled twice: it has no function that others can call.
-	const process = "the number of nvcc's process, in the names of what is local to a file; 2 of 2 pieces of device code differ"
-	one, two = filepath.Join("testdata", "fatbin", "process-one.fatbin"), filepath.Join("testdata", "fatbin", "process-two.fatbin")
+	const process = "the number of nvcc's process, in the names of what is local to a file; 2 of 2 pieces of device " +
+		"code differ"
+	one, two = filepath.Join("testdata", "fatbin", "process-one.fatbin"),
+		filepath.Join("testdata", "fatbin", "process-two.fatbin")
 	if diff := cmp.Diff(map[string]string{"(device code)": process}, sections(t, one, two)); diff != "" {
 		t.Error(diff)
 	}
@@ -146,7 +157,8 @@ func TestComparePE(t *testing.T) {
 	}
 	plain := with("plain", func([]byte) {})
 	linked := with("linked", func(b []byte) { binary.LittleEndian.PutUint32(b[coff+8:], 1700000000); b[coff+24+64]++ })
-	if diff := cmp.Diff(map[string]string{"(headers)": "the time and the identity of the link"}, sections(t, plain, linked)); diff != "" {
+	if diff := cmp.Diff(map[string]string{"(headers)": "the time and the identity of the link"},
+		sections(t, plain, linked)); diff != "" {
 		t.Error(diff)
 	}
 	code := with("code", func(b []byte) { b[0x400] ^= 1 })

@@ -61,7 +61,8 @@ func (e *entry) content(limit int64) ([]byte, error) {
 		}
 		return out[:n], nil
 	}
-	z, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(uint64(max(limit, 1<<20))))
+	z, err := zstd.NewReader(bytes.NewReader(data), zstd.WithDecoderConcurrency(1),
+		zstd.WithDecoderMaxMemory(uint64(max(limit, 1<<20))))
 	if err != nil {
 		return nil, err
 	}

@@ -21,8 +21,9 @@ type CUDA struct {
 	Toolkits []string `json:"toolkits,omitempty"` // versions of the compilers that made the machine code, such as 12.4
 	Runtime  string   `json:"runtime,omitempty"`  // version of the CUDA runtime, as far as it can be told: 12, 11.0, 11.8
 	Static   bool     `json:"static,omitempty"`   // that runtime is linked in
-	Unlinked bool     `json:"unlinked,omitempty"` // the code is relocatable: an object file that was not linked for the device
-	Faults   []string `json:"faults,omitempty"`   // what is no fatbin, or contradicts itself
+	// the code is relocatable: an object file that was not linked for the device
+	Unlinked bool     `json:"unlinked,omitempty"`
+	Faults   []string `json:"faults,omitempty"` // what is no fatbin, or contradicts itself
 
 	sets map[string]*codeSet
 }
@@ -104,7 +105,10 @@ const (
 )
 
 func newGather(c *CUDA) *gather {
-	return &gather{c: c, code: map[string]*Code{}, opened: map[Arch]bool{}, empty: map[int]bool{}, held: map[int][]*entry{}, budget: maxOpened}
+	return &gather{
+		c: c, code: map[string]*Code{}, opened: map[Arch]bool{}, empty: map[int]bool{},
+		held: map[int][]*entry{}, budget: maxOpened,
+	}
 }
 
 // section reads the fatbins of one section.
@@ -197,7 +201,8 @@ func (g *gather) finish() {
 	slices.SortFunc(c.Code, func(a, b Code) int {
 		x, _, _ := parseArch(a.Arch)
 		y, _, _ := parseArch(b.Arch)
-		return cmp.Or(strings.Compare(a.Kind, b.Kind), cmp.Compare(x.Major, y.Major), cmp.Compare(x.Minor, y.Minor), strings.Compare(a.Arch, b.Arch), strings.Compare(a.ISA, b.ISA))
+		return cmp.Or(strings.Compare(a.Kind, b.Kind), cmp.Compare(x.Major, y.Major), cmp.Compare(x.Minor, y.Minor),
+			strings.Compare(a.Arch, b.Arch), strings.Compare(a.ISA, b.ISA))
 	})
 	slices.SortFunc(c.Toolkits, func(a, b string) int {
 		if Less(a, b) {
@@ -246,7 +251,8 @@ func (c *CUDA) runtime(f *elf.File, out *File, host bool) {
 		return
 	}
 	for _, s := range f.Sections {
-		if s.Name == ".rodata" && s.Type != elf.SHT_NOBITS && holds(io.NewSectionReader(s, 0, int64(s.FileSize)), staticMark) {
+		if s.Name == ".rodata" && s.Type != elf.SHT_NOBITS && holds(io.NewSectionReader(s, 0, int64(s.FileSize)),
+			staticMark) {
 			c.Static = true
 			if n := len(c.Toolkits); n > 0 {
 				c.Runtime = c.Toolkits[n-1]
@@ -275,7 +281,8 @@ func holds(r io.Reader, text string) bool {
 // readDevice reads a file that is device code alone: a fatbin, or an offload bundle.
 func readDevice(r io.ReaderAt, size int64) (*File, error) {
 	var magic [4]byte
-	if _, err := r.ReadAt(magic[:], 0); err == nil && (string(magic[:]) == bundleMagic[:4] || string(magic[:]) == packedMagic) {
+	if _, err := r.ReadAt(magic[:], 0); err == nil && (string(magic[:]) == bundleMagic[:4] ||
+		string(magic[:]) == packedMagic) {
 		return readGPUBundle(r, size), nil
 	}
 	if _, err := r.ReadAt(magic[:], 0); err != nil || binary.LittleEndian.Uint32(magic[:]) != fatbinMagic {

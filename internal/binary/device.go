@@ -52,33 +52,34 @@ func ReadDevice(r io.ReaderAt, size int64) (out Device, err error) {
 	}
 	var first map[string]bool // kernel -> true, variable -> false
 	var of Arch
-	containers, err := readFatbins(io.NewSectionReader(bytes.NewReader(out.Fatbin), 0, int64(len(out.Fatbin))), func(_ int, e *entry) error {
-		if e.kind != kindELF {
+	containers, err := readFatbins(io.NewSectionReader(bytes.NewReader(out.Fatbin), 0, int64(len(out.Fatbin))),
+		func(_ int, e *entry) error {
+			if e.kind != kindELF {
+				return nil
+			}
+			data, err := e.content(maxCubin)
+			if err != nil {
+				return fmt.Errorf("machine code for %s: %w", "sm_"+e.arch.String(), err)
+			}
+			names, err := cubinNames(data)
+			if err != nil {
+				return fmt.Errorf("machine code for %s: %w", "sm_"+e.arch.String(), err)
+			}
+			if first == nil {
+				first, of = names, e.arch
+			}
+			for name, kernel := range names {
+				if has, ok := first[name]; kernel && !(ok && has) {
+					return fmt.Errorf("kernel %s is there for %s and not for %s", name, "sm_"+e.arch.String(), "sm_"+of.String())
+				}
+			}
+			for name, kernel := range first {
+				if kernel && !names[name] {
+					return fmt.Errorf("kernel %s is there for %s and not for %s", name, "sm_"+of.String(), "sm_"+e.arch.String())
+				}
+			}
 			return nil
-		}
-		data, err := e.content(maxCubin)
-		if err != nil {
-			return fmt.Errorf("machine code for %s: %w", "sm_"+e.arch.String(), err)
-		}
-		names, err := cubinNames(data)
-		if err != nil {
-			return fmt.Errorf("machine code for %s: %w", "sm_"+e.arch.String(), err)
-		}
-		if first == nil {
-			first, of = names, e.arch
-		}
-		for name, kernel := range names {
-			if has, ok := first[name]; kernel && !(ok && has) {
-				return fmt.Errorf("kernel %s is there for %s and not for %s", name, "sm_"+e.arch.String(), "sm_"+of.String())
-			}
-		}
-		for name, kernel := range first {
-			if kernel && !names[name] {
-				return fmt.Errorf("kernel %s is there for %s and not for %s", name, "sm_"+of.String(), "sm_"+e.arch.String())
-			}
-		}
-		return nil
-	})
+		})
 	switch {
 	case err != nil:
 		return Device{}, err

@@ -24,7 +24,8 @@ func TestReadDevice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(d.Kernels) != 7 || !slices.Contains(d.Kernels, "_Z5scaleIfLi3EEvPKT_PS0_lm") || !slices.Equal(d.Variables, []string{"counter"}) {
+	if len(d.Kernels) != 7 || !slices.Contains(d.Kernels, "_Z5scaleIfLi3EEvPKT_PS0_lm") ||
+		!slices.Equal(d.Variables, []string{"counter"}) {
 		t.Errorf("kernels %q, variables %q", d.Kernels, d.Variables)
 	}
 	f, err := Read(bytes.NewReader(d.Fatbin), int64(len(d.Fatbin)))
@@ -39,7 +40,8 @@ func TestReadDevice(t *testing.T) {
 		"no device code": {bytes.ReplaceAll(data, []byte(".nv_fatbin"), []byte(".xx_fatbin")), "holds no device code"},
 		"cut off":        {data[:len(data)/2], ""},
 	} {
-		if _, err := ReadDevice(bytes.NewReader(c.data), int64(len(c.data))); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := ReadDevice(bytes.NewReader(c.data), int64(len(c.data))); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -84,7 +84,9 @@ func readFatbins(r *io.SectionReader, yield func(container int, e *entry) error)
 		}
 		containers++
 		at = from + int64(size)
-		if err := readEntries(io.NewSectionReader(r, from, int64(size)), func(e *entry) error { return yield(containers-1, e) }); err != nil {
+		if err := readEntries(io.NewSectionReader(r, from, int64(size)), func(e *entry) error {
+			return yield(containers-1, e)
+		}); err != nil {
 			return containers, fmt.Errorf("fatbin that ends at %#x: %w", at, err)
 		}
 	}

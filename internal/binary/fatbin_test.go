@@ -75,7 +75,8 @@ func TestFatbinsAgreeWithCuobjdump(t *testing.T) {
 		fatbins              int
 	}{
 		"cuda-11.8-none": {"11.8", "none", 1}, "cuda-11.8-lz4": {"11.8", "lz4", 1}, "cuda-13.5-none": {"13.5", "none", 1},
-		"cuda-13.5-zstd": {"13.5", "zstd", 1}, "cuda-13.5-concat": {"13.5", "zstd", 1}, "cuda-13.5-lto": {"13.5", "zstd", 1}, "linked": {"13.5", "zstd", 2},
+		"cuda-13.5-zstd": {"13.5", "zstd", 1}, "cuda-13.5-concat": {"13.5", "zstd", 1}, "cuda-13.5-lto": {"13.5", "zstd", 1},
+		"linked": {"13.5", "zstd", 2},
 	} {
 		c := parse(t, read(t, name+".fatbin")).CUDA
 		expect := said(string(read(t, name+".cuobjdump")))
@@ -102,7 +103,8 @@ func TestFatbinsAgreeWithCuobjdump(t *testing.T) {
 // What contradicts itself is said, and what can still be read stays.
 func TestFatbinFaults(t *testing.T) {
 	le := binary.LittleEndian
-	none, lz4, zstd, concat := read(t, "cuda-11.8-none.fatbin"), read(t, "cuda-11.8-lz4.fatbin"), read(t, "cuda-13.5-zstd.fatbin"), read(t, "cuda-13.5-concat.fatbin")
+	none, lz4, zstd, concat := read(t, "cuda-11.8-none.fatbin"), read(t, "cuda-11.8-lz4.fatbin"),
+		read(t, "cuda-13.5-zstd.fatbin"), read(t, "cuda-13.5-concat.fatbin")
 	// The second entry of concat is the first that packs several.
 	packed := 16 + int(le.Uint32(concat[20:])) + int(le.Uint64(concat[24:]))
 	if concat[packed+1] != 1 {
@@ -113,22 +115,44 @@ func TestFatbinFaults(t *testing.T) {
 		change func(b []byte) []byte
 		want   string
 	}{
-		"a lie about the arch":    {none, func(b []byte) []byte { b[16+28] = 80; return b }, "the fatbin says sm_80, the cubin in it sm_75"},
-		"cut off in a cubin":      {none, func(b []byte) []byte { return b[:500] }, "says it is 6112 bytes long, more than there are"},
-		"cut off in the header":   {none, func(b []byte) []byte { return b[:10] }, "cut off in its header"},
-		"cut off in the next":     {none, func(b []byte) []byte { return append(b, b[:12]...) }, "cut off in its header"},
-		"something behind it":     {none, func(b []byte) []byte { return append(b, "rubbish, and more of it"...) }, "is no fatbin"},
-		"an endless fatbin":       {none, func(b []byte) []byte { le.PutUint64(b[8:], 1<<63); return b }, "more than there are"},
+		"a lie about the arch": {none, func(b []byte) []byte {
+			b[16+28] = 80
+			return b
+		}, "the fatbin says sm_80, the cubin in it sm_75"},
+		"cut off in a cubin": {none, func(b []byte) []byte {
+			return b[:500]
+		}, "says it is 6112 bytes long, more than there are"},
+		"cut off in the header": {none, func(b []byte) []byte { return b[:10] }, "cut off in its header"},
+		"cut off in the next":   {none, func(b []byte) []byte { return append(b, b[:12]...) }, "cut off in its header"},
+		"something behind it": {none, func(b []byte) []byte {
+			return append(b, "rubbish, and more of it"...)
+		}, "is no fatbin"},
+		"an endless fatbin": {none, func(b []byte) []byte {
+			le.PutUint64(b[8:], 1<<63)
+			return b
+		}, "more than there are"},
 		"a header of nothing":     {none, func(b []byte) []byte { le.PutUint16(b[6:], 0); return b }, "more than there are"},
 		"an endless entry":        {none, func(b []byte) []byte { le.PutUint64(b[24:], 1<<63); return b }, "does not fit"},
 		"an endless entry header": {none, func(b []byte) []byte { le.PutUint32(b[20:], 1<<31); return b }, "does not fit"},
 		"an entry of no length":   {none, func(b []byte) []byte { le.PutUint32(b[20:], 0); return b }, "does not fit"},
 		"broken lz4":              {lz4, func(b []byte) []byte { copy(b[100:], make([]byte, 300)); return b }, "sm_75: "},
-		"lz4 that explodes":       {lz4, func(b []byte) []byte { le.PutUint64(b[16+56:], 31<<20); return b }, "cannot become as long"},
-		"broken zstd":             {zstd, func(b []byte) []byte { b[16+64+6] ^= 0xff; return b }, "sm_75: zstd"},
-		"too many bytes packed":   {lz4, func(b []byte) []byte { le.PutUint32(b[32:], 1<<20); return b }, "more compressed bytes than it is long"},
-		"more packed than there":  {concat, func(b []byte) []byte { le.PutUint32(b[packed+64:], 1<<30); return b }, "that it says it has"},
-		"packed far away":         {concat, func(b []byte) []byte { le.PutUint32(b[packed+72+4:], 1<<30); return b }, "outside of what it is packed into"},
+		"lz4 that explodes": {lz4, func(b []byte) []byte {
+			le.PutUint64(b[16+56:], 31<<20)
+			return b
+		}, "cannot become as long"},
+		"broken zstd": {zstd, func(b []byte) []byte { b[16+64+6] ^= 0xff; return b }, "sm_75: zstd"},
+		"too many bytes packed": {lz4, func(b []byte) []byte {
+			le.PutUint32(b[32:], 1<<20)
+			return b
+		}, "more compressed bytes than it is long"},
+		"more packed than there": {concat, func(b []byte) []byte {
+			le.PutUint32(b[packed+64:], 1<<30)
+			return b
+		}, "that it says it has"},
+		"packed far away": {concat, func(b []byte) []byte {
+			le.PutUint32(b[packed+72+4:], 1<<30)
+			return b
+		}, "outside of what it is packed into"},
 	} {
 		f := parse(t, c.change(slices.Clone(c.data)))
 		if all := strings.Join(f.CUDA.Faults, "\n"); !strings.Contains(all, c.want) {
@@ -167,7 +191,8 @@ func embed(tb testing.TB, sections map[string][]string, source string, flags ...
 			tb.Fatal(err)
 		}
 	}
-	cmd := exec.Command("gcc", append([]string{"-shared", "-fPIC", "-o", "libggml-cuda.so", "device.s", "host.c"}, flags...)...)
+	cmd := exec.Command("gcc", append([]string{"-shared", "-fPIC", "-o", "libggml-cuda.so", "device.s", "host.c"},
+		flags...)...)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		tb.Fatalf("gcc: %v\n%s", err, out)
@@ -184,7 +209,10 @@ func TestCUDAInELF(t *testing.T) {
 		}
 		return f.CUDA
 	}
-	both := map[string][]string{".nv_fatbin": {"cuda-11.8-lz4.fatbin", "cuda-13.5-zstd.fatbin"}, "__nv_relfatbin": {"cuda-13.5-none.fatbin"}}
+	both := map[string][]string{
+		".nv_fatbin":     {"cuda-11.8-lz4.fatbin", "cuda-13.5-zstd.fatbin"},
+		"__nv_relfatbin": {"cuda-13.5-none.fatbin"},
+	}
 	c := get(both, host)
 	if c.Fatbins != 2 || c.Unlinked || len(c.Faults) > 0 {
 		t.Errorf("both sections: %+v", c)
@@ -195,7 +223,8 @@ func TestCUDAInELF(t *testing.T) {
 	if !c.Static || c.Runtime != "13.5" {
 		t.Errorf("static runtime: %v %q", c.Static, c.Runtime)
 	}
-	if c = get(map[string][]string{"__nv_relfatbin": {"cuda-13.5-none.fatbin"}}, "int x;"); c.Fatbins != 1 || !c.Unlinked || c.Static || c.Runtime != "" {
+	if c = get(map[string][]string{"__nv_relfatbin": {"cuda-13.5-none.fatbin"}}, "int x;"); c.Fatbins != 1 ||
+		!c.Unlinked || c.Static || c.Runtime != "" {
 		t.Errorf("relocatable only: %+v", c)
 	}
 	if c = get(nil, host); c != nil {
@@ -203,7 +232,8 @@ func TestCUDAInELF(t *testing.T) {
 	}
 	// Needed by name, as of a toolkit that is not here.
 	lib := filepath.Join(t.TempDir(), "libcudart.so.12")
-	if out, err := exec.Command("gcc", "-shared", "-Wl,-soname,libcudart.so.12", "-o", lib, "-x", "c", "/dev/null").CombinedOutput(); err != nil {
+	if out, err := exec.Command("gcc", "-shared", "-Wl,-soname,libcudart.so.12", "-o", lib, "-x", "c",
+		"/dev/null").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if c = get(both, host, "-Wl,--no-as-needed", lib); c.Static || c.Runtime != "12" {

@@ -141,7 +141,8 @@ func (h *HIP) take(e *gfxEntry, compression string) bool {
 		h.Compiler = append(h.Compiler, o.compiler)
 	}
 	h.Code = append(h.Code, CodeObject{
-		Target: o.target(), Xnack: o.xnack, SramECC: o.sramecc, Version: o.version, Compression: []string{compression}, Objects: 1, Bytes: e.size,
+		Target: o.target(), Xnack: o.xnack, SramECC: o.sramecc, Version: o.version, Compression: []string{compression},
+		Objects: 1, Bytes: e.size,
 	})
 	return true
 }

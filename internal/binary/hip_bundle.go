@@ -129,7 +129,9 @@ func readBundle(r *io.SectionReader) (entries []*gfxEntry, size int64, err error
 		head += 24 + int64(f[2])
 		size = max(size, head, int64(f[0]+f[1]))
 		content := io.NewSectionReader(r, int64(f[0]), int64(f[1]))
-		entries = append(entries, &gfxEntry{id: printable(id), size: int64(f[1]), open: func() (io.ReaderAt, error) { return content, nil }})
+		entries = append(entries, &gfxEntry{id: printable(id), size: int64(f[1]), open: func() (io.ReaderAt, error) {
+			return content, nil
+		}})
 	}
 	return entries, size, nil
 }
@@ -196,7 +198,8 @@ func (h *HIP) packed(r *io.SectionReader) (entries []*gfxEntry, size int64, comp
 		body = io.NewSectionReader(r, head.length, head.file-head.length)
 	}
 	if h.ratio -= max(head.unpacked-1<<20, 0); h.ratio < 0 {
-		return nil, 0, "", fmt.Errorf("it becomes %d bytes long, which for a file of this size is more than is opened", head.unpacked)
+		return nil, 0, "", fmt.Errorf("it becomes %d bytes long, which for a file of this size is more than is opened",
+			head.unpacked)
 	}
 	var content []byte
 	var used int64
@@ -214,7 +217,8 @@ func (h *HIP) packed(r *io.SectionReader) (entries []*gfxEntry, size int64, comp
 		return nil, 0, "", fmt.Errorf("%s: %w", compression, err)
 	}
 	if int64(len(content)) != head.unpacked {
-		return nil, 0, "", fmt.Errorf("%s: it says that it becomes %d bytes long, and becomes %d", compression, head.unpacked, len(content))
+		return nil, 0, "", fmt.Errorf("%s: it says that it becomes %d bytes long, and becomes %d", compression,
+			head.unpacked, len(content))
 	}
 	sum := md5.Sum(content) //nolint:gosec // as above
 	if binary.LittleEndian.Uint64(sum[:]) != head.hash {
@@ -269,7 +273,8 @@ func unzstd(r *io.SectionReader, want int64) (content []byte, used int64, err er
 	if used, err = zstdFrame(r); err != nil {
 		return nil, 0, err
 	}
-	z, err := zstd.NewReader(io.NewSectionReader(r, 0, used), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxBundle), zstd.WithDecoderLowmem(true))
+	z, err := zstd.NewReader(io.NewSectionReader(r, 0, used), zstd.WithDecoderConcurrency(1),
+		zstd.WithDecoderMaxMemory(maxBundle), zstd.WithDecoderLowmem(true))
 	if err != nil {
 		return nil, 0, err
 	}

@@ -64,7 +64,8 @@ func readCodeObject(r *io.SectionReader) (out *codeObject, err error) {
 		}
 	}()
 	head := make([]byte, 64)
-	if _, err := r.ReadAt(head, 0); err != nil || string(head[:4]) != elf.ELFMAG || head[elf.EI_CLASS] != byte(elf.ELFCLASS64) {
+	if _, err := r.ReadAt(head, 0); err != nil || string(head[:4]) != elf.ELFMAG ||
+		head[elf.EI_CLASS] != byte(elf.ELFCLASS64) {
 		return nil, errors.New("it is no ELF file of 64 bits")
 	}
 	f, err := elf.NewFile(r)

@@ -91,7 +91,10 @@ func heldHIP(h *inspect.HIP) []string {
 // The oracles are clang-offload-bundler and llvm-readelf, whose answers lie beside
 // the bundles.
 func TestBundlesAgreeWithLLVM(t *testing.T) {
-	for name, compression := range map[string]string{"plain": "none", "packed2": "zstd", "packed3": "zstd", "version4": "none"} {
+	for name, compression := range map[string]string{
+		"plain": "none", "packed2": "zstd", "packed3": "zstd",
+		"version4": "none",
+	} {
 		h := parse(t, readHIP(t, name+".hipfb")).HIP
 		expect := saidHIP(t, string(readHIP(t, name+".said")))
 		if len(expect) == 0 {
@@ -118,7 +121,10 @@ func TestOrderOfTargets(t *testing.T) {
 	for _, c := range parse(t, slices.Concat(all, make([]byte, 8-len(all)%8), old)).HIP.Code {
 		got = append(got, c.Target+" v"+string(rune('0'+c.Version)))
 	}
-	want := []string{"gfx906 v6", "gfx1200 v6", "gfx1201 v4", "gfx1201 v6", "gfx12-generic v6", "gfx90a:sramecc+:xnack+ v6", "gfx90a:sramecc+:xnack- v6"}
+	want := []string{
+		"gfx906 v6", "gfx1200 v6", "gfx1201 v4", "gfx1201 v6", "gfx12-generic v6",
+		"gfx90a:sramecc+:xnack+ v6", "gfx90a:sramecc+:xnack- v6",
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
@@ -179,28 +185,58 @@ func TestBundleFaults(t *testing.T) {
 		change func(b []byte) []byte
 		want   string
 	}{
-		"a lie about the target":  {plain, func(b []byte) []byte { return bytes.Replace(b, []byte("--gfx1201"), []byte("--gfx1100"), 1) }, "the bundle says gfx1100, the code object in it gfx1201"},
-		"another feature":         {plain, func(b []byte) []byte { return bytes.Replace(b, []byte(":xnack+"), []byte(":xnack-"), 1) }, "the bundle says gfx90a:sramecc+:xnack-, the code object in it gfx90a:sramecc+:xnack+"},
-		"cut off in the header":   {plain, func(b []byte) []byte { return b[:28] }, "cut off in its header"},
-		"cut off in an id":        {plain, func(b []byte) []byte { return b[:60] }, "cut off in the id of entry 1"},
-		"cut off in an object":    {plain, func(b []byte) []byte { return b[:len(b)-100] }, "which does not fit"},
-		"something behind it":     {plain, func(b []byte) []byte { return append(b, "rubbish, and more of it"...) }, "is no offload bundle"},
-		"endless entries":         {plain, func(b []byte) []byte { le.PutUint64(b[24:], 1<<60); return b }, "the id of entry"},
-		"an endless id":           {plain, func(b []byte) []byte { le.PutUint64(b[48:], 1<<60); return b }, "the id of entry 1 is"},
-		"an entry far away":       {plain, func(b []byte) []byte { le.PutUint64(b[32:], 1<<60); return b }, "which does not fit"},
-		"an unknown processor":    {plain, func(b []byte) []byte { b[object+48] = 0xfe; return b }, "its processor has the number 0xfe"},
+		"a lie about the target": {plain, func(b []byte) []byte {
+			return bytes.Replace(b, []byte("--gfx1201"), []byte("--gfx1100"), 1)
+		}, "the bundle says gfx1100, the code object in it gfx1201"},
+		"another feature": {plain, func(b []byte) []byte {
+			return bytes.Replace(b, []byte(":xnack+"), []byte(":xnack-"), 1)
+		}, "the bundle says gfx90a:sramecc+:xnack-, the code object in it gfx90a:sramecc+:xnack+"},
+		"cut off in the header": {plain, func(b []byte) []byte { return b[:28] }, "cut off in its header"},
+		"cut off in an id":      {plain, func(b []byte) []byte { return b[:60] }, "cut off in the id of entry 1"},
+		"cut off in an object":  {plain, func(b []byte) []byte { return b[:len(b)-100] }, "which does not fit"},
+		"something behind it": {plain, func(b []byte) []byte {
+			return append(b, "rubbish, and more of it"...)
+		}, "is no offload bundle"},
+		"endless entries": {plain, func(b []byte) []byte {
+			le.PutUint64(b[24:], 1<<60)
+			return b
+		}, "the id of entry"},
+		"an endless id": {plain, func(b []byte) []byte {
+			le.PutUint64(b[48:], 1<<60)
+			return b
+		}, "the id of entry 1 is"},
+		"an entry far away": {plain, func(b []byte) []byte {
+			le.PutUint64(b[32:], 1<<60)
+			return b
+		}, "which does not fit"},
+		"an unknown processor": {plain, func(b []byte) []byte {
+			b[object+48] = 0xfe
+			return b
+		}, "its processor has the number 0xfe"},
 		"code of another machine": {plain, func(b []byte) []byte { b[object+18] = 62; return b }, "EM_X86_64"},
 		"no ELF file":             {plain, func(b []byte) []byte { b[object] = 0; return b }, "no ELF file"},
 		"an unknown version":      {two, func(b []byte) []byte { b[4] = 9; return b }, "version 9"},
 		"an unknown compression":  {two, func(b []byte) []byte { b[6] = 9; return b }, "not known (9)"},
 		"a wrong checksum":        {two, func(b []byte) []byte { b[16] ^= 1; return b }, "does not have the checksum"},
-		"a wrong length":          {two, func(b []byte) []byte { le.PutUint32(b[12:], 40000); return b }, "becomes 40000 bytes long, and becomes 33208"},
-		"longer than it says":     {two, func(b []byte) []byte { le.PutUint32(b[12:], 100); return b }, "becomes 100 bytes long, and becomes 101"},
-		"longer than the file":    {two, func(b []byte) []byte { le.PutUint32(b[8:], 1<<30); return b }, "says that it is 1073741824 bytes long"},
-		"an explosion":            {three, func(b []byte) []byte { le.PutUint64(b[16:], 1<<60); return b }, "more than is opened"},
-		"cut off, compressed":     {three, func(b []byte) []byte { return b[:20] }, "cut off in its header"},
-		"broken zstd":             {three, func(b []byte) []byte { b[60] ^= 0xff; return b }, "zstd"},
-		"no zstd at all":          {three, func(b []byte) []byte { b[32] = 0; return b }, "no zstd frame"},
+		"a wrong length": {two, func(b []byte) []byte {
+			le.PutUint32(b[12:], 40000)
+			return b
+		}, "becomes 40000 bytes long, and becomes 33208"},
+		"longer than it says": {two, func(b []byte) []byte {
+			le.PutUint32(b[12:], 100)
+			return b
+		}, "becomes 100 bytes long, and becomes 101"},
+		"longer than the file": {two, func(b []byte) []byte {
+			le.PutUint32(b[8:], 1<<30)
+			return b
+		}, "says that it is 1073741824 bytes long"},
+		"an explosion": {three, func(b []byte) []byte {
+			le.PutUint64(b[16:], 1<<60)
+			return b
+		}, "more than is opened"},
+		"cut off, compressed": {three, func(b []byte) []byte { return b[:20] }, "cut off in its header"},
+		"broken zstd":         {three, func(b []byte) []byte { b[60] ^= 0xff; return b }, "zstd"},
+		"no zstd at all":      {three, func(b []byte) []byte { b[32] = 0; return b }, "no zstd frame"},
 	} {
 		f := parse(t, c.change(slices.Clone(c.data)))
 		if all := strings.Join(f.HIP.Faults, "\n"); !strings.Contains(all, c.want) {
@@ -249,7 +285,8 @@ func TestProcessorsAgreeWithClang(t *testing.T) {
 	known := 0
 	for _, gfx := range inspect.GFXNames() {
 		file := filepath.Join(dir, gfx+".o")
-		if out, err := exec.Command(clang, "--target=amdgcn-amd-amdhsa", "-mcpu="+gfx, "-c", "-x", "assembler", "-o", file, os.DevNull).CombinedOutput(); err != nil {
+		if out, err := exec.Command(clang, "--target=amdgcn-amd-amdhsa", "-mcpu="+gfx, "-c", "-x", "assembler", "-o", file,
+			os.DevNull).CombinedOutput(); err != nil {
 			if strings.Contains(string(out), gfx) {
 				t.Logf("%s does not know %s", clang, gfx)
 				continue
@@ -261,7 +298,8 @@ func TestProcessorsAgreeWithClang(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f.Machine != "EM_AMDGPU" || f.HIP == nil || len(f.HIP.Code) != 1 || !strings.HasPrefix(f.HIP.Code[0].Target+":", gfx+":") {
+		if f.Machine != "EM_AMDGPU" || f.HIP == nil || len(f.HIP.Code) != 1 ||
+			!strings.HasPrefix(f.HIP.Code[0].Target+":", gfx+":") {
 			t.Errorf("%s: %s, %+v", gfx, f.Machine, f.HIP)
 		}
 	}
@@ -291,7 +329,8 @@ func embedHIP(t *testing.T, flags []string, bundles ...[]byte) string {
 	if err := os.WriteFile(filepath.Join(dir, "bundles"), all, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	asm := ".section .hip_fatbin,\"a\",@progbits\n.align 4096\n.incbin \"bundles\"\n.section .note.GNU-stack,\"\",@progbits\n"
+	asm := ".section .hip_fatbin,\"a\",@progbits\n.align 4096\n.incbin \"bundles\"\n.section " +
+		".note.GNU-stack,\"\",@progbits\n"
 	if len(bundles) == 0 {
 		asm = ".section .note.GNU-stack,\"\",@progbits\n"
 	}
@@ -308,7 +347,8 @@ func embedHIP(t *testing.T, flags []string, bundles ...[]byte) string {
 
 func TestHIPInELF(t *testing.T) {
 	runtime := filepath.Join(t.TempDir(), "libamdhip64.so.6")
-	if out, err := exec.Command("gcc", "-shared", "-Wl,-soname,libamdhip64.so.6", "-o", runtime, "-x", "c", "/dev/null").CombinedOutput(); err != nil {
+	if out, err := exec.Command("gcc", "-shared", "-Wl,-soname,libamdhip64.so.6", "-o", runtime, "-x", "c",
+		"/dev/null").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	get := func(path string) *inspect.HIP {
@@ -318,7 +358,8 @@ func TestHIPInELF(t *testing.T) {
 		}
 		return f.HIP
 	}
-	h := get(embedHIP(t, []string{"-Wl,--no-as-needed", runtime}, readHIP(t, "packed3.hipfb"), readHIP(t, "packed2.hipfb"), readHIP(t, "plain.hipfb")))
+	h := get(embedHIP(t, []string{"-Wl,--no-as-needed", runtime}, readHIP(t, "packed3.hipfb"),
+		readHIP(t, "packed2.hipfb"), readHIP(t, "plain.hipfb")))
 	if h.Bundles != 3 || h.Runtime != "6" || len(h.Faults) > 0 || len(h.Code) != 6 || h.Code[0].Objects != 3 {
 		t.Errorf("%+v", h)
 	}

@@ -47,12 +47,17 @@ func SystemLibraries(ctx context.Context, env []string) (*Libraries, error) {
 	l := &Libraries{cached: map[string][]string{}, after: loaderDirs}
 	path, _ := run.LookEnv(env, "PATH")
 	given, _ := run.LookEnv(env, "LD_LIBRARY_PATH")
-	l.dirs = slices.DeleteFunc(strings.FieldsFunc(given, func(r rune) bool { return r == ':' || r == ';' }), func(d string) bool { return !filepath.IsAbs(d) })
+	l.dirs = slices.DeleteFunc(strings.FieldsFunc(given, func(r rune) bool {
+		return r == ':' || r == ';'
+	}), func(d string) bool { return !filepath.IsAbs(d) })
 	file, err := run.LookPath("ldconfig", path+":/usr/sbin:/sbin")
 	if err != nil {
 		return l, nil // musl and NixOS have none
 	}
-	out, err := run.Output(ctx, run.Cmd{Argv: []string{file, "-p"}, Env: []string{"LC_ALL=C"}, Timeout: time.Minute, Grace: -1})
+	out, err := run.Output(ctx, run.Cmd{
+		Argv: []string{file, "-p"}, Env: []string{"LC_ALL=C"}, Timeout: time.Minute,
+		Grace: -1,
+	})
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

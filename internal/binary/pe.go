@@ -11,17 +11,20 @@ import (
 // PE is what a Windows program or library says of itself. The format is that of
 // Microsoft's "PE Format" specification; section names in comments are its.
 type PE struct {
-	Kind             string        `json:"kind"`              // program or library
-	Bits             int           `json:"bits"`              // 32 (PE32) or 64 (PE32+)
-	Subsystem        string        `json:"subsystem"`         // console, gui, native or a number
-	SubsystemVersion string        `json:"subsystem_version"` // the Windows that it asks for, such as 6.1; the loader refuses a program that asks for a later one
-	OSVersion        string        `json:"os_version"`        // of which no loader takes notice
+	Kind      string `json:"kind"`      // program or library
+	Bits      int    `json:"bits"`      // 32 (PE32) or 64 (PE32+)
+	Subsystem string `json:"subsystem"` // console, gui, native or a number
+	// the Windows that it asks for, such as 6.1; the loader refuses a program that asks for a later
+	// one
+	SubsystemVersion string        `json:"subsystem_version"`
+	OSVersion        string        `json:"os_version"` // of which no loader takes notice
 	Characteristics  []string      `json:"characteristics,omitempty"`
 	Imports          []ImportedDLL `json:"imports,omitempty"` // in order, delay-loaded ones behind the others
-	Bound            []string      `json:"bound,omitempty"`   // DLLs to whose addresses the imports were bound when it was made
-	Forwards         []Forward     `json:"forwards,omitempty"`
-	Managed          bool          `json:"managed,omitempty"` // holds .NET code, whose needs are not in the import table
-	Signed           bool          `json:"signed,omitempty"`  // has a signature; ReadSignature says whose
+	// DLLs to whose addresses the imports were bound when it was made
+	Bound    []string  `json:"bound,omitempty"`
+	Forwards []Forward `json:"forwards,omitempty"`
+	Managed  bool      `json:"managed,omitempty"` // holds .NET code, whose needs are not in the import table
+	Signed   bool      `json:"signed,omitempty"`  // has a signature; ReadSignature says whose
 
 	exports  map[string]string // what others can use, by symbol, and where it is forwarded to
 	imported int               // functions in Imports
@@ -61,7 +64,10 @@ func readPE(r io.ReaderAt, size int64) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &PE{Kind: "program", Bits: img.bits, Characteristics: characteristics(img.dll), Managed: img.dirs[dirCLR].Size > 0, Signed: img.dirs[dirSecurity].Size > 0}
+	p := &PE{
+		Kind: "program", Bits: img.bits, Characteristics: characteristics(img.dll),
+		Managed: img.dirs[dirCLR].Size > 0, Signed: img.dirs[dirSecurity].Size > 0,
+	}
 	if img.header.Characteristics&pe.IMAGE_FILE_DLL != 0 {
 		p.Kind = "library"
 	}
@@ -237,8 +243,10 @@ func (img *image) optional(off, n int64) error {
 		if err := img.readPart(off, fixed, &h); err != nil {
 			return err
 		}
-		img.bits, img.base, img.subsystem, img.dll, img.headers = 32, uint64(h.ImageBase), h.Subsystem, h.DllCharacteristics, h.SizeOfHeaders
-		img.subsystemVersion, img.osVersion = [2]uint16{h.MajorSubsystemVersion, h.MinorSubsystemVersion}, [2]uint16{h.MajorOperatingSystemVersion, h.MinorOperatingSystemVersion}
+		img.bits, img.base, img.subsystem, img.dll, img.headers = 32, uint64(h.ImageBase), h.Subsystem, h.DllCharacteristics,
+			h.SizeOfHeaders
+		img.subsystemVersion, img.osVersion = [2]uint16{h.MajorSubsystemVersion, h.MinorSubsystemVersion},
+			[2]uint16{h.MajorOperatingSystemVersion, h.MinorOperatingSystemVersion}
 		align, count = h.SectionAlignment, h.NumberOfRvaAndSizes
 	case optionalPE32P:
 		var h pe.OptionalHeader64
@@ -246,8 +254,10 @@ func (img *image) optional(off, n int64) error {
 		if err := img.readPart(off, fixed, &h); err != nil {
 			return err
 		}
-		img.bits, img.base, img.subsystem, img.dll, img.headers = 64, h.ImageBase, h.Subsystem, h.DllCharacteristics, h.SizeOfHeaders
-		img.subsystemVersion, img.osVersion = [2]uint16{h.MajorSubsystemVersion, h.MinorSubsystemVersion}, [2]uint16{h.MajorOperatingSystemVersion, h.MinorOperatingSystemVersion}
+		img.bits, img.base, img.subsystem, img.dll, img.headers = 64, h.ImageBase, h.Subsystem, h.DllCharacteristics,
+			h.SizeOfHeaders
+		img.subsystemVersion, img.osVersion = [2]uint16{h.MajorSubsystemVersion, h.MinorSubsystemVersion},
+			[2]uint16{h.MajorOperatingSystemVersion, h.MinorOperatingSystemVersion}
 		align, count = h.SectionAlignment, h.NumberOfRvaAndSizes
 	default:
 		return fmt.Errorf("neither PE32 nor PE32+: 0x%x", magic)

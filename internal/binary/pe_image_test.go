@@ -38,7 +38,10 @@ func newPE(bits int) *peImage {
 	if bits == 32 {
 		m = pe.IMAGE_FILE_MACHINE_I386
 	}
-	return &peImage{bits: bits, machine: m, flags: pe.IMAGE_FILE_EXECUTABLE_IMAGE, align: 0x1000, version: [2]uint16{6, 1}, sections: 1, name: ".x"}
+	return &peImage{
+		bits: bits, machine: m, flags: pe.IMAGE_FILE_EXECUTABLE_IMAGE, align: 0x1000,
+		version: [2]uint16{6, 1}, sections: 1, name: ".x",
+	}
 }
 
 // put adds values to the section and returns the address of the first.
@@ -93,17 +96,31 @@ func (p *peImage) file(tb testing.TB) []byte {
 	dos[0x3c] = 64
 	write(dos)
 	b.WriteString("PE\x00\x00")
-	var optional any = pe.OptionalHeader64{Magic: 0x20b, ImageBase: 0x140000000, SectionAlignment: p.align, MajorSubsystemVersion: p.version[0], MinorSubsystemVersion: p.version[1], MajorOperatingSystemVersion: 4, Subsystem: 3, SizeOfHeaders: peRaw, NumberOfRvaAndSizes: 16, DataDirectory: p.dirs}
+	var optional any = pe.OptionalHeader64{
+		Magic: 0x20b, ImageBase: 0x140000000, SectionAlignment: p.align,
+		MajorSubsystemVersion: p.version[0], MinorSubsystemVersion: p.version[1], MajorOperatingSystemVersion: 4,
+		Subsystem: 3, SizeOfHeaders: peRaw, NumberOfRvaAndSizes: 16, DataDirectory: p.dirs,
+	}
 	if p.bits == 32 {
-		optional = pe.OptionalHeader32{Magic: 0x10b, ImageBase: 0x400000, SectionAlignment: p.align, MajorSubsystemVersion: p.version[0], MinorSubsystemVersion: p.version[1], Subsystem: 2, SizeOfHeaders: peRaw, NumberOfRvaAndSizes: 16, DataDirectory: p.dirs}
+		optional = pe.OptionalHeader32{
+			Magic: 0x10b, ImageBase: 0x400000, SectionAlignment: p.align,
+			MajorSubsystemVersion: p.version[0], MinorSubsystemVersion: p.version[1], Subsystem: 2, SizeOfHeaders: peRaw,
+			NumberOfRvaAndSizes: 16, DataDirectory: p.dirs,
+		}
 	}
 	symbols := uint32(0)
 	if p.long {
 		symbols = uint32(peRaw + len(p.data))
 	}
-	write(pe.FileHeader{Machine: p.machine, NumberOfSections: uint16(p.sections), PointerToSymbolTable: symbols, NumberOfSymbols: p.symbols, SizeOfOptionalHeader: uint16(binary.Size(optional)), Characteristics: p.flags})
+	write(pe.FileHeader{
+		Machine: p.machine, NumberOfSections: uint16(p.sections), PointerToSymbolTable: symbols,
+		NumberOfSymbols: p.symbols, SizeOfOptionalHeader: uint16(binary.Size(optional)), Characteristics: p.flags,
+	})
 	write(optional)
-	section := pe.SectionHeader32{VirtualAddress: peRVA, VirtualSize: uint32(len(p.data)), PointerToRawData: peRaw, SizeOfRawData: uint32(len(p.data))}
+	section := pe.SectionHeader32{
+		VirtualAddress: peRVA, VirtualSize: uint32(len(p.data)), PointerToRawData: peRaw,
+		SizeOfRawData: uint32(len(p.data)),
+	}
 	copy(section.Name[:], p.name)
 	if p.long {
 		section.Name = [8]uint8{}

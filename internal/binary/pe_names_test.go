@@ -46,7 +46,8 @@ func TestPESectionNames(t *testing.T) {
 		"/0": {}, "/3": {}, "//AAAAAA": {}, "//AAAAAD": {}, "//": {}, "/": {},
 		"/15": {}, "/14": {}, "/9999999": {}, "//AAAAAP": {}, "//D/////": {}, "//////": {}, "////////": {}, "//EAAAAA": {},
 		// No number.
-		"/-4": {}, "/+4": {}, "/4 ": {}, "/ 4": {}, "/0x4": {}, "/4_": {}, "//AAAAA=": {}, "//AAAA-E": {}, "//AAAA_E": {}, "//AAAA E": {}, "//\x80AAAAE": {},
+		"/-4": {}, "/+4": {}, "/4 ": {}, "/ 4": {}, "/0x4": {}, "/4_": {}, "//AAAAA=": {}, "//AAAA-E": {}, "//AAAA_E": {},
+		"//AAAA E": {}, "//\x80AAAAE": {},
 		"4": {}, "AAAAAE": {}, "\x00/4": {},
 		"/4\x00x": {found: true}, // a name ends at its first zero byte
 	} {
@@ -63,7 +64,8 @@ func TestPENameTable(t *testing.T) {
 	whole := named(t, "//AAAAAE", "", ".nv_fatbin").file(t)
 	table := len(whole) - len(".nv_fatbin") - 1 - 4
 	for size, found := range map[uint32]bool{
-		15: true, 16: false /* more than the file has */, 14: false /* no end in it */, 5: false, 4: false, 3: false, 0: false, 1<<32 - 1: false,
+		15: true, 16: false /* more than the file has */, 14: false /* no end in it */, 5: false, 4: false, 3: false,
+		0: false, 1<<32 - 1: false,
 	} {
 		data := bytes.Clone(whole)
 		binary.LittleEndian.PutUint32(data[table:], size)
@@ -141,7 +143,8 @@ func TestPENamesOfLLVM(t *testing.T) {
 	fmt.Fprintf(&args, "--add-section=.nv_fatbin=%s\n", filepath.Join("testdata", "fatbin", "cuda-11.8-lz4.fatbin"))
 	put(t, filepath.Join(dir, "args"), args.String())
 	out := filepath.Join(dir, "out.dll")
-	if text, err := exec.Command(tools[len(tools)-1], "@"+filepath.Join(dir, "args"), "testdata/pe/helper.dll", out).CombinedOutput(); err != nil {
+	if text, err := exec.Command(tools[len(tools)-1], "@"+filepath.Join(dir, "args"), "testdata/pe/helper.dll",
+		out).CombinedOutput(); err != nil {
 		t.Fatalf("llvm-objcopy: %v\n%s", err, text)
 	}
 	data, err := os.ReadFile(out)
@@ -168,7 +171,8 @@ func TestComparePELongNames(t *testing.T) {
 	}
 	one := file("one.dll", "/4", "", ".nv_fatbin", "path-one.fatbin")
 	two := file("two.dll", "//AAAAAI", "abc\x00", ".nv_fatbin", "path-two.fatbin")
-	const hash = "nvcc's hash of the source's path, in the names of what is local to a file; 2 of 2 pieces of device code differ"
+	const hash = "nvcc's hash of the source's path, in the names of what is local to a file; 2 of 2 pieces of device " +
+		"code differ"
 	got := sections(t, one, two)
 	delete(got, "(headers)")
 	if diff := cmp.Diff(map[string]string{".nv_fatbin": hash}, got); diff != "" {
@@ -181,7 +185,10 @@ func TestComparePELongNames(t *testing.T) {
 		t.Errorf("%v", got)
 	}
 	// One that is called as what is none.
-	like := [2]string{file("a.dll", "/4", "", "(headers)", "path-one.fatbin"), file("b.dll", "/4", "", "(headers)", "path-two.fatbin")}
+	like := [2]string{
+		file("a.dll", "/4", "", "(headers)", "path-one.fatbin"),
+		file("b.dll", "/4", "", "(headers)", "path-two.fatbin"),
+	}
 	if got = sections(t, like[0], like[1]); len(got) != 1 || got["(headers) (2)"] == "" {
 		t.Errorf("%v", got)
 	}

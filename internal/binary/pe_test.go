@@ -59,7 +59,10 @@ func readObjdump(t *testing.T, path string) (o objdump) {
 		case line == "\tDLL":
 			o.Library = true
 		case strings.HasPrefix(line, "\tDLL Name: "):
-			o.Imports = append(o.Imports, inspect.ImportedDLL{DLL: strings.TrimPrefix(line, "\tDLL Name: "), Functions: []string{}})
+			o.Imports = append(o.Imports, inspect.ImportedDLL{
+				DLL:       strings.TrimPrefix(line, "\tDLL Name: "),
+				Functions: []string{},
+			})
 			part = "import"
 		case strings.HasPrefix(line, "[Ordinal/Name Pointer] Table"):
 			part = "export"
@@ -110,7 +113,10 @@ func TestPEAgreesWithObjdump(t *testing.T) {
 				return err
 			}
 			want := readObjdump(t, path)
-			got := objdump{Version: f.PE.SubsystemVersion, OS: f.PE.OSVersion, Library: f.PE.Kind == "library", Exports: inspect.Names(f.Exports())}
+			got := objdump{
+				Version: f.PE.SubsystemVersion, OS: f.PE.OSVersion, Library: f.PE.Kind == "library",
+				Exports: inspect.Names(f.Exports()),
+			}
 			for _, d := range f.PE.Imports {
 				if !d.Delayed { // objdump does not read those
 					got.Imports = append(got.Imports, d)
@@ -135,7 +141,8 @@ func TestPEAgreesWithObjdump(t *testing.T) {
 	if files < 2 {
 		t.Fatalf("%d files compared", files)
 	}
-	t.Logf("%d files, %d imported functions, %d exported names and %d forwards are as objdump has them", files, functions, exports, forwards)
+	t.Logf("%d files, %d imported functions, %d exported names and %d forwards are as objdump has them", files, functions,
+		exports, forwards)
 }
 
 // What objdump does not read, and no linker at hand writes.
@@ -144,15 +151,20 @@ func TestPEImports(t *testing.T) {
 		p := newPE(bits)
 		p.imports("old.dll", 0, p.thunks(0, "first", 0xffff, "third")) // no lookup table
 		name, lookup := p.put("late.dll\x00"), p.thunks(0, 3, "fourth")
-		p.dirs[13] = pe.DataDirectory{VirtualAddress: p.put(uint32(1), name, uint32(0), uint32(0), lookup, [12]byte{}, [32]byte{}), Size: 64}
+		p.dirs[13] = pe.DataDirectory{VirtualAddress: p.put(uint32(1), name, uint32(0), uint32(0), lookup, [12]byte{},
+			[32]byte{}), Size: 64}
 		// Its address is an offset in the file.
-		at := p.put(uint32(7), uint16(32), uint16(1), uint32(7), uint16(41), uint16(0), [16]byte{}, "bound.dll\x00next.dll\x00")
+		at := p.put(uint32(7), uint16(32), uint16(1), uint32(7), uint16(41), uint16(0), [16]byte{},
+			"bound.dll\x00next.dll\x00")
 		p.dirs[11] = pe.DataDirectory{VirtualAddress: at - peRVA + peRaw, Size: 60}
 		f, err := p.read(t)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []inspect.ImportedDLL{{DLL: "old.dll", Functions: []string{"first", "#65535", "third"}}, {DLL: "late.dll", Delayed: true, Functions: []string{"#3", "fourth"}}}
+		want := []inspect.ImportedDLL{
+			{DLL: "old.dll", Functions: []string{"first", "#65535", "third"}},
+			{DLL: "late.dll", Delayed: true, Functions: []string{"#3", "fourth"}},
+		}
 		if diff := cmp.Diff(want, f.PE.Imports); diff != "" {
 			t.Errorf("%d bits: %s", bits, diff)
 		}
@@ -167,12 +179,14 @@ func TestPEImports(t *testing.T) {
 	p := newPE(32)
 	const base = 0x400000
 	name, lookup := p.put("late.dll\x00"), p.thunks(base, "function")
-	p.dirs[13] = pe.DataDirectory{VirtualAddress: p.put(uint32(0), name+base, uint32(0), uint32(0), lookup+base, [12]byte{}, [32]byte{}), Size: 64}
+	p.dirs[13] = pe.DataDirectory{VirtualAddress: p.put(uint32(0), name+base, uint32(0), uint32(0), lookup+base,
+		[12]byte{}, [32]byte{}), Size: 64}
 	f, err := p.read(t)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]inspect.ImportedDLL{{DLL: "late.dll", Delayed: true, Functions: []string{"function"}}}, f.PE.Imports); diff != "" {
+	if diff := cmp.Diff([]inspect.ImportedDLL{{DLL: "late.dll", Delayed: true, Functions: []string{"function"}}},
+		f.PE.Imports); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -192,7 +206,8 @@ func TestPECUDA(t *testing.T) {
 	if f.CUDA.Fatbins != 1 || f.CUDA.Runtime != "11.0" || v == nil || v.Driver != nil || v.JIT != nil {
 		t.Fatalf("%+v, %+v", f.CUDA, v)
 	}
-	if diff := cmp.Diff("7.5=sm_75 8.6=sm_86 8.9=sm_86 9.0=compute_86 10.0=compute_86 10.3=compute_86 12.0=compute_86", runs(v)); diff != "" {
+	if diff := cmp.Diff("7.5=sm_75 8.6=sm_86 8.9=sm_86 9.0=compute_86 10.0=compute_86 10.3=compute_86 12.0=compute_86",
+		runs(v)); diff != "" {
 		t.Error(diff)
 	}
 	f.Name = "ggml-cuda.dll"
@@ -201,7 +216,8 @@ func TestPECUDA(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := spec.CUDA{Files: []string{"ggml-cuda.dll"}, Archs: []string{"sm_86"}}
-	if _, err := inspect.Verify(dir, []string{f.Name}, spec.Verify{CUDA: &want}); err == nil || !strings.Contains(err.Error(), "holds machine code for sm_75") {
+	if _, err := inspect.Verify(dir, []string{f.Name}, spec.Verify{CUDA: &want}); err == nil ||
+		!strings.Contains(err.Error(), "holds machine code for sm_75") {
 		t.Errorf("%v", err)
 	}
 }
@@ -256,13 +272,19 @@ func TestHostilePE(t *testing.T) {
 		make func(p *peImage)
 		say  string
 	}{
-		"a table without an end": {func(p *peImage) { last(p, 0, 0, uint64(1)<<63) }, "x.dll: address 0x1038 is in no section"},
-		"half an entry":          {func(p *peImage) { last(p, 0, 4, uint64(1)<<63) }, "8 bytes do not fit into its section"},
-		"a name without an end":  {func(p *peImage) { last(p, 1, 0, "xxxxxxxx") }, "a name at offset 0x430 has no end"},
-		"a table outside":        {func(p *peImage) { p.dirs[1].VirtualAddress = 0xfffffff0 }, "is in no section"},
-		"a lookup table outside": {func(p *peImage) { p.imports("x.dll", 0x7fffffff, 1) }, "x.dll: address 0x7fffffff is in no section"},
-		"a name outside":         {func(p *peImage) { p.imports("x.dll", p.put(uint64(0x12345678), uint64(0)), 1) }, "function 1: address 0x1234567a is in no section"},
-		"an empty name":          {func(p *peImage) { p.imports("", p.put(uint64(0)), 1) }, "name of DLL 1: an empty name"},
+		"a table without an end": {func(p *peImage) {
+			last(p, 0, 0, uint64(1)<<63)
+		}, "x.dll: address 0x1038 is in no section"},
+		"half an entry":         {func(p *peImage) { last(p, 0, 4, uint64(1)<<63) }, "8 bytes do not fit into its section"},
+		"a name without an end": {func(p *peImage) { last(p, 1, 0, "xxxxxxxx") }, "a name at offset 0x430 has no end"},
+		"a table outside":       {func(p *peImage) { p.dirs[1].VirtualAddress = 0xfffffff0 }, "is in no section"},
+		"a lookup table outside": {func(p *peImage) {
+			p.imports("x.dll", 0x7fffffff, 1)
+		}, "x.dll: address 0x7fffffff is in no section"},
+		"a name outside": {func(p *peImage) {
+			p.imports("x.dll", p.put(uint64(0x12345678), uint64(0)), 1)
+		}, "function 1: address 0x1234567a is in no section"},
+		"an empty name": {func(p *peImage) { p.imports("", p.put(uint64(0)), 1) }, "name of DLL 1: an empty name"},
 		"bound and without names": {func(p *peImage) {
 			n := p.put("x.dll\x00")
 			p.dirs[1].VirtualAddress = p.put(uint32(0), uint32(99), uint32(0), n, uint32(1), [20]byte{})
@@ -270,10 +292,14 @@ func TestHostilePE(t *testing.T) {
 		"a bound name outside": {func(p *peImage) {
 			p.dirs[11] = pe.DataDirectory{VirtualAddress: p.put(uint32(1), uint16(999), uint16(0)) - peRVA + peRaw, Size: 8}
 		}, "lies outside of the table"},
-		"too many sections":    {func(p *peImage) { p.sections = 60000 }, "60000 sections; llpatch reads 512 at most"},
-		"too many exports":     {func(p *peImage) { exports(p, 1<<31, 1<<31) }, "there are 65536 ordinals"},
-		"an ordinal of none":   {func(p *peImage) { exports(p, 1, 1, uint32(1), p.put("f\x00"), uint16(9)) }, "f has ordinal 9 of 1"},
-		"forwarded to nothing": {func(p *peImage) { exports(p, 1, 0, peRVA+uint32(48), uint32(0), "nowhere\x00") }, "nowhere names no DLL to forward to"},
+		"too many sections": {func(p *peImage) { p.sections = 60000 }, "60000 sections; llpatch reads 512 at most"},
+		"too many exports":  {func(p *peImage) { exports(p, 1<<31, 1<<31) }, "there are 65536 ordinals"},
+		"an ordinal of none": {func(p *peImage) {
+			exports(p, 1, 1, uint32(1), p.put("f\x00"), uint16(9))
+		}, "f has ordinal 9 of 1"},
+		"forwarded to nothing": {func(p *peImage) {
+			exports(p, 1, 0, peRVA+uint32(48), uint32(0), "nowhere\x00")
+		}, "nowhere names no DLL to forward to"},
 	} {
 		p := newPE(64)
 		c.make(p)
@@ -282,7 +308,8 @@ func TestHostilePE(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %q", name, f, err, c.say)
 		}
 	}
-	for name, data := range map[string]string{"DOS": "MZ" + strings.Repeat("x", 62), "short": "MZ", "far": "MZ" + strings.Repeat("\xff", 100)} {
+	for name, data := range map[string]string{"DOS": "MZ" + strings.Repeat("x", 62), "short": "MZ", "far": "MZ" +
+		strings.Repeat("\xff", 100)} {
 		if _, err := inspect.Read(strings.NewReader(data), int64(len(data))); !errors.Is(err, inspect.ErrNotELF) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -31,8 +31,10 @@ type Signature struct {
 	Issuer string    `json:"issuer"`
 	From   time.Time `json:"not_before"`
 	Until  time.Time `json:"not_after"`
-	Digest string    `json:"digest"`          // of the file without what a signature changes in it, hex
-	Fault  string    `json:"fault,omitempty"` // why the signature is not one of this file; whether its certificate is to be trusted is not looked at
+	Digest string    `json:"digest"` // of the file without what a signature changes in it, hex
+	// why the signature is not one of this file; whether its certificate is to be trusted is not
+	// looked at
+	Fault string `json:"fault,omitempty"`
 
 	Certificates []*x509.Certificate `json:"-"` // the signer's first
 }
@@ -97,8 +99,9 @@ func readSignature(r io.ReaderAt, size int64) (s *Signature, err error) {
 		return nil, errors.New("the signature does not have the certificate of one signer")
 	}
 	s = &Signature{
-		Signer: cmp.Or(signer.Subject.CommonName, signer.Subject.String()), Issuer: cmp.Or(signer.Issuer.CommonName, signer.Issuer.String()),
-		From: signer.NotBefore, Until: signer.NotAfter, Certificates: []*x509.Certificate{signer},
+		Signer: cmp.Or(signer.Subject.CommonName, signer.Subject.String()),
+		Issuer: cmp.Or(signer.Issuer.CommonName, signer.Issuer.String()),
+		From:   signer.NotBefore, Until: signer.NotAfter, Certificates: []*x509.Certificate{signer},
 	}
 	for _, c := range p.Certificates {
 		if !c.Equal(signer) {
@@ -186,7 +189,11 @@ func indirectData(content []byte) (crypto.Hash, []byte, error) {
 func (img *image) authenticode(hash crypto.Hash, end int64) ([]byte, error) {
 	h := hash.New()
 	at := int64(0)
-	for _, gap := range []struct{ at, n int64 }{{img.optionalAt + offsetOfChecksum, 4}, {img.dirsAt + 8*dirSecurity, 8}, {end, 0}} {
+	for _, gap := range []struct{ at, n int64 }{
+		{img.optionalAt + offsetOfChecksum, 4},
+		{img.dirsAt + 8*dirSecurity, 8},
+		{end, 0},
+	} {
 		if gap.at < at {
 			return nil, fmt.Errorf("a signature inside the headers, at 0x%x", end)
 		}

@@ -19,7 +19,10 @@ func signed(t *testing.T, from string, args ...string) string {
 	dir := t.TempDir()
 	key, cert, to := filepath.Join(dir, "k.pem"), filepath.Join(dir, "c.pem"), filepath.Join(dir, filepath.Base(from))
 	for _, argv := range [][]string{
-		{"openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert, "-days", "30", "-subj", "/O=Makers/CN=Test Signer", "-addext", "extendedKeyUsage=codeSigning"},
+		{
+			"openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert, "-days", "30", "-subj",
+			"/O=Makers/CN=Test Signer", "-addext", "extendedKeyUsage=codeSigning",
+		},
 		append([]string{"osslsigncode", "sign", "-certs", cert, "-key", key, "-in", from, "-out", to}, args...),
 	} {
 		if out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput(); err != nil {
@@ -38,7 +41,8 @@ func TestSignature(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Signer != "Test Signer" || s.Issuer != "Test Signer" || s.Fault != "" || !s.CodeSigning() || !s.Until.After(s.From) {
+		if s.Signer != "Test Signer" || s.Issuer != "Test Signer" || s.Fault != "" || !s.CodeSigning() ||
+			!s.Until.After(s.From) {
 			t.Errorf("%s: %+v", hash, s)
 		}
 		out, err := exec.CommandContext(t.Context(), "osslsigncode", "verify", "-in", file).Output()
@@ -89,7 +93,10 @@ func FuzzSignature(f *testing.F) {
 		data := bytes.Clone(file)
 		if len(data) > at+8 {
 			n := uint32(len(signature) + 8)
-			copy(data[at:], []byte{byte(len(file)), byte(len(file) >> 8), byte(len(file) >> 16), 0, byte(n), byte(n >> 8), byte(n >> 16), 0})
+			copy(data[at:], []byte{
+				byte(len(file)), byte(len(file) >> 8), byte(len(file) >> 16), 0, byte(n), byte(n >> 8),
+				byte(n >> 16), 0,
+			})
 			data = append(data, byte(n), byte(n>>8), byte(n>>16), 0, 0, 2, 2, 0)
 			data = append(data, signature...)
 		}

@@ -41,7 +41,8 @@ func TestSymbolsAgreeWithObjdump(t *testing.T) {
 			}
 		}
 		slices.Sort(exports)
-		if diff := cmp.Diff(exports, inspect.Names(f.Exports())); diff != "" || f.ExportCount != len(exports) || name != "prog" && len(exports) == 0 {
+		if diff := cmp.Diff(exports, inspect.Names(f.Exports())); diff != "" || f.ExportCount != len(exports) ||
+			name != "prog" && len(exports) == 0 {
 			t.Errorf("%s exports: %s", name, diff)
 		}
 		for family, names := range by {
@@ -66,7 +67,8 @@ func TestRelativeRelocationsNeedGlibc(t *testing.T) {
 	if f.Versions["GLIBC"] != "2.36" {
 		t.Errorf("needs GLIBC %s, want 2.36", f.Versions["GLIBC"])
 	}
-	_, err = inspect.Verify(dir, []string{"prog", "libgreet.so.1"}, spec.Verify{Limits: buildenv.Limits{GlibcMax: "2.35"}, Needed: []string{"*"}})
+	_, err = inspect.Verify(dir, []string{"prog", "libgreet.so.1"},
+		spec.Verify{Limits: buildenv.Limits{GlibcMax: "2.35"}, Needed: []string{"*"}})
 	if err == nil || !strings.Contains(err.Error(), "needs GLIBC_2.36 for GLIBC_ABI_DT_RELR, above the 2.35") {
 		t.Errorf("%v", err)
 	}

@@ -26,12 +26,15 @@ func TestJudge(t *testing.T) {
 		newer bool
 		jit   inspect.Driver
 	}{
-		"cuda-11.8-lz4": {"7.5=sm_75 8.6=sm_86 8.7=compute_86 8.9=sm_86 9.0=compute_86 10.0=compute_86 10.3=compute_86 11.0=compute_86 12.0=compute_86 12.1=compute_86", true, inspect.Driver{Version: "520.61.05", CUDA: "11.8"}},
+		"cuda-11.8-lz4": {"7.5=sm_75 8.6=sm_86 8.7=compute_86 8.9=sm_86 9.0=compute_86 10.0=compute_86 10.3=compute_86 " +
+			"11.0=compute_86 12.0=compute_86 12.1=compute_86", true, inspect.Driver{Version: "520.61.05", CUDA: "11.8"}},
 		// compute_90 is older than sm_100f and sm_120a, which are nearer.
-		"cuda-13.5-zstd": {"7.5=sm_75 8.6=sm_86 8.9=sm_86 9.0=sm_90a 10.0=sm_100f 10.3=sm_100f 11.0=compute_90 12.0=sm_120a 12.1=compute_120f", true, inspect.Driver{CUDA: "13.5"}},
-		"cuda-13.5-lto":  {"8.6=sm_86 8.9=sm_86", false, inspect.Driver{}},
+		"cuda-13.5-zstd": {"7.5=sm_75 8.6=sm_86 8.9=sm_86 9.0=sm_90a 10.0=sm_100f 10.3=sm_100f 11.0=compute_90 " +
+			"12.0=sm_120a 12.1=compute_120f", true, inspect.Driver{CUDA: "13.5"}},
+		"cuda-13.5-lto": {"8.6=sm_86 8.9=sm_86", false, inspect.Driver{}},
 		// The fatbin that linking adds has no PTX and no kernel: it takes nothing away.
-		"linked": {"8.6=sm_86 8.7=compute_86 8.9=sm_86 9.0=compute_86 10.0=compute_86 10.3=compute_86 11.0=compute_86 12.0=compute_86 12.1=compute_86", true, inspect.Driver{CUDA: "13.5"}},
+		"linked": {"8.6=sm_86 8.7=compute_86 8.9=sm_86 9.0=compute_86 10.0=compute_86 10.3=compute_86 11.0=compute_86 " +
+			"12.0=compute_86 12.1=compute_86", true, inspect.Driver{CUDA: "13.5"}},
 	} {
 		v := inspect.Judge(parse(t, read(t, name+".fatbin")))
 		if diff := cmp.Diff(want.runs, runs(v)); diff != "" {
@@ -64,7 +67,8 @@ func TestJudgeOfLibrary(t *testing.T) {
 	}
 	v := inspect.Judge(f)
 	// x86-64: no Jetson, no GB10. One of the two fatbins holds nothing for Turing.
-	if diff := cmp.Diff("7.5=sm_75 8.6=sm_86 8.9=sm_86 9.0=compute_86 10.0=compute_86 10.3=compute_86 12.0=compute_86", runs(v)); diff != "" {
+	if diff := cmp.Diff("7.5=sm_75 8.6=sm_86 8.9=sm_86 9.0=compute_86 10.0=compute_86 10.3=compute_86 12.0=compute_86",
+		runs(v)); diff != "" {
 		t.Error(diff)
 	}
 	if v.Newer {
@@ -84,7 +88,10 @@ func TestJudgeOfLibrary(t *testing.T) {
 // minor version compatibility begins at 525.60.13 for all else of CUDA 12.
 func TestDriverOfCompression(t *testing.T) {
 	const host = "const char *name = \"cudaErrorCudartUnloading\"; const char *f(void) { return name; }\n"
-	for file, want := range map[string]string{"cuda-13.5-zstd": "580.65.06", "cuda-11.8-lz4": "450.80.02", "cuda-11.8-none": "450.80.02"} {
+	for file, want := range map[string]string{
+		"cuda-13.5-zstd": "580.65.06", "cuda-11.8-lz4": "450.80.02",
+		"cuda-11.8-none": "450.80.02",
+	} {
 		f, err := inspect.Inspect(embed(t, map[string][]string{".nv_fatbin": {file + ".fatbin"}}, host))
 		if err != nil {
 			t.Fatal(err)
@@ -102,7 +109,10 @@ func TestDriverOfCompression(t *testing.T) {
 			t.Errorf("%s with libcudart.so.12: %+v, want %s", file, v.Driver, want)
 		}
 	}
-	for toolkit, want := range map[string]string{"11.8": "450.80.02", "12.4": "525.60.13", "12.8": "550.54.14", "12.9": "550.54.14", "13.0": "580.65.06"} {
+	for toolkit, want := range map[string]string{
+		"11.8": "450.80.02", "12.4": "525.60.13", "12.8": "550.54.14",
+		"12.9": "550.54.14", "13.0": "580.65.06",
+	} {
 		if d := inspect.ToolkitDriver(toolkit, false); d.Version != want {
 			t.Errorf("built with %s: %+v, want %s", toolkit, d, want)
 		}

@@ -92,7 +92,8 @@ func (f *File) faults(v spec.Verify, inside map[string]bool) []string {
 		{"GLIBC", "glibc-max", v.GlibcMax}, {"GLIBCXX", "glibcxx-max", v.GlibcxxMax},
 	} {
 		if have := f.Versions[limit.family]; limit.max != "" && Less(limit.max, have) {
-			faults = append(faults, fmt.Sprintf("needs %s_%s%s, above the %s that [verify] allows; build on an older system or raise %s",
+			faults = append(faults, fmt.Sprintf("needs %s_%s%s, above the %s that [verify] allows; build on an older system "+
+				"or raise %s",
 				limit.family, have, f.neededFor(limit.family), limit.max, limit.key))
 		}
 	}
@@ -112,7 +113,8 @@ func (f *File) faults(v spec.Verify, inside map[string]bool) []string {
 			return err == nil && ok
 		})
 		if !inside[lib] && !allowed {
-			faults = append(faults, fmt.Sprintf("needs %s, which is neither in the bundle nor in the recipe's verify.needed", lib))
+			faults = append(faults, fmt.Sprintf("needs %s, which is neither in the bundle nor in the recipe's verify.needed",
+				lib))
 		}
 	}
 	return faults

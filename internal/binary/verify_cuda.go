@@ -74,7 +74,8 @@ func notExactly(what string, have, want []string) []string {
 	if len(want) > 0 {
 		asked = "exactly " + strings.Join(want, " ")
 	}
-	return []string{fmt.Sprintf("holds %s for %s; the recipe's verify.cuda wants %s", what, strings.Join(extra, " "), asked)}
+	return []string{fmt.Sprintf("holds %s for %s; the recipe's verify.cuda wants %s", what, strings.Join(extra, " "),
+		asked)}
 }
 
 // lacks says which archs are missing in how many of the fatbins that hold kernels:

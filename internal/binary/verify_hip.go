@@ -22,7 +22,8 @@ func (f *File) hipFaults(want []string) []string {
 		}
 	}
 	if len(extra) > 0 {
-		faults = append(faults, fmt.Sprintf("holds code for %s; the recipe's verify.hip wants exactly %s", strings.Join(extra, " "), strings.Join(want, " ")))
+		faults = append(faults, fmt.Sprintf("holds code for %s; the recipe's verify.hip wants exactly %s",
+			strings.Join(extra, " "), strings.Join(want, " ")))
 	}
 	for _, target := range want {
 		missing := 0

@@ -21,16 +21,42 @@ func TestVerifyHIP(t *testing.T) {
 		archs   []string
 		say     []string
 	}{
-		"exactly":          {[][]byte{one, one}, []string{"gfx1201"}, nil},
-		"several":          {[][]byte{all}, []string{"gfx1200", "gfx1201", "gfx12-generic", "gfx906", "gfx90a:sramecc+:xnack+", "gfx90a:sramecc+:xnack-"}, nil},
-		"too many":         {[][]byte{one, all}, []string{"gfx1201"}, []string{"holds code for gfx906 gfx1200 gfx12-generic gfx90a:sramecc+:xnack+ gfx90a:sramecc+:xnack-; the recipe's verify.hip wants exactly gfx1201"}},
-		"another":          {[][]byte{one}, []string{"gfx1200"}, []string{"holds code for gfx1201", "lacks code for gfx1200 in 1 of 1 offload bundles"}},
-		"in one only":      {[][]byte{one, all}, []string{"gfx1200", "gfx1201", "gfx12-generic", "gfx906", "gfx90a:sramecc+:xnack+", "gfx90a:sramecc+:xnack-"}, []string{"lacks code for gfx1200 in 1 of 2", "lacks code for gfx12-generic in 1 of 2", "lacks code for gfx906 in 1 of 2", "lacks code for gfx90a:sramecc+:xnack+ in 1 of 2", "lacks code for gfx90a:sramecc+:xnack- in 1 of 2"}},
-		"a bundle of none": {[][]byte{one, hollow}, []string{"gfx1201"}, []string{"1 of 2 offload bundles hold no code object"}},
-		"none at all":      {[][]byte{hollow}, []string{"gfx1201"}, []string{"holds no code object in its offload bundles"}},
-		"host code only":   {nil, []string{"gfx1201"}, []string{"holds no AMD device code"}},
-		"a lie":            {[][]byte{lie}, []string{"gfx1201"}, []string{"the bundle says gfx1100, the code object in it gfx1201"}},
-		"rubbish":          {[][]byte{one, []byte("rubbish, and more of it than a magic")}, []string{"gfx1201"}, []string{"is no offload bundle"}},
+		"exactly": {[][]byte{one, one}, []string{"gfx1201"}, nil},
+		"several": {[][]byte{all}, []string{
+			"gfx1200", "gfx1201", "gfx12-generic", "gfx906",
+			"gfx90a:sramecc+:xnack+", "gfx90a:sramecc+:xnack-",
+		}, nil},
+		"too many": {[][]byte{one, all}, []string{"gfx1201"}, []string{"holds code for gfx906 gfx1200 " +
+			"gfx12-generic gfx90a:sramecc+:xnack+ gfx90a:sramecc+:xnack-; the recipe's verify.hip wants exactly gfx1201"}},
+		"another": {[][]byte{one}, []string{"gfx1200"}, []string{
+			"holds code for gfx1201",
+			"lacks code for gfx1200 in 1 of 1 offload bundles",
+		}},
+		"in one only": {[][]byte{one, all}, []string{
+			"gfx1200", "gfx1201", "gfx12-generic", "gfx906",
+			"gfx90a:sramecc+:xnack+", "gfx90a:sramecc+:xnack-",
+		}, []string{
+			"lacks code for gfx1200 in 1 of 2",
+			"lacks code for gfx12-generic in 1 of 2", "lacks code for gfx906 in 1 of 2",
+			"lacks code for gfx90a:sramecc+:xnack+ in 1 of 2", "lacks code for gfx90a:sramecc+:xnack- in 1 of 2",
+		}},
+		"a bundle of none": {
+			[][]byte{one, hollow},
+			[]string{"gfx1201"},
+			[]string{"1 of 2 offload bundles hold no code object"},
+		},
+		"none at all":    {[][]byte{hollow}, []string{"gfx1201"}, []string{"holds no code object in its offload bundles"}},
+		"host code only": {nil, []string{"gfx1201"}, []string{"holds no AMD device code"}},
+		"a lie": {
+			[][]byte{lie},
+			[]string{"gfx1201"},
+			[]string{"the bundle says gfx1100, the code object in it gfx1201"},
+		},
+		"rubbish": {
+			[][]byte{one, []byte("rubbish, and more of it than a magic")},
+			[]string{"gfx1201"},
+			[]string{"is no offload bundle"},
+		},
 	} {
 		dir := filepath.Dir(embedHIP(t, nil, c.bundles...))
 		_, err := inspect.Verify(dir, file, spec.Verify{Needed: []string{"*"}, HIP: &spec.HIP{Files: file, Archs: c.archs}})
@@ -49,7 +75,8 @@ func TestVerifyHIP(t *testing.T) {
 		}
 	}
 	_, err := inspect.Verify(t.TempDir(), nil, spec.Verify{HIP: &spec.HIP{Files: file, Archs: []string{"gfx1201"}}})
-	if err == nil || !strings.Contains(err.Error(), "libggml-hip.so: is not in the bundle: this is a build for the processor alone") {
+	if err == nil || !strings.Contains(err.Error(),
+		"libggml-hip.so: is not in the bundle: this is a build for the processor alone") {
 		t.Errorf("no such file: %v", err)
 	}
 }

@@ -43,7 +43,8 @@ func (l *Lacking) Error() string {
 		if dlls > 0 {
 			what = append(what, amount(dlls, "DLL"))
 		}
-		parts = append(parts, fmt.Sprintf("missing on %s: %s: %s", SystemName(w.OS), strings.Join(what, " and "), strings.Join(names, ", ")))
+		parts = append(parts, fmt.Sprintf("missing on %s: %s: %s", SystemName(w.OS), strings.Join(what, " and "),
+			strings.Join(names, ", ")))
 	}
 	for _, f := range w.Files {
 		for _, fault := range f.Faults {
@@ -69,10 +70,15 @@ var nvidiaRE = regexp.MustCompile(`(?i)^(cudart|cublas(lt)?)64_[0-9]+\.dll$`)
 
 // Hint says what helps, or nothing.
 func (l *Lacking) Hint() string {
-	if !slices.ContainsFunc(l.Windows7.Missing, func(i Import) bool { return i.Function != "" || !nvidiaRE.MatchString(i.DLL) }) && len(l.Windows7.Missing) > 0 {
-		return "they are of NVIDIA's CUDA toolkit: beside the programs they are looked at too; README-WIN7.txt of a bundle says where they come from"
+	if !slices.ContainsFunc(l.Windows7.Missing, func(i Import) bool {
+		return i.Function != "" || !nvidiaRE.MatchString(i.DLL)
+	}) && len(l.Windows7.Missing) > 0 {
+		return "they are of NVIDIA's CUDA toolkit: beside the programs they are looked at too; README-WIN7.txt of a " +
+			"bundle says where they come from"
 	}
-	if l.Windows7.OS == spec.Win7 && slices.ContainsFunc(l.Windows7.Missing, func(i Import) bool { return i.Standing == ByVxKex }) {
+	if l.Windows7.OS == spec.Win7 && slices.ContainsFunc(l.Windows7.Missing, func(i Import) bool {
+		return i.Standing == ByVxKex
+	}) {
 		return "--os " + spec.Win7VxKex + " takes what VxKex NEXT brings for granted"
 	}
 	return ""
@@ -140,11 +146,13 @@ func verifyPE(files []*File, v spec.Verify) []error {
 			switch {
 			case allowed(i.DLL, v.Needed) || slices.Contains(said, i.DLL+i.By):
 			case i.Standing == Unknown:
-				reject(f.File, "needs %s of %s, and llpatch cannot tell whether Windows 7 has that (%s); name the DLL in verify.needed if it may be needed", i.Function, i.DLL, i.Why)
+				reject(f.File, "needs %s of %s, and llpatch cannot tell whether Windows 7 has that (%s); name the DLL in "+
+					"verify.needed if it may be needed", i.Function, i.DLL, i.Why)
 			case i.Standing == ByDriver:
 				reject(f.File, "needs %s, which a graphics driver brings; name it in verify.needed if it may be needed", i.DLL)
 			case i.Standing == ByUpdate && !slices.Contains(v.PE.Updates, i.By):
-				reject(f.File, "needs %s of %s, which Windows 7 SP1 has with %s only; name that in verify.pe.updates if the user is told to install it", i.Function, i.DLL, i.By)
+				reject(f.File, "needs %s of %s, which Windows 7 SP1 has with %s only; name that in verify.pe.updates if the "+
+					"user is told to install it", i.Function, i.DLL, i.By)
 			default:
 				continue
 			}
@@ -152,7 +160,8 @@ func verifyPE(files []*File, v spec.Verify) []error {
 		}
 	}
 	for _, same := range w.Copies {
-		reject(same[0], "is in the bundle more than once: %s; the loader takes the one beside the program", strings.Join(same, ", "))
+		reject(same[0], "is in the bundle more than once: %s; the loader takes the one beside the program",
+			strings.Join(same, ", "))
 	}
 	return errs
 }

@@ -70,7 +70,10 @@ type judge struct {
 // the folders in their names, Windows 7 SP1 x64, or VxKex NEXT. Files that are no PE
 // files are passed over. os is spec.Win7 or spec.Win7VxKex, which decides what is missing.
 func JudgeWindows7(files []*File, os string) *Windows7 {
-	j := &judge{windows7: loadWindows7(), vxkexOn: os == spec.Win7VxKex, byDir: map[string]map[string]*File{}, byName: map[string][]*File{}}
+	j := &judge{
+		windows7: loadWindows7(), vxkexOn: os == spec.Win7VxKex, byDir: map[string]map[string]*File{},
+		byName: map[string][]*File{},
+	}
 	for _, f := range files {
 		if f.PE == nil {
 			continue
@@ -83,7 +86,10 @@ func JudgeWindows7(files []*File, os string) *Windows7 {
 		j.byDir[dir][base] = f
 		j.byName[base] = append(j.byName[base], f)
 	}
-	w := &Windows7{OS: os, Files: []JudgedFile{}, DLLs: []Import{}, Missing: []Import{}, Updates: []string{}, Copies: [][]string{}}
+	w := &Windows7{
+		OS: os, Files: []JudgedFile{}, DLLs: []Import{}, Missing: []Import{}, Updates: []string{},
+		Copies: [][]string{},
+	}
 	missing, dlls := map[[2]string]*Import{}, map[string]*Import{}
 	for _, f := range files {
 		if f.PE == nil {
@@ -164,11 +170,13 @@ func (w *Windows7) Faulty() bool {
 func (j *judge) faults(f *File) []string {
 	var faults []string
 	if f.Machine != amd64 && f.Machine != machines[pe.IMAGE_FILE_MACHINE_I386] {
-		faults = append(faults, fmt.Sprintf("is for %s, which Windows 7 x64 does not run", strings.TrimPrefix(f.Machine, "IMAGE_FILE_MACHINE_")))
+		faults = append(faults, fmt.Sprintf("is for %s, which Windows 7 x64 does not run",
+			strings.TrimPrefix(f.Machine, "IMAGE_FILE_MACHINE_")))
 	}
 	// CreateProcess looks at it; the loader of DLLs does not.
 	if f.PE.Kind == "program" && Less("6.1", f.PE.SubsystemVersion) {
-		faults = append(faults, fmt.Sprintf("asks for Windows %s (its subsystem version); Windows 7 is 6.1", f.PE.SubsystemVersion))
+		faults = append(faults, fmt.Sprintf("asks for Windows %s (its subsystem version); Windows 7 is 6.1",
+			f.PE.SubsystemVersion))
 	}
 	if slices.Contains(f.PE.Characteristics, "APPCONTAINER") {
 		faults = append(faults, "runs in an AppContainer only, which Windows 7 does not have")
@@ -205,7 +213,8 @@ func (j *judge) sibling(from *File, dll string) *File {
 }
 
 // vcRuntime are the DLLs of Visual C++ that its redistributable brings.
-var vcRuntime = set("concrt140 msvcp140 msvcp140_1 msvcp140_2 msvcp140_atomic_wait msvcp140_codecvt_ids vcomp140 vccorlib140 vcruntime140 vcruntime140_1 vcruntime140_threads")
+var vcRuntime = set("concrt140 msvcp140 msvcp140_1 msvcp140_2 msvcp140_atomic_wait msvcp140_codecvt_ids vcomp140 " +
+	"vccorlib140 vcruntime140 vcruntime140_1 vcruntime140_threads")
 
 // library says where a DLL comes from.
 func (j *judge) library(f *File, d ImportedDLL) Import {
@@ -216,7 +225,8 @@ func (j *judge) library(f *File, d ImportedDLL) Import {
 	in := j.sibling(f, d.DLL)
 	switch {
 	case in != nil && in.Machine != f.Machine:
-		i.Standing, i.Why = Missing, fmt.Sprintf("%s is for %s", in.Name, strings.TrimPrefix(in.Machine, "IMAGE_FILE_MACHINE_"))
+		i.Standing, i.Why = Missing, fmt.Sprintf("%s is for %s", in.Name,
+			strings.TrimPrefix(in.Machine, "IMAGE_FILE_MACHINE_"))
 	case in != nil:
 		i.Standing, i.By = InBundle, in.Name
 	case drivers[name]:

@@ -94,8 +94,10 @@ func squeeze(t *testing.T, text []byte) []byte {
 
 // kexDLLs are VxKex NEXT's DLLs and the DLL of Windows that each stands for most.
 var kexDLLs = map[string]string{
-	"KxAdvapi": "advapi32", "KxBase": "kernel32", "KxCom": "ole32", "KxCrt": "msvcrt", "KxCryp": "bcrypt", "KxDw": "dwrite",
-	"KxDx": "dxgi", "KxMi": "powrprof", "KxNet": "ws2_32", "KxNt": "ntdll", "KxSChanl": "secur32", "KxUia": "uiautomationcore", "KxUser": "user32",
+	"KxAdvapi": "advapi32", "KxBase": "kernel32", "KxCom": "ole32", "KxCrt": "msvcrt", "KxCryp": "bcrypt",
+	"KxDw": "dwrite",
+	"KxDx": "dxgi", "KxMi": "powrprof", "KxNet": "ws2_32", "KxNt": "ntdll", "KxSChanl": "secur32",
+	"KxUia": "uiautomationcore", "KxUser": "user32",
 }
 
 // kb2533623 are kernel32's exports that came with that update: Microsoft's reference

@@ -27,7 +27,10 @@ type windows7 struct {
 }
 
 var loadWindows7 = sync.OnceValue(func() *windows7 {
-	w := &windows7{stock: map[string]map[string]string{}, vxkex: map[string]map[string]bool{}, names: map[string]string{}, redirects: map[string]string{}}
+	w := &windows7{
+		stock: map[string]map[string]string{}, vxkex: map[string]map[string]bool{}, names: map[string]string{},
+		redirects: map[string]string{},
+	}
 	rows(exportsTable, func(r []string) {
 		dll, name, since, kex := r[0], r[1], r[2], r[3]
 		if since != "-" {

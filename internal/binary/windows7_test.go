@@ -167,7 +167,10 @@ func TestStandings(t *testing.T) {
 // What the loader takes from Windows it takes there, whatever lies beside a program;
 // a DLL for another processor is none.
 func TestSiblings(t *testing.T) {
-	for dll, want := range map[string]inspect.Standing{"kernel32.dll": inspect.OnWindows7, "dwrite.dll": inspect.InBundle, "own.dll": inspect.InBundle} {
+	for dll, want := range map[string]inspect.Standing{
+		"kernel32.dll": inspect.OnWindows7, "dwrite.dll": inspect.InBundle,
+		"own.dll": inspect.InBundle,
+	} {
 		own := newPE(64)
 		own.flags |= pe.IMAGE_FILE_DLL
 		lib, err := own.read(t)
@@ -236,7 +239,8 @@ func TestLackingHint(t *testing.T) {
 		return &inspect.Lacking{Windows7: &inspect.Windows7{OS: spec.Win7VxKex, Missing: missing}}
 	}
 	cudart, other := inspect.Import{DLL: "cudart64_110.dll"}, inspect.Import{DLL: "KERNEL32.dll", Function: "NoSuch"}
-	if l := lacking(cudart, inspect.Import{DLL: "cublas64_11.dll"}); !strings.Contains(l.Hint(), "NVIDIA's CUDA toolkit") || !strings.Contains(l.Error(), "SP1 with VxKex NEXT: 2 DLLs: cudart64_110.dll") {
+	if l := lacking(cudart, inspect.Import{DLL: "cublas64_11.dll"}); !strings.Contains(l.Hint(),
+		"NVIDIA's CUDA toolkit") || !strings.Contains(l.Error(), "SP1 with VxKex NEXT: 2 DLLs: cudart64_110.dll") {
 		t.Errorf("%s; %s", l, l.Hint())
 	}
 	if l := lacking(cudart, other); l.Hint() != "" || !strings.Contains(l.Error(), ": 1 function and 1 DLL: ") {
@@ -247,7 +251,9 @@ func TestLackingHint(t *testing.T) {
 func TestFaultsOfPE(t *testing.T) {
 	for say, change := range map[string]func(p *peImage){
 		"asks for Windows 10.0 (its subsystem version); Windows 7 is 6.1": func(p *peImage) { p.version = [2]uint16{10, 0} },
-		"is for ARM64, which Windows 7 x64 does not run":                  func(p *peImage) { p.machine = pe.IMAGE_FILE_MACHINE_ARM64 },
+		"is for ARM64, which Windows 7 x64 does not run": func(p *peImage) {
+			p.machine = pe.IMAGE_FILE_MACHINE_ARM64
+		},
 	} {
 		p := newPE(64)
 		change(p)
@@ -286,7 +292,10 @@ func TestGatherPE(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, text := range map[string]string{"README.txt": "hello", "old.com": "MZ" + strings.Repeat("x", 70), "empty": ""} {
+	for name, text := range map[string]string{
+		"README.txt": "hello", "old.com": "MZ" + strings.Repeat("x", 70),
+		"empty": "",
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -299,14 +308,16 @@ func TestGatherPE(t *testing.T) {
 		t.Errorf("nothing in it: %v", err)
 	}
 	// What is broken is said, and the others are returned.
-	if err := os.WriteFile(filepath.Join(dir, "broken.dll"), []byte("MZ"+strings.Repeat("\x00", 58)+"\x40\x00\x00\x00PE\x00\x00"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "broken.dll"), []byte("MZ"+strings.Repeat("\x00", 58)+
+		"\x40\x00\x00\x00PE\x00\x00"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	files, err = inspect.GatherPE(t.Context(), []string{dir})
 	if err == nil || !strings.Contains(err.Error(), "broken.dll: header: ") || len(files) != 2 {
 		t.Errorf("%d files, %v", len(files), err)
 	}
-	if _, err := inspect.GatherPE(t.Context(), []string{os.Args[0], filepath.Join(dir, "none")}); !errors.Is(err, inspect.ErrNoPE) || !errors.Is(err, os.ErrNotExist) {
+	if _, err := inspect.GatherPE(t.Context(), []string{os.Args[0], filepath.Join(dir, "none")}); !errors.Is(err,
+		inspect.ErrNoPE) || !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%v", err)
 	}
 }
@@ -319,26 +330,42 @@ func TestVerifyPE(t *testing.T) {
 		say   []string
 	}{
 		"not asked": {both, spec.Verify{}, nil},
-		"bare": {both, spec.Verify{Needed: []string{"CRYPT32.DLL", "nvcuda.dll"}, PE: &spec.PE{OS: spec.Win7, Updates: []string{"KB2999226"}}}, []string{
-			"app.exe: needs WaitOnAddress of api-ms-win-core-synch-l1-2-0.dll, which Windows 7 SP1 does not have; VxKex NEXT has it in KxBase",
+		"bare": {both, spec.Verify{
+			Needed: []string{"CRYPT32.DLL", "nvcuda.dll"},
+			PE:     &spec.PE{OS: spec.Win7, Updates: []string{"KB2999226"}},
+		}, []string{
+			"app.exe: needs WaitOnAddress of api-ms-win-core-synch-l1-2-0.dll, which Windows 7 SP1 does not have; VxKex NEXT " +
+				"has it in KxBase",
 			"app.exe: needs cudart64_110.dll, which is neither beside it nor part of Windows 7 SP1",
 			"app.exe: needs forwardedToNothing of helper.dll, which Windows 7 SP1 does not have; VxKex NEXT has it in KxBase",
 			"app.exe: needs left of helper.dll, which is missing: helper.dll does not export it",
-			"app.exe: needs round of helper.dll, which is missing: helper.dll forwards it to helper.circle: it is forwarded in a circle",
-			"app.exe: needs CreateFile2 of KERNEL32.dll", "app.exe: needs CreateFileMappingFromApp", "app.exe: needs MapViewOfFileFromApp",
+			"app.exe: needs round of helper.dll, which is missing: helper.dll forwards it to helper.circle: it is forwarded " +
+				"in a circle",
+			"app.exe: needs CreateFile2 of KERNEL32.dll", "app.exe: needs CreateFileMappingFromApp",
+			"app.exe: needs MapViewOfFileFromApp",
 			"app.exe: needs NoSuchFunction of KERNEL32.dll, which Windows 7 SP1 does not have",
 			"app.exe: needs AddDllDirectory of KERNEL32.dll, which Windows 7 SP1 has with KB2533623 only",
 		}},
-		"with VxKex": {both, spec.Verify{Machine: "IMAGE_FILE_MACHINE_I386", Needed: []string{"cudart64_*.dll"}, PE: &spec.PE{OS: spec.Win7VxKex}}, []string{
-			"app.exe: is for IMAGE_FILE_MACHINE_AMD64, not for IMAGE_FILE_MACHINE_I386", "helper.dll: is for IMAGE_FILE_MACHINE_AMD64",
+		"with VxKex": {both, spec.Verify{
+			Machine: "IMAGE_FILE_MACHINE_I386", Needed: []string{"cudart64_*.dll"},
+			PE: &spec.PE{OS: spec.Win7VxKex},
+		}, []string{
+			"app.exe: is for IMAGE_FILE_MACHINE_AMD64, not for IMAGE_FILE_MACHINE_I386",
+			"helper.dll: is for IMAGE_FILE_MACHINE_AMD64",
 			"app.exe: needs left of helper.dll", "app.exe: needs round of helper.dll",
-			"app.exe: needs NoSuchFunction of KERNEL32.dll, which is missing: VxKex NEXT takes KxBase in place of kernel32, and it does not have it",
+			"app.exe: needs NoSuchFunction of KERNEL32.dll, which is missing: VxKex NEXT takes KxBase in place of kernel32, " +
+				"and it does not have it",
 			"app.exe: needs CertOpenStore of CRYPT32.dll, and llpatch cannot tell whether Windows 7 has that",
-			"app.exe: needs puts of api-ms-win-crt-stdio-l1-1-0.dll, which Windows 7 SP1 has with KB2999226 only; name that in verify.pe.updates",
+			"app.exe: needs puts of api-ms-win-crt-stdio-l1-1-0.dll, which Windows 7 SP1 has with KB2999226 only; name that " +
+				"in verify.pe.updates",
 			"app.exe: needs nvcuda.dll, which a graphics driver brings",
 		}},
-		"fine":    {[]string{"helper.dll"}, spec.Verify{PE: &spec.PE{OS: spec.Win7}}, nil},
-		"nothing": {[]string{"app.c"}, spec.Verify{PE: &spec.PE{OS: spec.Win7}}, []string{"the bundle: holds no Windows program or library"}},
+		"fine": {[]string{"helper.dll"}, spec.Verify{PE: &spec.PE{OS: spec.Win7}}, nil},
+		"nothing": {
+			[]string{"app.c"},
+			spec.Verify{PE: &spec.PE{OS: spec.Win7}},
+			[]string{"the bundle: holds no Windows program or library"},
+		},
 	} {
 		_, err := inspect.Verify("testdata/pe", c.files, c.v)
 		var lines []string

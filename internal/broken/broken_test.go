@@ -36,11 +36,14 @@ func TestAll(t *testing.T) {
 		}
 		named := v.Check == Model && v.Fix == "graph-cache-lru"
 		for _, build := range builds {
-			checks := append(smoke.ProofChecks(repo.Fixes[i].Proof, build, false), smoke.HIPProofChecks(repo.Fixes[i].Proof, build)...)
+			checks := append(smoke.ProofChecks(repo.Fixes[i].Proof, build, false),
+				smoke.HIPProofChecks(repo.Fixes[i].Proof, build)...)
 			if repo.Fixes[i].Upstream == spec.IkLlamaCpp {
 				checks = smoke.IKProofChecks(repo.Fixes[i].Proof, build)
 			}
-			named = named || v.Fits(build) && slices.ContainsFunc(checks, func(c smoke.ProofCheck) bool { return v.Noticed(c.Check.Name, c.Case) })
+			named = named || v.Fits(build) && slices.ContainsFunc(checks, func(c smoke.ProofCheck) bool {
+				return v.Noticed(c.Check.Name, c.Case)
+			})
 		}
 		if !named {
 			t.Errorf("%s: no build's proof has a check %s, case %q", v.ID(), v.Check, v.Case)
@@ -63,7 +66,8 @@ func TestIn(t *testing.T) {
 	}
 	i := slices.IndexFunc(all, func(v Variant) bool { return v.Name == "trim-skipped" })
 	v := all[i]
-	const fix = "        if (trim) {\n            // Every idle buffer is too small. The larger ones were outgrown; small ones serve other operations.\n" +
+	const fix = "        if (trim) {\n            // Every idle buffer is too small. The larger ones were outgrown; " +
+		"small ones serve other operations.\n" +
 		"            release_idle(size/4);\n        }\n        void * ptr;\n"
 	gone := strings.Replace(fix, "            release_idle(size/4);\n", "", 1)
 	for name, tc := range map[string]struct{ before, after, want string }{
@@ -83,7 +87,8 @@ func TestIn(t *testing.T) {
 				t.Fatal(err)
 			}
 			mend, err := v.In(dir)
-			if (err == nil) != (tc.want == "") || err != nil && (!strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), v.ID())) {
+			if (err == nil) != (tc.want == "") || err != nil && (!strings.Contains(err.Error(), tc.want) ||
+				!strings.Contains(err.Error(), v.ID())) {
 				t.Fatalf("%v, want %q", err, tc.want)
 			}
 			got, _ := os.ReadFile(file)

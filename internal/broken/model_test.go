@@ -65,7 +65,10 @@ func cacheModel(t *testing.T, patch, functions, optimize string) string {
 		}
 	}
 	out := filepath.Join(dir, "graph_cache")
-	argv := []string{"-std=c++20", optimize, "-g1", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-I" + dir, "testdata/model/graph_cache.cc", "-o", out}
+	argv := []string{
+		"-std=c++20", optimize, "-g1", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined",
+		"-fno-sanitize-recover=all", "-I" + dir, "testdata/model/graph_cache.cc", "-o", out,
+	}
 	if !strings.Contains(graph, "last_use_us") { // the variant whose builds sweep by themselves
 		argv = append(argv, "-DSWEEPS")
 	}

@@ -17,7 +17,8 @@ import (
 
 // Artifacts is what a build made.
 type Artifacts struct {
-	Dir              string            `json:"dir"`               // the build folder; programs and libraries lie in its bin
+	// the build folder; programs and libraries lie in its bin
+	Dir              string            `json:"dir"`
 	Files            []Artifact        `json:"files"`             // sorted by path
 	Compiled         int               `json:"compiled"`          // objects that this run compiled
 	Steps            int               `json:"steps"`             // Ninja steps that this run took

@@ -147,7 +147,10 @@ func lastOf(lines []string) []string {
 
 // failed puts a cause into an error, with paths below the source.
 func (p Plan) failed(step string, c cause) *Failed {
-	f := &Failed{Tag: p.Tag, Target: p.Target, Step: step, Kind: c.kind, Cause: c.text, File: c.file, Line: c.line, Tail: c.tail}
+	f := &Failed{
+		Tag: p.Tag, Target: p.Target, Step: step, Kind: c.kind, Cause: c.text, File: c.file, Line: c.line,
+		Tail: c.tail,
+	}
 	for _, at := range []string{p.Source, p.Dir, p.source(), p.dir()} {
 		if filepath.IsAbs(f.File) {
 			if rel, err := filepath.Rel(at, f.File); err == nil && filepath.IsLocal(rel) {

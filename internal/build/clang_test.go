@@ -20,11 +20,20 @@ func vxkexInput(t *testing.T, name string) Input {
 	in := inputFor(t, "win7-vxkex-cuda11.4", name)
 	in.Toolchain = toolchainOf(t, "win7-x64-mingw-cuda")
 	delete(in.Facts.Tools, "nvcc")
-	in.Facts.Tools["cc"] = ToolFact{"/usr/bin/x86_64-w64-mingw32-gcc-posix", "12", "x86_64-w64-mingw32-gcc-posix (GCC) 12-posix"}
-	in.Facts.Tools["cxx"] = ToolFact{"/usr/bin/x86_64-w64-mingw32-g++-posix", "12", "x86_64-w64-mingw32-g++-posix (GCC) 12-posix"}
+	in.Facts.Tools["cc"] = ToolFact{
+		"/usr/bin/x86_64-w64-mingw32-gcc-posix", "12",
+		"x86_64-w64-mingw32-gcc-posix (GCC) 12-posix",
+	}
+	in.Facts.Tools["cxx"] = ToolFact{
+		"/usr/bin/x86_64-w64-mingw32-g++-posix", "12",
+		"x86_64-w64-mingw32-g++-posix (GCC) 12-posix",
+	}
 	in.Facts.Tools["rc"] = ToolFact{"/usr/bin/x86_64-w64-mingw32-windres", "2.40", "GNU windres (GNU Binutils) 2.40"}
 	in.Facts.Tools["clang"] = ToolFact{"/usr/bin/clang++-19", "19.1.7", "Debian clang version 19.1.7"}
-	in.Facts.Tools["ptxas"] = ToolFact{"/opt/cuda/bin/ptxas", "11.2.152", "Cuda compilation tools, release 11.2, V11.2.152"}
+	in.Facts.Tools["ptxas"] = ToolFact{
+		"/opt/cuda/bin/ptxas", "11.2.152",
+		"Cuda compilation tools, release 11.2, V11.2.152",
+	}
 	in.Facts.CUDA = CUDAFact{Version: "11.2", Root: "/opt/cuda"}
 	in.Facts.Headers = map[string]bool{}
 	return in
@@ -71,7 +80,8 @@ func TestGoldenVxKexPlans(t *testing.T) {
 				t.Fatal(err)
 			}
 			golden.Check(t, filepath.Join("testdata", "plans", "win7-vxkex-cuda11.4-"+name+way+".json"), append(text, '\n'))
-			if flags := option(p, "CMAKE_CUDA_FLAGS"); !strings.Contains(flags, "-D_WIN32_WINNT=0x0601") || !strings.Contains(flags, "-DGGML_CUDA_POOL_TRIM_DEFAULT=1") {
+			if flags := option(p, "CMAKE_CUDA_FLAGS"); !strings.Contains(flags, "-D_WIN32_WINNT=0x0601") ||
+				!strings.Contains(flags, "-DGGML_CUDA_POOL_TRIM_DEFAULT=1") {
 				t.Errorf("%s: CMAKE_CUDA_FLAGS is %q", name, flags)
 			}
 			for _, o := range p.Options {
@@ -103,7 +113,8 @@ func TestClangPlans(t *testing.T) {
 	q := mustPlan(t, h)
 	rule := strings.Split(option(q, "CMAKE_CUDA_COMPILE_OBJECT"), ";")
 	if q.Digest == p.Digest || len(rule) != 5 || option(q, "CMAKE_CUDA_COMPILER_LAUNCHER") != "/usr/bin/ccache" ||
-		!strings.HasPrefix(rule[1], "/usr/bin/env CCACHE_DEPEND=1 ") || !strings.HasPrefix(rule[0], "/opt/cuda/bin/nvcc -c -ccbin /usr/bin/g++-10 ") {
+		!strings.HasPrefix(rule[1], "/usr/bin/env CCACHE_DEPEND=1 ") ||
+		!strings.HasPrefix(rule[0], "/opt/cuda/bin/nvcc -c -ccbin /usr/bin/g++-10 ") {
 		t.Errorf("launcher %q, rule %q", option(q, "CMAKE_CUDA_COMPILER_LAUNCHER"), rule)
 	}
 	several := spec.CUDA{Archs: []string{"sm_86", "sm_61", "sm_75"}, PTX: []string{"compute_86"}}
@@ -162,8 +173,9 @@ func clangKit(t *testing.T, change func(files map[string]string)) (spec.Toolchai
 		t.Fatal(err)
 	}
 	files := map[string]string{
-		"tools/clang++-19": fakeClang, "tools/cmake": "#!/bin/sh\necho cmake version 3.25.1\n", "tools/ninja": "#!/bin/sh\necho 1.11.1\n",
-		"tools/gcc": "#!/bin/sh\necho gcc 12.2.0\n", "tools/g++": "#!/bin/sh\necho g++ 12.2.0\n",
+		"tools/clang++-19": fakeClang, "tools/cmake": "#!/bin/sh\necho cmake version 3.25.1\n",
+		"tools/ninja": "#!/bin/sh\necho 1.11.1\n",
+		"tools/gcc":   "#!/bin/sh\necho gcc 12.2.0\n", "tools/g++": "#!/bin/sh\necho g++ 12.2.0\n",
 		"cuda/bin/ptxas": "#!/bin/sh\necho Cuda compilation tools, release 11.2, V11.2.152\n",
 	}
 	for _, name := range clangNeeds {
@@ -179,12 +191,19 @@ func clangKit(t *testing.T, change func(files map[string]string)) (spec.Toolchai
 	tc := spec.Toolchain{
 		Name: "fake", OS: runtime.GOOS, Arch: runtime.GOARCH, JobMiB: 100,
 		Programs: map[string]spec.Tool{
-			"cmake": {Names: []string{"cmake"}}, "ninja": {Names: []string{"ninja"}}, "cc": {Names: []string{"gcc"}}, "cxx": {Names: []string{"g++"}},
+			"cmake": {Names: []string{"cmake"}}, "ninja": {Names: []string{"ninja"}}, "cc": {Names: []string{"gcc"}},
+			"cxx":   {Names: []string{"g++"}},
 			"clang": {Names: []string{"clang++-19"}, Min: "19", Debian: "clang-19"},
-			"ptxas": {Names: []string{"ptxas"}, Dirs: []string{"$CUDA_HOME/bin"}, First: spec.FirstDirs, Min: "11.1", Max: "11", Hint: "CUDA_HOME names a folder"},
+			"ptxas": {
+				Names: []string{"ptxas"}, Dirs: []string{"$CUDA_HOME/bin"}, First: spec.FirstDirs, Min: "11.1", Max: "11",
+				Hint: "CUDA_HOME names a folder",
+			},
 		},
 	}
-	rec := spec.Recipe{Name: "fake", Backends: []string{"cuda"}, Verify: spec.Verify{CUDA: &spec.CUDA{Files: []string{"x"}, Archs: []string{"sm_75", "sm_86"}, PTX: []string{}}}}
+	rec := spec.Recipe{
+		Name: "fake", Backends: []string{"cuda"},
+		Verify: spec.Verify{CUDA: &spec.CUDA{Files: []string{"x"}, Archs: []string{"sm_75", "sm_86"}, PTX: []string{}}},
+	}
 	t.Setenv("PATH", filepath.Join(dir, "tools")+":/usr/bin:/bin")
 	t.Setenv("CUDA_HOME", filepath.Join(dir, "cuda"))
 	return tc, rec, dir
@@ -199,7 +218,8 @@ func TestProbeClang(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.CUDA.Root != filepath.Join(dir, "cuda") || f.CUDA.Version != "11.2" || f.Tools["ptxas"].Path != filepath.Join(dir, "cuda/bin/ptxas") {
+	if f.CUDA.Root != filepath.Join(dir, "cuda") || f.CUDA.Version != "11.2" ||
+		f.Tools["ptxas"].Path != filepath.Join(dir, "cuda/bin/ptxas") {
 		t.Errorf("got %+v, %+v", f.CUDA, f.Tools["ptxas"])
 	}
 }
@@ -210,20 +230,31 @@ func TestProbeRefusesClang(t *testing.T) {
 		archs  []string
 		want   string
 	}{
-		"no libdevice": {func(f map[string]string) { delete(f, "cuda/nvvm/libdevice/libdevice.10.bc") }, nil, "has no nvvm/libdevice/libdevice.10.bc"},
-		"mixed":        {func(f map[string]string) { f["cuda/include/cuda.h"] = "#define CUDA_VERSION 11080\n" }, nil, "its ptxas is of CUDA 11.2, and its cuda.h of CUDA 11.8"},
-		"no version":   {func(f map[string]string) { f["cuda/include/cuda.h"] = "" }, nil, "names no CUDA_VERSION"},
-		"no lib64":     {func(f map[string]string) { delete(f, "cuda/lib64/libcudart.so") }, nil, "has no lib64"},
-		"among others": {func(f map[string]string) { f["cuda/include/stdio.h"] = "" }, nil, "among those of this system's C library"},
+		"no libdevice": {func(f map[string]string) {
+			delete(f, "cuda/nvvm/libdevice/libdevice.10.bc")
+		}, nil, "has no nvvm/libdevice/libdevice.10.bc"},
+		"mixed": {func(f map[string]string) {
+			f["cuda/include/cuda.h"] = "#define CUDA_VERSION 11080\n"
+		}, nil, "its ptxas is of CUDA 11.2, and its cuda.h of CUDA 11.8"},
+		"no version": {func(f map[string]string) { f["cuda/include/cuda.h"] = "" }, nil, "names no CUDA_VERSION"},
+		"no lib64":   {func(f map[string]string) { delete(f, "cuda/lib64/libcudart.so") }, nil, "has no lib64"},
+		"among others": {func(f map[string]string) {
+			f["cuda/include/stdio.h"] = ""
+		}, nil, "among those of this system's C library"},
 		"no NVPTX": {func(f map[string]string) {
-			f["tools/clang++-19"] = cannot("error: unable to create target: 'No available targets are compatible with triple \"nvptx64-nvidia-cuda\"'")
+			f["tools/clang++-19"] = cannot("error: unable to create target: 'No available targets are compatible with triple " +
+				"\"nvptx64-nvidia-cuda\"'")
 		}, nil, "was built without NVPTX"},
 		"unknown arch": {func(f map[string]string) {
 			f["tools/clang++-19"] = cannot("error: unsupported CUDA gpu architecture: sm_75")
 		}, nil, "does not know one of sm_75 sm_86"},
-		"another failure":  {func(f map[string]string) { f["tools/clang++-19"] = cannot("error: what") }, nil, "cannot compile the smallest kernel"},
+		"another failure": {func(f map[string]string) {
+			f["tools/clang++-19"] = cannot("error: what")
+		}, nil, "cannot compile the smallest kernel"},
 		"not what it says": {nil, []string{"sm_80"}, "it was asked for sm_80 and made code for sm_75 sm_86"},
-		"nothing written":  {func(f map[string]string) { f["tools/clang++-19"] = strings.Replace(fakeClang, "cp OBJECT", "true", 1) }, nil, "wrote nothing"},
+		"nothing written": {func(f map[string]string) {
+			f["tools/clang++-19"] = strings.Replace(fakeClang, "cp OBJECT", "true", 1)
+		}, nil, "wrote nothing"},
 		"no device code": {func(f map[string]string) {
 			f["tools/clang++-19"] = strings.Replace(fakeClang, "cp OBJECT", "cp /bin/true", 1)
 		}, nil, "no whole device code"},
@@ -233,22 +264,26 @@ func TestProbeRefusesClang(t *testing.T) {
 			rec.Verify.CUDA.Archs = c.archs
 		}
 		var bad *BadToolkit
-		if _, err := Probe(t.Context(), tc, rec); !errors.As(err, &bad) || !strings.Contains(err.Error(), c.want) || bad.Next == "" {
+		if _, err := Probe(t.Context(), tc, rec); !errors.As(err, &bad) || !strings.Contains(err.Error(), c.want) ||
+			bad.Next == "" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	tc, rec, _ := clangKit(t, nil)
 	rec.Verify.CUDA.PTX = []string{"compute_80"}
-	if _, err := Probe(t.Context(), tc, rec); err == nil || !strings.Contains(err.Error(), "together with machine code for sm_80") {
+	if _, err := Probe(t.Context(), tc, rec); err == nil || !strings.Contains(err.Error(),
+		"together with machine code for sm_80") {
 		t.Errorf("PTX alone: %v", err)
 	}
 	tc, rec, _ = clangKit(t, func(f map[string]string) { delete(f, "cuda/bin/ptxas") })
 	var missing *MissingTools
-	if _, err := Probe(t.Context(), tc, rec); !errors.As(err, &missing) || !strings.Contains(err.Error(), "CUDA_HOME names a folder") {
+	if _, err := Probe(t.Context(), tc, rec); !errors.As(err, &missing) ||
+		!strings.Contains(err.Error(), "CUDA_HOME names a folder") {
 		t.Errorf("no CUDA folder: %v", err)
 	}
 }
 
 func cannot(says string) string {
-	return strings.Replace(fakeClang, "cp OBJECT \"$2\"", "echo '"+strings.ReplaceAll(says, "'", `'\\''`)+"' >&2; exit 1", 1)
+	return strings.Replace(fakeClang, "cp OBJECT \"$2\"", "echo '"+strings.ReplaceAll(says, "'", `'\\''`)+"' >&2; exit 1",
+		1)
 }

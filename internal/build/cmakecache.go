@@ -67,7 +67,8 @@ func (p Plan) checkOptions(output []string, cache map[string]string) error {
 		// CMake's own variables, such as a compiler for a language that the
 		// project does not use, are not upstream's to rename.
 		if slices.Contains(unused, o.Name) && !strings.HasPrefix(o.Name, "CMAKE_") {
-			return fail("was not used by CMake: %s has no such option; it was renamed or removed, and a [[cmake-for]] block of the recipe must say from which build on", p.Tag)
+			return fail("was not used by CMake: %s has no such option; it was renamed or removed, and a [[cmake-for]] block "+
+				"of the recipe must say from which build on", p.Tag)
 		}
 		if text, ok := deprecated[o.Name]; ok {
 			return fail("has no effect at %s any more: %s", p.Tag, text)

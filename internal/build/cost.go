@@ -28,7 +28,8 @@ func (c Cost) String() string {
 	if c.CPUSeconds == 0 {
 		return "not known" + disk + ": " + c.From
 	}
-	return fmt.Sprintf("about %s (%s of one processor)%s, if nothing is built yet: %s", minutes(c.Seconds), minutes(c.CPUSeconds), disk, c.From)
+	return fmt.Sprintf("about %s (%s of one processor)%s, if nothing is built yet: %s", minutes(c.Seconds),
+		minutes(c.CPUSeconds), disk, c.From)
 }
 
 func minutes(seconds int64) string { return fmt.Sprintf("%d min", (seconds+59)/60) }

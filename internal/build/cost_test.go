@@ -19,8 +19,14 @@ func TestNinjaSeconds(t *testing.T) {
 }
 
 func TestEstimate(t *testing.T) {
-	plan := Plan{Tag: "b2", Dir: t.TempDir(), Jobs: 2, Programs: []string{"a", "b"}, Options: []Option{{Name: archsOption, Value: "86-real;89-real;50-virtual"}}}
-	rec := spec.Recipe{Programs: plan.Programs, DiskMiB: 2048, Cost: &spec.Cost{Seconds: 3000, ArchSeconds: 600, Machine: "2 cores"}}
+	plan := Plan{
+		Tag: "b2", Dir: t.TempDir(), Jobs: 2, Programs: []string{"a", "b"},
+		Options: []Option{{Name: archsOption, Value: "86-real;89-real;50-virtual"}},
+	}
+	rec := spec.Recipe{Programs: plan.Programs, DiskMiB: 2048, Cost: &spec.Cost{
+		Seconds: 3000, ArchSeconds: 600,
+		Machine: "2 cores",
+	}}
 	file := filepath.Join(t.TempDir(), "jobs", "x.json")
 	is := func(p Plan, want string) {
 		t.Helper()
@@ -41,15 +47,18 @@ func TestEstimate(t *testing.T) {
 	if err := KeepCost(file, plan); err != nil {
 		t.Fatal(err)
 	}
-	const seed = "about 35 min (70 min of one processor), 2.0 GiB of disk, if nothing is built yet: from the project's record on 2 cores, reckoned from one arch to 3"
+	const seed = "about 35 min (70 min of one processor), 2.0 GiB of disk, if nothing is built yet: from the project's " +
+		"record on 2 cores, reckoned from one arch to 3"
 	is(plan, seed)
 	build(plan, "# ninja log v5\n0\t120000\t0\ta.o\taa\n")
-	is(plan, "about 1 min (2 min of one processor), 2.0 GiB of disk, if nothing is built yet: from 1 build of b2 on this machine")
+	is(plan, "about 1 min (2 min of one processor), 2.0 GiB of disk, if nothing is built yet: from 1 build of b2 on "+
+		"this machine")
 	// The second was quick, by a compiler cache.
 	later := plan
 	later.Tag = "b3"
 	build(later, "# ninja log v5\n0\t1000\t0\ta.o\taa\n")
-	is(plan, "about 1 min (2 min of one processor), 2.0 GiB of disk, if nothing is built yet: from the longest of 2 builds, of b2 on this machine")
+	is(plan, "about 1 min (2 min of one processor), 2.0 GiB of disk, if nothing is built yet: from the longest of 2 "+
+		"builds, of b2 on this machine")
 	// Peaks of jobs that are kept later leave the figures where they are.
 	if err := keepPeaks(file, []string{"a.o"}, map[string]int64{"a.o": 3}); err != nil {
 		t.Fatal(err)
@@ -60,10 +69,12 @@ func TestEstimate(t *testing.T) {
 	// Other archs are another kind of build.
 	other := plan
 	other.Options = []Option{{Name: archsOption, Value: "86-real"}}
-	is(other, "about 25 min (50 min of one processor), 2.0 GiB of disk, if nothing is built yet: from the project's record on 2 cores")
+	is(other, "about 25 min (50 min of one processor), 2.0 GiB of disk, if nothing is built yet: from the project's "+
+		"record on 2 cores")
 	// Of a library alone nothing is known until one was built.
 	other.Programs = []string{"a"}
-	if got := Estimate(other, rec, LoadPeaks(file)); got.CPUSeconds != 0 || !strings.HasPrefix(got.String(), "not known, 2.0 GiB") {
+	if got := Estimate(other, rec, LoadPeaks(file)); got.CPUSeconds != 0 ||
+		!strings.HasPrefix(got.String(), "not known, 2.0 GiB") {
 		t.Errorf("%s", got)
 	}
 }

@@ -25,9 +25,13 @@ func (o options) cuda(in Input) error {
 	archs := in.Recipe.Verify.CUDA.For(in.Facts.CUDA.Version).CMakeArchs()
 	switch asked, ok := o[archsOption]; {
 	case ok && archs != nil:
-		return key("cmake."+archsOption, "%s is not to be set beside verify.cuda.archs, from which every plan takes it", archsOption)
-	case ok && slices.ContainsFunc([]string{"", "native", "all", "all-major"}, func(v string) bool { return v == asked.Value }):
-		return key("cmake."+archsOption, "%s is %q: what that is depends on the machine that builds; name the archs", archsOption, asked.Value)
+		return key("cmake."+archsOption, "%s is not to be set beside verify.cuda.archs, from which every plan takes it",
+			archsOption)
+	case ok && slices.ContainsFunc([]string{"", "native", "all", "all-major"}, func(v string) bool {
+		return v == asked.Value
+	}):
+		return key("cmake."+archsOption, "%s is %q: what that is depends on the machine that builds; name the archs",
+			archsOption, asked.Value)
 	case !ok && archs == nil:
 		return key("verify.cuda", "it builds the backend cuda and names no archs: verify.cuda.archs is missing")
 	case archs != nil:
@@ -41,11 +45,13 @@ func (o options) cuda(in Input) error {
 	}
 	nvcc, found := in.Facts.Tools["nvcc"]
 	if !found {
-		return toolchainFault(in.Toolchain, "program", "it brings no program nvcc, and %s builds the backend cuda", in.Recipe.Name)
+		return toolchainFault(in.Toolchain, "program", "it brings no program nvcc, and %s builds the backend cuda",
+			in.Recipe.Name)
 	}
 	cxx, found := in.Facts.Tools["cxx"]
 	if !found {
-		return toolchainFault(in.Toolchain, "program", "it brings no program cxx, without which nvcc takes any host compiler that it finds")
+		return toolchainFault(in.Toolchain, "program",
+			"it brings no program cxx, without which nvcc takes any host compiler that it finds")
 	}
 	for _, dir := range []string{in.Source, in.Dir} {
 		if strings.Contains(dir, ",") { // what follows -Xcompiler is split there
@@ -87,17 +93,20 @@ func (o options) cuda(in Input) error {
 func (o options) clang(in Input) error {
 	for _, dir := range []string{in.Source, in.Dir, in.Facts.CUDA.Root} {
 		if strings.ContainsAny(dir, " ;:") {
-			return &BadFolder{dir, "holds a space, ';' or ':', which the commands that compile CUDA would misread; choose another folder"}
+			return &BadFolder{dir, "holds a space, ';' or ':', which the commands that compile CUDA would misread; choose " +
+				"another folder"}
 		}
 	}
 	if _, ok := in.Facts.Tools["ptxas"]; !ok {
-		return toolchainFault(in.Toolchain, "program", "it brings no program ptxas, by which the CUDA that clang reads is found")
+		return toolchainFault(in.Toolchain, "program",
+			"it brings no program ptxas, by which the CUDA that clang reads is found")
 	}
 	root := in.Facts.CUDA.Root
 	o.set("CMAKE_CUDA_COMPILER", in.Facts.Tools["clang"].Path, "toolchain "+in.Toolchain.Name)
 	o.set("CUDAToolkit_ROOT", root, "the folder of "+in.Facts.Tools["ptxas"].Path)
 	flags := slices.Concat(in.Toolchain.CUDAFlags, in.Recipe.CUDAFlags, prefixMaps(in.Source, in.Dir))
-	o.set("CMAKE_CUDA_FLAGS", strings.Join(flags, " "), "toolchain "+in.Toolchain.Name+", recipe "+in.Recipe.Name+", no folder of this machine in the binaries")
+	o.set("CMAKE_CUDA_FLAGS", strings.Join(flags, " "), "toolchain "+in.Toolchain.Name+", recipe "+in.Recipe.Name+
+		", no folder of this machine in the binaries")
 	host := ""
 	if launcher := in.Facts.Launcher; launcher != "" {
 		host = launcher
@@ -116,13 +125,15 @@ func (o options) clang(in Input) error {
 		return nil
 	}
 	if in.Facts.Tools[hostRole].Path == "" || in.Facts.Tools["llpatch"].Path == "" {
-		return toolchainFault(in.Toolchain, "program", "it brings nvcc beside clang, and no program %s that nvcc takes as its host compiler", hostRole)
+		return toolchainFault(in.Toolchain, "program",
+			"it brings nvcc beside clang, and no program %s that nvcc takes as its host compiler", hostRole)
 	}
 	for _, role := range []string{"nvcc", hostRole, "llpatch"} {
 		if tool := in.Facts.Tools[role]; strings.ContainsAny(tool.Path, " ;:\"'`$\\&|<>()*?") {
 			return &BadToolkit{
 				Name: role, Path: tool.Path, Version: tool.Version,
-				Why: "its path holds a letter that the commands which compile CUDA would misread", Next: "put it into a folder with a plain name",
+				Why:  "its path holds a letter that the commands which compile CUDA would misread",
+				Next: "put it into a folder with a plain name",
 			}
 		}
 	}
@@ -130,7 +141,8 @@ func (o options) clang(in Input) error {
 		// CMake puts it before the first command, which is nvcc's.
 		o.set("CMAKE_CUDA_COMPILER_LAUNCHER", in.Facts.Launcher, "compiler cache")
 	}
-	o.set("CMAKE_CUDA_COMPILE_OBJECT", strings.Join(in.joined(strings.ReplaceAll(host, ";", " ")), ";"), "nvcc compiles for the card, clang for the processor")
+	o.set("CMAKE_CUDA_COMPILE_OBJECT", strings.Join(in.joined(strings.ReplaceAll(host, ";", " ")), ";"),
+		"nvcc compiles for the card, clang for the processor")
 	return nil
 }
 
@@ -140,7 +152,8 @@ func (o options) clang(in Input) error {
 func (in Input) joined(host string) []string {
 	tools, src := in.Facts.Tools, in.Source+"/ggml"
 	nvcc := []string{
-		tools["nvcc"].Path, "-c", "-ccbin", tools[hostRole].Path, "-std=c++17", "-O3", "-DNDEBUG", "-use_fast_math", "-extended-lambda", "-w", "-Xcompiler=-w",
+		tools["nvcc"].Path, "-c", "-ccbin", tools[hostRole].Path, "-std=c++17", "-O3", "-DNDEBUG", "-use_fast_math",
+		"-extended-lambda", "-w", "-Xcompiler=-w",
 	}
 	for _, a := range in.Recipe.Verify.CUDA.Archs {
 		nvcc = append(nvcc, "-gencode=arch="+strings.Replace(a, "sm_", "compute_", 1)+",code="+a)
@@ -149,11 +162,13 @@ func (in Input) joined(host string) []string {
 		nvcc = append(nvcc, "-gencode=arch="+a+",code="+a)
 	}
 	nvcc = append(nvcc, in.Recipe.CUDAFlags...)
-	nvcc = append(nvcc, "<DEFINES>", "-I"+src+"/src/ggml-cuda", "-I"+src+"/src", "-I"+src+"/include", "<SOURCE>", "-o", "<OBJECT>.nvcc.o")
+	nvcc = append(nvcc, "<DEFINES>", "-I"+src+"/src/ggml-cuda", "-I"+src+"/src", "-I"+src+"/include", "<SOURCE>", "-o",
+		"<OBJECT>.nvcc.o")
 	clang := []string{
 		"<CMAKE_CUDA_COMPILER>", "<DEFINES>", "<INCLUDES>", "<FLAGS>", "-x", "cuda", "--cuda-host-only",
 		"-D__CUDA_ARCH_LIST__=" + archList(*in.Recipe.Verify.CUDA),
-		"-Xclang", "-fcuda-include-gpubinary", "-Xclang", src + "/src/ggml-cuda/mingw/device-code", "-S", "-emit-llvm", "<SOURCE>", "-o", "<OBJECT>.ll",
+		"-Xclang", "-fcuda-include-gpubinary", "-Xclang", src + "/src/ggml-cuda/mingw/device-code", "-S", "-emit-llvm",
+		"<SOURCE>", "-o", "<OBJECT>.ll",
 	}
 	if host != "" {
 		clang = append([]string{host}, clang...)

@@ -130,7 +130,8 @@ func (b *builder) compile(ctx context.Context, targets []string) (*watcher, erro
 	}
 	measured := s.end()
 	if kept := keepPeaks(b.o.Peaks, targets, measured); kept != nil {
-		b.o.Logger.Warn("what the jobs took could not be kept, so that the next build takes the toolchain's job-mib", "error", kept)
+		b.o.Logger.Warn("what the jobs took could not be kept, so that the next build takes the toolchain's job-mib",
+			"error", kept)
 	}
 	return w, err
 }
@@ -207,7 +208,8 @@ func (b *builder) configure(ctx context.Context, want, have state) ([]string, er
 	if _, err := os.Stat(filepath.Join(p.Dir, fetched)); err == nil {
 		return nil, &Failed{
 			Tag: p.Tag, Target: p.Target, Step: Configure, Kind: KindCMake, Log: b.o.Log,
-			Cause: "configuring fetched sources that are not in the tree, into " + filepath.Join(p.Dir, fetched) + "; turn off the option that asks for them",
+			Cause: "configuring fetched sources that are not in the tree, into " + filepath.Join(p.Dir, fetched) +
+				"; turn off the option that asks for them",
 		}
 	}
 	targets, err := b.targets(ctx)
@@ -283,7 +285,8 @@ func (b *builder) ninja(ctx context.Context, args ...string) ([]byte, error) {
 	}
 	s := b.plan.Steps[1]
 	c, err := b.enter(run.Cmd{
-		Argv: append([]string{s.Argv[0], "-C", b.plan.dir()}, args...), Env: s.Env, Dir: b.plan.dir(), Grace: stopGrace, Hold: b.o.Hold,
+		Argv: append([]string{s.Argv[0], "-C", b.plan.dir()}, args...), Env: s.Env, Dir: b.plan.dir(), Grace: stopGrace,
+		Hold: b.o.Hold,
 	})
 	if err != nil {
 		return nil, err

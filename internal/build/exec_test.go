@@ -30,7 +30,10 @@ func TestRun(t *testing.T) {
 			t.Errorf("file %+v", f)
 		}
 	}
-	if want := []string{"bin/libgreet.so", "bin/libgreet.so.0", "bin/libgreet.so.0.0.100", "bin/small"}; !slices.Equal(names, want) {
+	if want := []string{
+		"bin/libgreet.so", "bin/libgreet.so.0", "bin/libgreet.so.0.0.100",
+		"bin/small",
+	}; !slices.Equal(names, want) {
 		t.Errorf("files %q, want %q", names, want)
 	}
 	if art.Tools["cmake"] == "" || !strings.Contains(art.Tools["cc"], "gcc") {
@@ -73,7 +76,8 @@ func TestRun(t *testing.T) {
 		t.Errorf("after a change: %+v", art)
 	}
 	// A CMake file changed: configured again, and read back again.
-	write(t, in.Source, map[string]string{"CMakeLists.txt": strings.Replace(small["CMakeLists.txt"], "SMALL_LOUD", "SMALL_NOISE", 2)})
+	write(t, in.Source, map[string]string{"CMakeLists.txt": strings.Replace(small["CMakeLists.txt"], "SMALL_LOUD",
+		"SMALL_NOISE", 2)})
 	_, err = Run(t.Context(), p, RunOptions{})
 	if f := wantFailed(t, err); f.Kind != KindOption || !strings.Contains(f.Cause, "SMALL_LOUD=ON") {
 		t.Errorf("got %+v", f)
@@ -89,7 +93,10 @@ func TestRun(t *testing.T) {
 	for _, f := range art.Files {
 		names = append(names, f.Path)
 	}
-	if want := []string{"bin/libgreet.so", "bin/libgreet.so.0", "bin/libgreet.so.0.0.101", "bin/small"}; !slices.Equal(names, want) {
+	if want := []string{
+		"bin/libgreet.so", "bin/libgreet.so.0", "bin/libgreet.so.0.0.101",
+		"bin/small",
+	}; !slices.Equal(names, want) {
 		t.Errorf("files %q, want %q", names, want)
 	}
 	if _, err := os.Stat(filepath.Join(p.Dir, "bin", "libgreet.so.0.0.100")); err == nil {
@@ -101,7 +108,10 @@ func TestRun(t *testing.T) {
 // What no compiler read left no trace in the programs.
 func TestReads(t *testing.T) {
 	in := smallInput(t, t.TempDir())
-	write(t, in.Source, map[string]string{"other.cu": "int other;\n", "unused.h": "#pragma once\n", "used.h": "#pragma once\n"})
+	write(t, in.Source, map[string]string{
+		"other.cu": "int other;\n", "unused.h": "#pragma once\n",
+		"used.h": "#pragma once\n",
+	})
 	write(t, in.Source, map[string]string{"greet.c": "#include \"used.h\"\n" + small["greet.c"]})
 	p := mustPlan(t, in)
 	mustRun(t, p)
@@ -195,7 +205,8 @@ func TestReproducible(t *testing.T) {
 // A build takes nothing that is not in the tree, also where upstream's CMake would.
 func TestNothingIsFetched(t *testing.T) {
 	in := smallInput(t, t.TempDir())
-	write(t, in.Source, map[string]string{"CMakeLists.txt": small["CMakeLists.txt"] + "file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/_deps/cccl-src)\n"})
+	write(t, in.Source, map[string]string{"CMakeLists.txt": small["CMakeLists.txt"] +
+		"file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/_deps/cccl-src)\n"})
 	_, err := Run(t.Context(), mustPlan(t, in), RunOptions{})
 	if f := wantFailed(t, err); !strings.Contains(f.Error(), "fetched sources that are not in the tree") {
 		t.Error(f)

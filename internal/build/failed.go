@@ -65,7 +65,8 @@ func (e *Failed) Error() string {
 	case KindMemory:
 		b.WriteString(" (out of memory")
 		if e.Jobs > 1 {
-			fmt.Fprintf(&b, " with %d jobs at once; what they took is kept, so that the same command runs fewer now if one took more than was known", e.Jobs)
+			fmt.Fprintf(&b, " with %d jobs at once; what they took is kept, so that the same command runs fewer now if one "+
+				"took more than was known", e.Jobs)
 		}
 		b.WriteString("; free some, or raise job-mib in the toolchain)")
 	case KindDisk:

@@ -19,13 +19,35 @@ func TestOptionFaults(t *testing.T) {
 		kind  Kind
 		want  string
 	}{
-		"unused":     {spec.Options{"SMALL_OLD": true}, "", KindOption, "option SMALL_OLD=ON (recipe small) was not used by CMake"},
-		"changed":    {spec.Options{"SMALL_N": int64(3)}, "set(SMALL_N 4 CACHE STRING x FORCE)\n", KindOption, `option SMALL_N=3 (recipe small) was changed by CMake to "4"`},
-		"deprecated": {spec.Options{"SMALL_OLD": true}, "if (SMALL_OLD)\nmessage(WARNING \"SMALL_OLD is deprecated and will be ignored\")\nendif()\n", KindOption, "option SMALL_OLD=ON (recipe small) has no effect at b9000 any more: SMALL_OLD is deprecated and will be ignored"},
-		"not found":  {spec.Options{"LLAMA_OPENSSL": true}, "if (LLAMA_OPENSSL)\nset(OPENSSL_SSL_LIBRARY OPENSSL_SSL_LIBRARY-NOTFOUND CACHE FILEPATH x)\nendif()\n", KindOption, "is on, but CMake did not find OpenSSL's library"},
-		"no target":  {spec.Options{"GGML_CUDA": true}, "option(GGML_CUDA x OFF)\n", KindOutput, "option GGML_CUDA is on, but CMake made no target ggml-cuda"},
-		"no cpu":     {spec.Options{}, "add_custom_target(ggml-base)\n", KindOutput, "backend cpu is not on"},
-		"refused":    {spec.Options{}, "message(FATAL_ERROR \"there is no way\")\n", KindCMake, "there is no way"},
+		"unused": {
+			spec.Options{"SMALL_OLD": true},
+			"", KindOption,
+			"option SMALL_OLD=ON (recipe small) was not used by CMake",
+		},
+		"changed": {
+			spec.Options{"SMALL_N": int64(3)},
+			"set(SMALL_N 4 CACHE STRING x FORCE)\n", KindOption,
+			`option SMALL_N=3 (recipe small) was changed by CMake to "4"`,
+		},
+		"deprecated": {
+			spec.Options{"SMALL_OLD": true},
+			"if (SMALL_OLD)\nmessage(WARNING \"SMALL_OLD is deprecated and " +
+				"will be ignored\")\nendif()\n", KindOption,
+			"option SMALL_OLD=ON (recipe small) has no effect at b9000 any more: SMALL_OLD is deprecated and will be ignored",
+		},
+		"not found": {
+			spec.Options{"LLAMA_OPENSSL": true},
+			"if (LLAMA_OPENSSL)\nset(OPENSSL_SSL_LIBRARY " +
+				"OPENSSL_SSL_LIBRARY-NOTFOUND CACHE FILEPATH x)\nendif()\n", KindOption,
+			"is on, but CMake did not find OpenSSL's library",
+		},
+		"no target": {
+			spec.Options{"GGML_CUDA": true},
+			"option(GGML_CUDA x OFF)\n", KindOutput,
+			"option GGML_CUDA is on, but CMake made no target ggml-cuda",
+		},
+		"no cpu":  {spec.Options{}, "add_custom_target(ggml-base)\n", KindOutput, "backend cpu is not on"},
+		"refused": {spec.Options{}, "message(FATAL_ERROR \"there is no way\")\n", KindCMake, "there is no way"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -37,7 +59,8 @@ func TestOptionFaults(t *testing.T) {
 			for range 2 { // a fault stays one: nothing was recorded as configured
 				_, err := Run(t.Context(), p, RunOptions{Log: p.Dir + ".log"})
 				f := wantFailed(t, err)
-				if f.Kind != c.kind || !strings.Contains(err.Error(), c.want) || !strings.HasSuffix(err.Error(), "log: "+p.Dir+".log") {
+				if f.Kind != c.kind || !strings.Contains(err.Error(), c.want) ||
+					!strings.HasSuffix(err.Error(), "log: "+p.Dir+".log") {
 					t.Errorf("kind %q, message %s", f.Kind, err)
 				}
 			}
@@ -56,7 +79,8 @@ func TestCompilerError(t *testing.T) {
 		t.Errorf("got %+v", f)
 	}
 	want := "build b100 small: greet.c:2: "
-	if !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(), "the fixes greeting, manners change this file") {
+	if !strings.HasPrefix(err.Error(), want) || !strings.Contains(err.Error(),
+		"the fixes greeting, manners change this file") {
 		t.Errorf("message %s", err)
 	}
 	var e *run.Error

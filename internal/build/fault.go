@@ -59,7 +59,8 @@ func CheckFolder(dir string) error {
 	}
 	dir = filepath.ToSlash(dir) // on Windows the backslash only separates
 	if i := strings.IndexAny(dir, "=;\"'`$\\#&|<>()*?[]!\n\r\t"); i >= 0 {
-		return &BadFolder{dir, fmt.Sprintf("holds %q, which CMake or a compiler would misread; choose another folder", dir[i])}
+		return &BadFolder{dir, fmt.Sprintf("holds %q, which CMake or a compiler would misread; choose another folder",
+			dir[i])}
 	}
 	return nil
 }
@@ -69,7 +70,8 @@ type NoPage struct{ Path string }
 
 // Error names the files.
 func (e *NoPage) Error() string {
-	return fmt.Sprintf("the source lacks %s, and before b%d llama-server cannot be built without it; take another source", e.Path, pageOptionFrom)
+	return fmt.Sprintf("the source lacks %s, and before b%d llama-server cannot be built without it; take another source",
+		e.Path, pageOptionFrom)
 }
 
 // Existing is the folder itself, or the nearest one above it that is there.

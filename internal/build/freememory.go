@@ -32,7 +32,8 @@ func freeMemory(root string) int64 {
 		case part[1] == "":
 			base, limit, usage, cache = "sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"
 		case slices.Contains(strings.Split(part[1], ","), "memory"):
-			base, limit, usage, cache = "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+			base, limit, usage, cache = "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+				"total_inactive_file"
 		default:
 			continue
 		}

@@ -37,11 +37,13 @@ func (o options) hip(in Input) error {
 		o.set(name, strings.Join(want.Archs, ";"), "what verify.hip asks for")
 	}
 	if _, found := in.Facts.Tools["hipcc"]; !found {
-		return toolchainFault(in.Toolchain, "program", "it brings no program hipcc, and %s builds the backend hip", in.Recipe.Name)
+		return toolchainFault(in.Toolchain, "program", "it brings no program hipcc, and %s builds the backend hip",
+			in.Recipe.Name)
 	}
 	o.set("CMAKE_HIP_COMPILER", in.Facts.HIP.Clang, "the clang of "+in.Facts.Tools["hipcc"].Path)
 	flags := slices.Concat(in.Recipe.HIPFlags, prefixMaps(in.Source, in.Dir))
-	o.set("CMAKE_HIP_FLAGS", strings.Join(flags, " "), "recipe "+in.Recipe.Name+", no folder of this machine in the binaries")
+	o.set("CMAKE_HIP_FLAGS", strings.Join(flags, " "), "recipe "+in.Recipe.Name+
+		", no folder of this machine in the binaries")
 	if in.Facts.Launcher != "" {
 		o.set("CMAKE_HIP_COMPILER_LAUNCHER", in.Facts.Launcher, "compiler cache")
 	}
@@ -95,7 +97,8 @@ func (p Plan) checkGFX() error {
 		}
 		slices.Sort(have)
 		if have = slices.Compact(have); !slices.Equal(have, want) {
-			return fail("CMake compiles %s for %s, and %s was asked for", object, cmp.Or(strings.Join(have, " "), "whatever card the compiler finds"), strings.Join(want, " "))
+			return fail("CMake compiles %s for %s, and %s was asked for", object,
+				cmp.Or(strings.Join(have, " "), "whatever card the compiler finds"), strings.Join(want, " "))
 		}
 	}
 	if err := s.Err(); err != nil {

@@ -24,7 +24,10 @@ func TestGoldenROCmPlans(t *testing.T) {
 	}
 	base := mustPlan(t, inputFor(t, "rocm-gfx1201", "b8833"))
 	other := inputFor(t, "rocm-gfx1201", "b8833")
-	other.Facts.HIP = HIPFact{Version: "7.0", Root: "/opt/rocm", Clang: "/opt/rocm/llvm/bin/amdclang++", DeviceLib: "/opt/rocm/amdgcn/bitcode"}
+	other.Facts.HIP = HIPFact{
+		Version: "7.0", Root: "/opt/rocm", Clang: "/opt/rocm/llvm/bin/amdclang++",
+		DeviceLib: "/opt/rocm/amdgcn/bitcode",
+	}
 	if got := mustPlan(t, other); got.Digest != base.Digest {
 		t.Error("another ROCm in another place is another plan")
 	}
@@ -50,11 +53,17 @@ func TestROCmPlanRefuses(t *testing.T) {
 		change func(*Input)
 		want   string
 	}{
-		"no targets":     {func(in *Input) { in.Recipe.Verify.HIP = nil }, "names no targets: verify.hip.archs is missing"},
-		"targets twice":  {func(in *Input) { in.Recipe.CMake["AMDGPU_TARGETS"] = "gfx906" }, "AMDGPU_TARGETS is not to be set beside verify.hip.archs"},
-		"CMake's own":    {func(in *Input) { in.Recipe.CMake["CMAKE_HIP_ARCHITECTURES"] = "gfx906" }, "not to be set beside verify.hip.archs"},
-		"no hipcc":       {func(in *Input) { delete(in.Facts.Tools, "hipcc") }, "brings no program hipcc"},
-		"its own option": {func(in *Input) { in.Recipe.CMake["CMAKE_HIP_FLAGS"] = "-O0" }, "CMAKE_HIP_FLAGS is not a recipe's to set"},
+		"no targets": {func(in *Input) { in.Recipe.Verify.HIP = nil }, "names no targets: verify.hip.archs is missing"},
+		"targets twice": {func(in *Input) {
+			in.Recipe.CMake["AMDGPU_TARGETS"] = "gfx906"
+		}, "AMDGPU_TARGETS is not to be set beside verify.hip.archs"},
+		"CMake's own": {func(in *Input) {
+			in.Recipe.CMake["CMAKE_HIP_ARCHITECTURES"] = "gfx906"
+		}, "not to be set beside verify.hip.archs"},
+		"no hipcc": {func(in *Input) { delete(in.Facts.Tools, "hipcc") }, "brings no program hipcc"},
+		"its own option": {func(in *Input) {
+			in.Recipe.CMake["CMAKE_HIP_FLAGS"] = "-O0"
+		}, "CMAKE_HIP_FLAGS is not a recipe's to set"},
 	} {
 		in := inputFor(t, "rocm-gfx1201", "b8833")
 		c.change(&in)
@@ -68,14 +77,21 @@ func TestROCmPlanRefuses(t *testing.T) {
 // anything is compiled.
 func TestCheckGFX(t *testing.T) {
 	object := func(name, flags string) string {
-		return "build ggml-hip.dir/" + name + ".cu.o: HIP_COMPILER__ggml-hip_unscanned_Release /src/" + name + ".cu || x\n  DEFINES = -DA\n  FLAGS = -O3 " + flags + " -fPIC\n\n"
+		return "build ggml-hip.dir/" + name + ".cu.o: HIP_COMPILER__ggml-hip_unscanned_Release /src/" + name +
+			".cu || x\n  DEFINES = -DA\n  FLAGS = -O3 " + flags + " -fPIC\n\n"
 	}
 	const host = "build main.cpp.o: CXX_COMPILER__main_Release /src/main.cpp\n  FLAGS = -O3\n\n"
 	good := object("acc", "--offload-arch=gfx1201")
 	for name, c := range map[string]struct{ text, want string }{
-		"as asked":          {host + good + object("add", "--offload-arch=gfx1201"), ""},
-		"silent gfx906":     {good + object("add", "--offload-arch=gfx906"), "compiles ggml-hip.dir/add.cu.o for gfx906, and gfx1201 was asked for"},
-		"one too many":      {object("add", "--offload-arch=gfx1201 --offload-arch=gfx906"), "for gfx1201 gfx906, and gfx1201 was asked for"},
+		"as asked": {host + good + object("add", "--offload-arch=gfx1201"), ""},
+		"silent gfx906": {
+			good + object("add", "--offload-arch=gfx906"),
+			"compiles ggml-hip.dir/add.cu.o for gfx906, and gfx1201 was asked for",
+		},
+		"one too many": {
+			object("add", "--offload-arch=gfx1201 --offload-arch=gfx906"),
+			"for gfx1201 gfx906, and gfx1201 was asked for",
+		},
 		"with a comma":      {object("add", "--offload-arch=gfx1201,gfx906"), "for gfx1201 gfx906, and"},
 		"an older spelling": {object("add", "--cuda-gpu-arch=gfx906"), "for gfx906, and"},
 		"none":              {good + object("add", ""), "for whatever card the compiler finds, and gfx1201 was asked for"},

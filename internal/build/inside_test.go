@@ -28,18 +28,23 @@ func TestPlanInside(t *testing.T) {
 			t.Errorf("digest %s, without a root %s", p.Digest, want)
 		}
 		all := slices.Concat(p.Steps[0].Argv, p.Steps[1].Argv, []string{p.Steps[0].Dir, p.Steps[1].Dir})
-		if text := strings.Join(all, " "); strings.Contains(text, dir) || !strings.Contains(text, "-S /llpatch/src -B /llpatch/build") {
+		if text := strings.Join(all, " "); strings.Contains(text, dir) ||
+			!strings.Contains(text, "-S /llpatch/src -B /llpatch/build") {
 			t.Errorf("%s", text)
 		}
 		if argv != nil && !slices.Equal(argv, all) {
 			t.Errorf("another folder has other commands:\n%q\n%q", argv, all)
 		}
 		argv = all
-		if got := p.Folders(); got[0] != (buildenv.Folder{Outside: in.Source, Inside: "/llpatch/src"}) || got[1] != (buildenv.Folder{Outside: in.Dir, Inside: "/llpatch/build"}) {
+		if got := p.Folders(); got[0] != (buildenv.Folder{Outside: in.Source, Inside: "/llpatch/src"}) ||
+			got[1] != (buildenv.Folder{Outside: in.Dir, Inside: "/llpatch/build"}) {
 			t.Errorf("folders %v", got)
 		}
 		// What compilers say is of the paths inside.
-		for _, file := range []string{"/llpatch/src/ggml/src/a.cu", "../src/ggml/src/a.cu", filepath.Join(in.Source, "ggml/src/a.cu")} {
+		for _, file := range []string{
+			"/llpatch/src/ggml/src/a.cu", "../src/ggml/src/a.cu",
+			filepath.Join(in.Source, "ggml/src/a.cu"),
+		} {
 			f := p.failed(Compile, cause{kind: KindCompiler, file: file, line: 3})
 			if f.File != "ggml/src/a.cu" || !slices.Equal(f.Fixes, []string{"a-fix"}) {
 				t.Errorf("%s became %s, of %v", file, f.File, f.Fixes)

@@ -92,7 +92,8 @@ func joinText(ir []byte, dev binary.Device, fatbin string) ([]byte, error) {
 	}
 	registered := registerRE.FindAllSubmatch(ir, -1)
 	if calls := len(callRE.FindAll(ir, -1)); calls != len(registered) {
-		return nil, fmt.Errorf("the host side registers %d things with CUDA, of which %d can be read; its clang is newer than those that were tried", calls, len(registered))
+		return nil, fmt.Errorf("the host side registers %d things with CUDA, of which %d can be read; its clang is newer "+
+			"than those that were tried", calls, len(registered))
 	}
 	constants := map[string]string{}
 	for _, m := range constantRE.FindAllSubmatch(ir, -1) {
@@ -124,7 +125,8 @@ func joinText(ir []byte, dev binary.Device, fatbin string) ([]byte, error) {
 		case 0:
 			errs = append(errs, fmt.Errorf("%s %s is not in the device code", what, demangle.Filter(name)))
 		default:
-			errs = append(errs, fmt.Errorf("%s %s may be %s in the device code: names that differ in long and long long alone cannot be told apart", what, demangle.Filter(name), strings.Join(found, " or ")))
+			errs = append(errs, fmt.Errorf("%s %s may be %s in the device code: names that differ in long and long long "+
+				"alone cannot be told apart", what, demangle.Filter(name), strings.Join(found, " or ")))
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
@@ -151,7 +153,8 @@ func embed(ir []byte, fatbin string, needed bool) ([]byte, error) {
 		return nil, fmt.Errorf("the host side holds device code in %d places, and one is expected", len(code))
 	}
 	m := code[0]
-	if text, err := strconv.Unquote(`"` + strings.ReplaceAll(string(ir[m[6]:m[7]]), `\`, `\x`) + `"`); err != nil || text != placeholder {
+	if text, err := strconv.Unquote(`"` + strings.ReplaceAll(string(ir[m[6]:m[7]]), `\`, `\x`) + `"`); err != nil ||
+		text != placeholder {
 		return nil, errors.New("the host side was not compiled with llpatch's placeholder for the device code")
 	}
 	const symbol = "llpatch_device_code"
@@ -161,7 +164,8 @@ func embed(ir []byte, fatbin string, needed bool) ([]byte, error) {
 	out.Write(ir[:m[0]])
 	// One is local to each object: there is no .globl.
 	fmt.Fprintf(&out, "@%s = external dso_local constant i8\n", symbol)
-	for _, line := range []string{`.section .nv_fatbin,\22` + "FLAGS" + `\22`, ".p2align 3", symbol + ":", `.incbin \22` + fatbin + `\22`, ".text"} {
+	for _, line := range []string{`.section .nv_fatbin,\22` + "FLAGS" + `\22`, ".p2align 3", symbol + ":", `.incbin \22` +
+		fatbin + `\22`, ".text"} {
 		fmt.Fprintf(&out, "module asm \"%s\"\n", strings.Replace(line, "FLAGS", sectionFlags(ir), 1))
 	}
 	out.Write(bytes.TrimPrefix(ir[m[1]:], []byte("\n")))

@@ -68,7 +68,10 @@ func TestJoin(t *testing.T) {
 		t.Error("the placeholder is still there")
 	}
 	fatbin := strings.TrimSuffix(text, ".ll") + ".fatbin"
-	for _, want := range []string{`module asm ".incbin \22` + fatbin + `\22"`, `.section .nv_fatbin,\22dr\22`, "i32 1, ptr @llpatch_device_code, ptr null"} {
+	for _, want := range []string{
+		`module asm ".incbin \22` + fatbin + `\22"`, `.section .nv_fatbin,\22dr\22`,
+		"i32 1, ptr @llpatch_device_code, ptr null",
+	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the text has no %s", want)
 		}
@@ -91,11 +94,21 @@ func TestJoinRefuses(t *testing.T) {
 		change func(string) string
 		want   string
 	}{
-		"a kernel that nvcc did not make": {swap(`c"_ZL5scaleIfLi3EEvPKT_PS0_xy\00"`, `c"_ZL5scaleIfLi7EEvPKT_PS0_xy\00"`), "kernel void scale<float, 7>(float const*, float*, long long, unsigned long long) is not in the device code"},
-		"a variable that is not there":    {swap(`[8 x i8] c"counter\00"`, `[8 x i8] c"another\00"`), "variable another is not in the device code"},
-		"another placeholder":             {swap("llpatch device code", "whatever device code"), "not compiled with llpatch's placeholder"},
-		"a call that cannot be read":      {swap("ptr nonnull @__device_stub__plain", "ptr nonnull getelementptr (i8, ptr @x, i64 1)"), "can be read"},
-		"a name that is no constant":      {swap(`c"plain\00"`, `c"pla\22n\00"`), "is not one constant text"},
+		"a kernel that nvcc did not make": {
+			swap(`c"_ZL5scaleIfLi3EEvPKT_PS0_xy\00"`, `c"_ZL5scaleIfLi7EEvPKT_PS0_xy\00"`),
+			"kernel void scale<float, 7>(float const*, float*, long long, unsigned long long) is not in the device code",
+		},
+		"a variable that is not there": {
+			swap(`[8 x i8] c"counter\00"`, `[8 x i8] c"another\00"`),
+			"variable another is not in the device code",
+		},
+		"another placeholder": {
+			swap("llpatch device code", "whatever device code"),
+			"not compiled with llpatch's placeholder",
+		},
+		"a call that cannot be read": {swap("ptr nonnull @__device_stub__plain",
+			"ptr nonnull getelementptr (i8, ptr @x, i64 1)"), "can be read"},
+		"a name that is no constant": {swap(`c"plain\00"`, `c"pla\22n\00"`), "is not one constant text"},
 	} {
 		object, text := joinCase(t, c.change)
 		before, err := os.ReadFile(text)
@@ -125,7 +138,8 @@ func TestEmbedName(t *testing.T) {
 @a = global { ptr, ptr } { ptr @code, ptr @code.1 }, align 8
 @b = global ptr @code
 `), "/x.fatbin", true)
-	if err != nil || !bytes.Contains(out, []byte("{ ptr @llpatch_device_code, ptr @code.1 }")) || !bytes.HasSuffix(out, []byte("@b = global ptr @llpatch_device_code\n")) {
+	if err != nil || !bytes.Contains(out, []byte("{ ptr @llpatch_device_code, ptr @code.1 }")) ||
+		!bytes.HasSuffix(out, []byte("@b = global ptr @llpatch_device_code\n")) {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
@@ -150,7 +164,10 @@ func TestPlainName(t *testing.T) {
 		{"_ZL5scaleIfLi3EEvPKT_PS0_xy", "_Z5scaleIfLi3EEvPKT_PS0_lm"},
 		{"_Z5sizedILy128EEvPf", "_Z5sizedILm128EEvPf"},
 		{"_ZN12_GLOBAL__N_16hiddenEPf", "_ZN33_GLOBAL__N__ba8016c4_4_k_cu_plain6hiddenEPf"},
-		{"_ZL9cpy_f32_qIXadL_ZL19cpy_blck_f32_iq4_nlPKcPcEELi32EEvS1_S2_xxx", "_Z9cpy_f32_qIXadL_ZN36_INTERNAL_c3a03e46_6_cpy_cu_bfba63e219cpy_blck_f32_iq4_nlEPKcPcEELi32EEvS2_S3_lll"},
+		{
+			"_ZL9cpy_f32_qIXadL_ZL19cpy_blck_f32_iq4_nlPKcPcEELi32EEvS1_S2_xxx",
+			"_Z9cpy_f32_qIXadL_ZN36_INTERNAL_c3a03e46_6_cpy_cu_bfba63e219cpy_blck_f32_iq4_nlEPKcPcEELi32EEvS2_S3_lll",
+		},
 		{"plain", "plain"},
 	} {
 		if a, b := plainName(pair[0]), plainName(pair[1]); a != b {
@@ -180,7 +197,8 @@ func FuzzJoin(f *testing.F) {
 			d = binary.Device{Kernels: []string{"plain"}}
 		}
 		out, err := joinText(ir, d, "/x.fatbin")
-		if err == nil && bytes.Contains(out, []byte(`section ".nv_fatbin"`)) && bytes.Contains(ir, []byte("__cudaRegisterFunction(")) && len(registerRE.FindAll(ir, -1)) > 0 {
+		if err == nil && bytes.Contains(out, []byte(`section ".nv_fatbin"`)) &&
+			bytes.Contains(ir, []byte("__cudaRegisterFunction(")) && len(registerRE.FindAll(ir, -1)) > 0 {
 			t.Error("the placeholder is still there")
 		}
 	})

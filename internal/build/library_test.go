@@ -32,14 +32,16 @@ func TestToolchainLibrary(t *testing.T) {
 	without := plan(func(*Input) {})
 	lib := LibraryFact{Name: "OpenSSL 3.5.5", Header: "openssl/ssl.h", Dir: "/cache/x/root"}
 	here := plan(func(in *Input) { in.Facts.Library = lib })
-	if without.HTTPS() || !here.HTTPS() || value(here, roots) != "/cache/x/root;"+value(without, roots) || value(here, "OPENSSL_USE_STATIC_LIBS") != "ON" || len(here.Off) >= len(without.Off) {
+	if without.HTTPS() || !here.HTTPS() || value(here, roots) != "/cache/x/root;"+value(without, roots) ||
+		value(here, "OPENSSL_USE_STATIC_LIBS") != "ON" || len(here.Off) >= len(without.Off) {
 		t.Errorf("%s, off %q", value(here, roots), here.Off)
 	}
 	inside := plan(func(in *Input) { in.Facts.Library, in.Facts.Root = lib, &RootFact{Name: "r"} })
 	if got := value(inside, roots); !strings.HasPrefix(got, InsideLibrary+";") {
 		t.Error(got)
 	}
-	if f := inside.Folders(); len(f) != 3 || f[2].Outside != lib.Dir || f[2].Inside != InsideLibrary || len(without.Folders()) != 2 {
+	if f := inside.Folders(); len(f) != 3 || f[2].Outside != lib.Dir || f[2].Inside != InsideLibrary ||
+		len(without.Folders()) != 2 {
 		t.Errorf("%+v", f)
 	}
 	moved, newer := lib, lib
@@ -53,7 +55,9 @@ func TestToolchainLibrary(t *testing.T) {
 		}
 	}
 	gone := plan(func(in *Input) { in.Facts.Library = LibraryFact{Name: lib.Name, Header: lib.Header, Why: "no cargo"} })
-	if gone.HTTPS() || gone.Digest != without.Digest || !slices.ContainsFunc(gone.Off, func(s string) bool { return strings.HasSuffix(s, ": no cargo") }) {
+	if gone.HTTPS() || gone.Digest != without.Digest || !slices.ContainsFunc(gone.Off, func(s string) bool {
+		return strings.HasSuffix(s, ": no cargo")
+	}) {
 		t.Errorf("%q", gone.Off)
 	}
 }

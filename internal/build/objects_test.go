@@ -25,7 +25,8 @@ func TestObjects(t *testing.T) {
 		t.Error("without a file it must only configure")
 	}
 	flags, err := p.Flags()
-	if err != nil || len(flags) != 2 || !slices.Contains(flags["greet"], "-fPIC") || slices.Contains(flags["small"], "-fPIC") {
+	if err != nil || len(flags) != 2 || !slices.Contains(flags["greet"], "-fPIC") ||
+		slices.Contains(flags["small"], "-fPIC") {
 		t.Errorf("flags %q, %v", flags, err)
 	}
 	if err := Objects(t.Context(), p, RunOptions{}, []string{"greet.c"}); err != nil {

@@ -16,8 +16,10 @@ type options map[string]Option
 // sets one would lose silently, so it is refused.
 var own = []string{
 	"CMAKE_BUILD_TYPE", "CMAKE_C_COMPILER", "CMAKE_CXX_COMPILER", "CMAKE_C_FLAGS", "CMAKE_CXX_FLAGS",
-	"CMAKE_RC_COMPILER", "CMAKE_C_COMPILER_LAUNCHER", "CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_INSTALL_RPATH", "CMAKE_BUILD_WITH_INSTALL_RPATH", "CMAKE_LIBRARY_OUTPUT_DIRECTORY",
-	"CMAKE_CUDA_COMPILER", "CMAKE_CUDA_HOST_COMPILER", "CMAKE_CUDA_FLAGS", "CMAKE_CUDA_COMPILER_LAUNCHER", "CUDAToolkit_ROOT",
+	"CMAKE_RC_COMPILER", "CMAKE_C_COMPILER_LAUNCHER", "CMAKE_CXX_COMPILER_LAUNCHER", "CMAKE_INSTALL_RPATH",
+	"CMAKE_BUILD_WITH_INSTALL_RPATH", "CMAKE_LIBRARY_OUTPUT_DIRECTORY",
+	"CMAKE_CUDA_COMPILER", "CMAKE_CUDA_HOST_COMPILER", "CMAKE_CUDA_FLAGS", "CMAKE_CUDA_COMPILER_LAUNCHER",
+	"CUDAToolkit_ROOT",
 	"CMAKE_HIP_COMPILER", "CMAKE_HIP_FLAGS", "CMAKE_HIP_COMPILER_LAUNCHER",
 	"CMAKE_EXE_LINKER_FLAGS", "CMAKE_SHARED_LINKER_FLAGS", "CMAKE_MODULE_LINKER_FLAGS",
 	"LLAMA_BUILD_NUMBER", "LLAMA_BUILD_COMMIT",
@@ -173,7 +175,8 @@ func (o options) missing(in Input, off *[]string) error {
 		case o[name].Value == "OFF" && in.NoPage != "":
 			*off = append(*off, f.gives+": "+in.NoPage)
 		case o[name].Value == "OFF" && f.sources != "":
-			*off = append(*off, fmt.Sprintf("%s: the tree of %s holds only its sources (%s), which need npm and the network", f.gives, in.Tag, f.sources))
+			*off = append(*off, fmt.Sprintf("%s: the tree of %s holds only its sources (%s), which need npm and the network",
+				f.gives, in.Tag, f.sources))
 		case o[name].Value == "OFF":
 			*off = append(*off, fmt.Sprintf("%s: %s turns %s off", f.gives, o[name].Why, name))
 		}

@@ -80,7 +80,8 @@ func jobs(f Facts, tc spec.Toolchain, p Peaks) (n int, why string) {
 		sum += take[fit]
 	}
 	if fit = max(fit, 1); fit < n && fit < len(take) {
-		return fit, fmt.Sprintf("%d MiB of memory are free, and the largest %d of the %d jobs took up to %d MiB each (%d were measured)", f.MemoryMiB, fit+1, len(take), take[0], measured)
+		return fit, fmt.Sprintf("%d MiB of memory are free, and the largest %d of the %d jobs took up to %d MiB each (%d "+
+			"were measured)", f.MemoryMiB, fit+1, len(take), take[0], measured)
 	}
 	return n, why
 }

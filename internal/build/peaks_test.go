@@ -82,7 +82,8 @@ build copied.o: copy
 build all: phony sub/large.c.o copied.o
 `,
 	})
-	if out, err := exec.Command("gcc", "-O0", "-o", filepath.Join(dir, "cc1"), filepath.Join(dir, "cc1.c")).CombinedOutput(); err != nil {
+	if out, err := exec.Command("gcc", "-O0", "-o", filepath.Join(dir, "cc1"),
+		filepath.Join(dir, "cc1.c")).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if err := os.Chmod(filepath.Join(dir, "cache"), 0o755); err != nil {
@@ -90,8 +91,11 @@ build all: phony sub/large.c.o copied.o
 	}
 	file := filepath.Join(dir, "kept", "peaks.json")
 	b := &builder{
-		plan: Plan{Dir: dir, Steps: []Step{{}, {Name: Compile, Argv: []string{"/usr/bin/ninja", "all"}, Dir: dir, Env: []string{"PATH=/usr/bin:/bin", "NINJA_STATUS=" + ninjaStatus}}}},
-		o:    RunOptions{Peaks: file},
+		plan: Plan{Dir: dir, Steps: []Step{{}, {
+			Name: Compile, Argv: []string{"/usr/bin/ninja", "all"}, Dir: dir,
+			Env: []string{"PATH=/usr/bin:/bin", "NINJA_STATUS=" + ninjaStatus},
+		}}},
+		o: RunOptions{Peaks: file},
 	}
 	b.o.Logger = slog.New(slog.DiscardHandler)
 	if _, err := b.compile(t.Context(), []string{"sub/large.c.o", "copied.o", "all", "bin/x"}); err != nil {

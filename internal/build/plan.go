@@ -67,10 +67,11 @@ type Plan struct {
 	CUDA          CUDAFact            `json:"cuda,omitzero"`
 	HIP           HIPFact             `json:"hip,omitzero"`
 	Library       LibraryFact         `json:"library,omitzero"` // likewise: what is linked in of the toolchain's own
-	Root          *RootFact           `json:"root,omitempty"`   // the build root that the steps run in, where it is not this machine itself; likewise
-	Remote        *RemoteFact         `json:"host,omitempty"`   // the machine that the steps run on, where it is not this one; likewise
-	Box           *BoxFact            `json:"box,omitempty"`    // for a Windows machine whose tools the script finds; nil: for any other
-	Digest        string              `json:"digest"`           // sha256 of what decides the binaries, whatever the machine's paths
+	// the build root that the steps run in, where it is not this machine itself; likewise
+	Root   *RootFact   `json:"root,omitempty"`
+	Remote *RemoteFact `json:"host,omitempty"` // the machine that the steps run on, where it is not this one; likewise
+	Box    *BoxFact    `json:"box,omitempty"`  // for a Windows machine whose tools the script finds; nil: for any other
+	Digest string      `json:"digest"`         // sha256 of what decides the binaries, whatever the machine's paths
 }
 
 // Page is a web page in the source of a build.
@@ -139,9 +140,12 @@ func (in Input) Digest() (string, error) {
 
 func newPlan(in Input) (Plan, error) {
 	p := Plan{
-		Upstream: cmp.Or(in.Recipe.Upstream, spec.LlamaCpp), Tag: in.Tag, Target: in.Recipe.Name, Build: in.Build, Tree: in.Tree, Series: in.Series, Touched: in.Touched, Page: in.Page,
+		Upstream: cmp.Or(in.Recipe.Upstream, spec.LlamaCpp), Tag: in.Tag, Target: in.Recipe.Name, Build: in.Build,
+		Tree: in.Tree, Series: in.Series, Touched: in.Touched, Page: in.Page,
 		VersionCommit: versionCommit(in), Source: in.Source, Dir: in.Dir,
-		Programs: in.Recipe.Programs, Backends: in.Recipe.Backends, Tools: in.Facts.Tools, CUDA: in.Facts.CUDA, HIP: in.Facts.HIP, Library: in.Facts.Library, Root: in.Facts.Root, Remote: in.Facts.Remote, Box: boxFact(in.Toolchain),
+		Programs: in.Recipe.Programs, Backends: in.Recipe.Backends, Tools: in.Facts.Tools, CUDA: in.Facts.CUDA,
+		HIP: in.Facts.HIP, Library: in.Facts.Library, Root: in.Facts.Root, Remote: in.Facts.Remote,
+		Box: boxFact(in.Toolchain),
 	}
 	if len(in.Only) > 0 {
 		p.Programs = in.Only
@@ -183,7 +187,8 @@ func (in Input) check() error {
 		fail("the time of the tag's commit is not known")
 	}
 	if in.BuildMax > 0 {
-		fail("%s is known to be build %s only, and --version of what is built would have to print one; write its number into recipes/tags.lock (the release's nightly-tag.txt names it)",
+		fail("%s is known to be build %s only, and --version of what is built would have to print one; write its number "+
+			"into recipes/tags.lock (the release's nightly-tag.txt names it)",
 			in.Tag, spec.Number(in.Build, in.BuildMax))
 	}
 	if !in.Recipe.Range.IsZero() && !in.Recipe.Range.Contains(in.Build) {
@@ -191,7 +196,8 @@ func (in Input) check() error {
 	}
 	errs = append(errs, checkMachine(in.Toolchain, in.Facts))
 	if in.Toolchain.File != "" {
-		errs = append(errs, toolchainFault(in.Toolchain, "file", "it names the CMake toolchain file %s, which a plan cannot pass on yet", in.Toolchain.File))
+		errs = append(errs, toolchainFault(in.Toolchain, "file",
+			"it names the CMake toolchain file %s, which a plan cannot pass on yet", in.Toolchain.File))
 	}
 	for _, role := range []string{"cmake", "ninja", "cc"} {
 		if in.Facts.Tools[role].Path == "" {

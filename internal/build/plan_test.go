@@ -39,14 +39,18 @@ func inputFor(t *testing.T, target, name string) Input {
 	pin, ok := r.Lock[spec.LlamaCpp][name]
 	if n, err := strconv.Atoi(strings.TrimPrefix(name, "b")); !ok && err == nil {
 		// An older tag, of which no more than its number matters here.
-		pin = spec.Pin{Build: n, Commit: strings.Repeat("c0ffee00", 5), Tree: strings.Repeat("7ree0000", 5), Time: time.Unix(1700000000, 0)}
+		pin = spec.Pin{
+			Build: n, Commit: strings.Repeat("c0ffee00", 5), Tree: strings.Repeat("7ree0000", 5),
+			Time: time.Unix(1700000000, 0),
+		}
 	} else if !ok {
 		t.Fatalf("%s is not in tags.lock", name)
 	}
 	in := Input{
 		Tag: name, Build: pin.Build, Commit: pin.Commit, Time: pin.Time, Tree: pin.Tree, Revision: 1,
-		Series: []string{"graph-cache-lru"}, Touched: map[string][]string{"ggml/src/ggml-cuda/ggml-cuda.cu": {"graph-cache-lru"}},
-		Recipe: rec, Toolchain: r.Toolchains[rec.Toolchain],
+		Series:  []string{"graph-cache-lru"},
+		Touched: map[string][]string{"ggml/src/ggml-cuda/ggml-cuda.cu": {"graph-cache-lru"}},
+		Recipe:  rec, Toolchain: r.Toolchains[rec.Toolchain],
 		Facts: Facts{
 			OS: "linux", Arch: "amd64", Cores: 8, MemoryMiB: 16000,
 			Tools: map[string]ToolFact{
@@ -63,12 +67,22 @@ func inputFor(t *testing.T, target, name string) Input {
 	if _, ok := in.Toolchain.Programs["nvcc"]; ok {
 		in.Facts.Tools["cc"] = ToolFact{"/usr/bin/gcc-11", "11.3.0", "gcc-11 (Debian 11.3.0-12) 11.3.0"}
 		in.Facts.Tools["cxx"] = ToolFact{"/usr/bin/g++-11", "11.3.0", "g++-11 (Debian 11.3.0-12) 11.3.0"}
-		in.Facts.Tools["nvcc"] = ToolFact{"/usr/local/cuda-11.8/bin/nvcc", "11.8.89", "Cuda compilation tools, release 11.8, V11.8.89"}
-		in.Facts.CUDA = CUDAFact{Version: "11.8", Root: "/usr/local/cuda-11.8", Libs: []string{"/usr/local/cuda-11.8/lib64"}, Archs: []string{"sm_75", "sm_86"}, ObjTemp: true}
+		in.Facts.Tools["nvcc"] = ToolFact{
+			"/usr/local/cuda-11.8/bin/nvcc", "11.8.89",
+			"Cuda compilation tools, release 11.8, V11.8.89",
+		}
+		in.Facts.CUDA = CUDAFact{
+			Version: "11.8", Root: "/usr/local/cuda-11.8", Libs: []string{"/usr/local/cuda-11.8/lib64"},
+			Archs: []string{"sm_75", "sm_86"}, ObjTemp: true,
+		}
 	}
 	if _, ok := in.Toolchain.Programs["hipcc"]; ok {
 		in.Facts.Tools["hipcc"] = ToolFact{"/usr/bin/hipcc", "6.4.43484", "HIP version: 6.4.43484-9999"}
-		in.Facts.HIP = HIPFact{Version: "6.4", Root: "/usr", Clang: "/usr/lib/llvm-21/bin/clang++", Compiler: "21.1.8", DeviceLib: "/usr/lib/llvm-21/lib/clang/21/amdgcn/bitcode", Libs: []string{"/usr/lib/x86_64-linux-gnu"}, System: "debian"}
+		in.Facts.HIP = HIPFact{
+			Version: "6.4", Root: "/usr", Clang: "/usr/lib/llvm-21/bin/clang++", Compiler: "21.1.8",
+			DeviceLib: "/usr/lib/llvm-21/lib/clang/21/amdgcn/bitcode", Libs: []string{"/usr/lib/x86_64-linux-gnu"},
+			System: "debian",
+		}
 	}
 	return in
 }
@@ -100,15 +114,27 @@ func TestCUDAPlanRefuses(t *testing.T) {
 		change func(*Input)
 		want   string
 	}{
-		"no archs":         {func(in *Input) { in.Recipe.Verify.CUDA = nil }, "names no archs: verify.cuda.archs is missing"},
-		"archs of a card":  {func(in *Input) { in.Recipe.Verify.CUDA = nil; in.Recipe.CMake[archsOption] = "native" }, "depends on the machine that builds"},
-		"archs twice":      {func(in *Input) { in.Recipe.CMake[archsOption] = "86" }, "not to be set beside verify.cuda.archs"},
+		"no archs": {func(in *Input) { in.Recipe.Verify.CUDA = nil }, "names no archs: verify.cuda.archs is missing"},
+		"archs of a card": {func(in *Input) {
+			in.Recipe.Verify.CUDA = nil
+			in.Recipe.CMake[archsOption] = "native"
+		}, "depends on the machine that builds"},
+		"archs twice": {func(in *Input) {
+			in.Recipe.CMake[archsOption] = "86"
+		}, "not to be set beside verify.cuda.archs"},
 		"no nvcc":          {func(in *Input) { delete(in.Facts.Tools, "nvcc") }, "brings no program nvcc"},
 		"no host compiler": {func(in *Input) { delete(in.Facts.Tools, "cxx") }, "brings no program cxx"},
 		"a comma":          {func(in *Input) { in.Source = "/a,b" }, "nvcc would misread"},
-		"an old name":      {func(in *Input) { in.Recipe.CMake["LLAMA_CUBLAS"] = true }, "recipes/linux-cuda.toml: LLAMA_CUBLAS: build 8833 knows it as GGML_CUDA"},
-		"a name to come":   {func(in *Input) { in.Build = 8000; in.Recipe.CMake["GGML_CUDA_NCCL"] = true }, "GGML_CUDA_NCCL: build 8000 has no such option: it came with b8738"},
-		"its own option":   {func(in *Input) { in.Recipe.CMake["CMAKE_CUDA_FLAGS"] = "-G" }, "CMAKE_CUDA_FLAGS is not a recipe's to set"},
+		"an old name": {func(in *Input) {
+			in.Recipe.CMake["LLAMA_CUBLAS"] = true
+		}, "recipes/linux-cuda.toml: LLAMA_CUBLAS: build 8833 knows it as GGML_CUDA"},
+		"a name to come": {func(in *Input) {
+			in.Build = 8000
+			in.Recipe.CMake["GGML_CUDA_NCCL"] = true
+		}, "GGML_CUDA_NCCL: build 8000 has no such option: it came with b8738"},
+		"its own option": {func(in *Input) {
+			in.Recipe.CMake["CMAKE_CUDA_FLAGS"] = "-G"
+		}, "CMAKE_CUDA_FLAGS is not a recipe's to set"},
 	} {
 		in := inputFor(t, "linux-cuda", "b8833")
 		c.change(&in)
@@ -127,7 +153,9 @@ func TestGoldenPlans(t *testing.T) {
 	}{
 		{"b8390", "b8390", nil},
 		{"b8833", "b8833", nil},
-		{"b8833-no-page", "b8833", func(in *Input) { in.Missing = []string{"models/x.gguf", "tools/server/public/bundle.js"} }},
+		{"b8833-no-page", "b8833", func(in *Input) {
+			in.Missing = []string{"models/x.gguf", "tools/server/public/bundle.js"}
+		}},
 		{"b9842-bare-machine", "b9842", func(in *Input) {
 			in.Facts.Headers, in.Facts.Launcher, in.Facts.MemoryMiB, in.Facts.Env = nil, "", 3000, nil
 		}},
@@ -198,17 +226,23 @@ func TestPlanRefuses(t *testing.T) {
 		change func(*Input)
 		want   string
 	}{
-		"a tag out of range":      {func(in *Input) { in.Build = 5000 }, "this is build 5000"},
-		"another machine":         {func(in *Input) { in.Facts.Arch = "arm64" }, "this machine is linux/arm64"},
-		"no cmake":                {func(in *Input) { delete(in.Facts.Tools, "cmake") }, "brings no program cmake"},
-		"a relative folder":       {func(in *Input) { in.Source = "src" }, "not an absolute, clean path"},
-		"a folder with a quote":   {func(in *Input) { in.Dir = `/a"b` }, `holds '"'`},
-		"a folder with an =":      {func(in *Input) { in.Source = "/a=b" }, `holds '='`},
-		"its own option":          {func(in *Input) { in.Recipe.CMake["CMAKE_BUILD_TYPE"] = "Debug" }, "recipes/linux-cpu.toml: CMAKE_BUILD_TYPE is not a recipe's to set"},
-		"a value of no type":      {func(in *Input) { in.Recipe.CMake["GGML_X"] = 1.5 }, "GGML_X"},
-		"no time":                 {func(in *Input) { in.Time = time.Time{} }, "time of the tag's commit"},
-		"no page and no option":   {func(in *Input) { in.Build, in.Missing = 8390, []string{"tools/server/public/index.html.gz"} }, "take another source"},
-		"a number within bounds":  {func(in *Input) { in.BuildMax = in.Build + 9 }, " only, and --version of what is built would have to print one"},
+		"a tag out of range":    {func(in *Input) { in.Build = 5000 }, "this is build 5000"},
+		"another machine":       {func(in *Input) { in.Facts.Arch = "arm64" }, "this machine is linux/arm64"},
+		"no cmake":              {func(in *Input) { delete(in.Facts.Tools, "cmake") }, "brings no program cmake"},
+		"a relative folder":     {func(in *Input) { in.Source = "src" }, "not an absolute, clean path"},
+		"a folder with a quote": {func(in *Input) { in.Dir = `/a"b` }, `holds '"'`},
+		"a folder with an =":    {func(in *Input) { in.Source = "/a=b" }, `holds '='`},
+		"its own option": {func(in *Input) {
+			in.Recipe.CMake["CMAKE_BUILD_TYPE"] = "Debug"
+		}, "recipes/linux-cpu.toml: CMAKE_BUILD_TYPE is not a recipe's to set"},
+		"a value of no type": {func(in *Input) { in.Recipe.CMake["GGML_X"] = 1.5 }, "GGML_X"},
+		"no time":            {func(in *Input) { in.Time = time.Time{} }, "time of the tag's commit"},
+		"no page and no option": {func(in *Input) {
+			in.Build, in.Missing = 8390, []string{"tools/server/public/index.html.gz"}
+		}, "take another source"},
+		"a number within bounds": {func(in *Input) {
+			in.BuildMax = in.Build + 9
+		}, " only, and --version of what is built would have to print one"},
 		"a short tree":            {func(in *Input) { in.Tree = "abc" }, "too short"},
 		"a toolchain with a file": {func(in *Input) { in.Toolchain.File = "x.cmake" }, "x.cmake"},
 	} {
@@ -247,8 +281,9 @@ func TestFreeMemory(t *testing.T) {
 		}, 600000000},
 		"version 1": {map[string]string{
 			"proc/meminfo": meminfo, "proc/self/cgroup": "5:cpu,cpuacct:/x\n4:memory:/x\n",
-			"sys/fs/cgroup/memory/x/memory.limit_in_bytes": "2000000000\n", "sys/fs/cgroup/memory/x/memory.usage_in_bytes": "500000000\n",
-			"sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
+			"sys/fs/cgroup/memory/x/memory.limit_in_bytes": "2000000000\n",
+			"sys/fs/cgroup/memory/x/memory.usage_in_bytes": "500000000\n",
+			"sys/fs/cgroup/memory/memory.limit_in_bytes":   "9223372036854771712\n",
 		}, 1500000000},
 		"a group that is full": {map[string]string{
 			"proc/meminfo": meminfo, "proc/self/cgroup": "0::/\n",
@@ -349,7 +384,11 @@ func TestProbeChooses(t *testing.T) {
 		why           string
 	}{
 		"second name": {spec.Tool{Names: []string{"cmake", "cmake3"}, Min: "3.14"}, "3.28.1", "new/cmake3", ""},
-		"too old":     {spec.Tool{Names: []string{"cmake"}, Min: "3.14"}, "", "", "is version 3.10.2, and 3.14 or newer is needed"},
+		"too old": {
+			spec.Tool{Names: []string{"cmake"}, Min: "3.14"},
+			"", "",
+			"is version 3.10.2, and 3.14 or newer is needed",
+		},
 		"old is fine": {spec.Tool{Names: []string{"cmake"}, Min: "3.9"}, "3.10.2", "old/cmake", ""},
 		"behind":      {spec.Tool{Names: []string{"cc"}, Min: "10"}, "12.2.0", "new/cc", ""},
 		"broken":      {spec.Tool{Names: []string{"mute"}}, "", "", "exit code 3"},
@@ -359,7 +398,8 @@ func TestProbeChooses(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.Version != c.version || (c.file != "" && got.Path != filepath.Join(dir, c.file)) || !strings.Contains(why, c.why) || (why == "") != (c.why == "") {
+		if got.Version != c.version || (c.file != "" && got.Path != filepath.Join(dir, c.file)) ||
+			!strings.Contains(why, c.why) || (why == "") != (c.why == "") {
 			t.Errorf("%s: %+v, %q", name, got, why)
 		}
 	}

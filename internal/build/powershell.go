@@ -71,7 +71,8 @@ func (p Plan) PowerShell(w io.Writer, s BoxScript) error {
 		return err
 	}
 	if i := bytes.IndexFunc(b.Bytes(), func(r rune) bool { return r > '~' }); i >= 0 {
-		return fmt.Errorf("plan %s %s: the script has a letter that is not ASCII: %q", p.Tag, p.Target, b.Bytes()[i:min(b.Len(), i+20)])
+		return fmt.Errorf("plan %s %s: the script has a letter that is not ASCII: %q", p.Tag, p.Target,
+			b.Bytes()[i:min(b.Len(), i+20)])
 	}
 	_, err := w.Write(b.Bytes())
 	return err

@@ -32,7 +32,9 @@ func boxInput(t *testing.T, target, toolchain, name string) Input {
 }
 
 var boxFiles = []SourceFile{
-	{"src/a b.c", strings.Repeat("1", 40)}, {"Z.h", strings.Repeat("3", 40)}, {"it's 100% é 🦙.txt", strings.Repeat("2", 40)},
+	{"src/a b.c", strings.Repeat("1", 40)},
+	{"Z.h", strings.Repeat("3", 40)},
+	{"it's 100% é 🦙.txt", strings.Repeat("2", 40)},
 }
 
 func powerShell(t *testing.T, p Plan, s BoxScript) string {
@@ -53,19 +55,26 @@ func TestGoldenPowerShell(t *testing.T) {
 		p := mustPlan(t, in)
 		text := powerShell(t, p, BoxScript{Files: boxFiles, DiskMiB: in.Recipe.DiskMiB})
 		golden.Check(t, filepath.Join("testdata", file), text)
-		for _, want := range []string{"'CFLAGS', '/D_WIN32_WINNT=0x0601", "'CXXFLAGS', '/D_WIN32_WINNT=0x0601", "'NINJA_STATUS'", "-DCMAKE_C_COMPILER=cl", p.Digest, p.Tree} {
+		for _, want := range []string{
+			"'CFLAGS', '/D_WIN32_WINNT=0x0601", "'CXXFLAGS', '/D_WIN32_WINNT=0x0601",
+			"'NINJA_STATUS'", "-DCMAKE_C_COMPILER=cl", p.Digest, p.Tree,
+		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s lacks %s", file, want)
 			}
 		}
-		if strings.Contains(text, in.Source) || strings.Contains(text, "CMAKE_C_FLAGS") || strings.Contains(text, "$ORIGIN") || strings.Contains(text, "file-prefix-map") {
+		if strings.Contains(text, in.Source) || strings.Contains(text, "CMAKE_C_FLAGS") ||
+			strings.Contains(text, "$ORIGIN") || strings.Contains(text, "file-prefix-map") {
 			t.Errorf("%s holds what is for another compiler, or names a folder of this machine", file)
 		}
-		if _, ok := in.Toolchain.Programs["nvcc"]; ok && (!strings.Contains(text, "('-DCMAKE_CUDA_COMPILER=' + $tool['nvcc'])") || !strings.Contains(text, "'CUDAFLAGS', '-D_WIN32_WINNT=0x0601 -DWINVER=0x0601 -DGGML_CUDA_POOL_TRIM_DEFAULT=1'")) {
+		if _, ok := in.Toolchain.Programs["nvcc"]; ok && (!strings.Contains(text, "('-DCMAKE_CUDA_COMPILER=' + "+
+			"$tool['nvcc'])") || !strings.Contains(text,
+			"'CUDAFLAGS', '-D_WIN32_WINNT=0x0601 -DWINVER=0x0601 -DGGML_CUDA_POOL_TRIM_DEFAULT=1'")) {
 			t.Errorf("%s does not lead CMake to nvcc", file)
 		}
 	}
-	if err := mustPlan(t, realInput(t, "b8833")).PowerShell(&bytes.Buffer{}, BoxScript{}); err == nil || !strings.Contains(err.Error(), "not for a Windows machine") {
+	if err := mustPlan(t, realInput(t, "b8833")).PowerShell(&bytes.Buffer{}, BoxScript{}); err == nil ||
+		!strings.Contains(err.Error(), "not for a Windows machine") {
 		t.Errorf("a plan for Linux: %v", err)
 	}
 	// The digest does not hang on what the machine is called.
@@ -123,7 +132,8 @@ json.dump(bad, sys.stdout)
 func TestPowerShellParses(t *testing.T) {
 	scripts := []string{
 		powerShell(t, mustPlan(t, boxInput(t, "win7-cpu", "win7-x64-msvc", "v0.5.0")), BoxScript{Files: boxFiles}),
-		powerShell(t, mustPlan(t, boxInput(t, "win7-vxkex-cuda11.4", "win7-x64-msvc-cuda", "b8833")), BoxScript{Files: boxFiles, DiskMiB: 5}),
+		powerShell(t, mustPlan(t, boxInput(t, "win7-vxkex-cuda11.4", "win7-x64-msvc-cuda", "b8833")),
+			BoxScript{Files: boxFiles, DiskMiB: 5}),
 	}
 	for _, command := range boxCommands() {
 		scripts = append(scripts, decoded(t, command))
@@ -202,7 +212,8 @@ func boxCommands() map[string]string {
 		names[i] = fmt.Sprintf("bin/ggml-cpu-sapphirerapids-%d.dll", i)
 	}
 	return map[string]string{
-		"hello": box.hello(dir), "list": box.list(dir), "room": box.room(dir), "take": box.take(dir, "abcdefgh", sum), "step": box.step(dir, Configure, sum, sum, 8),
+		"hello": box.hello(dir), "list": box.list(dir), "room": box.room(dir), "take": box.take(dir, "abcdefgh", sum),
+		"step":    box.step(dir, Configure, sum, sum, 8),
 		"outputs": box.outputs(dir), "give": box.give(dir, "abcdefgh", names), "tidy": box.tidy(dir, "abcdefgh"),
 	}
 }
@@ -239,8 +250,10 @@ func TestBoxCommands(t *testing.T) {
 func TestGoldenBoxCommands(t *testing.T) {
 	dir, sum := "C:/llpatch/b8390", strings.Repeat("0123456789abcdef", 4)
 	for name, command := range map[string]string{
-		"hello": box.hello(dir), "list": box.list(dir), "room": box.room(dir), "take": box.take(dir, "abcdefgh", sum), "step": box.step(dir, Compile, sum, sum, 8),
-		"outputs": box.outputs(dir), "give": box.give(dir, "abcdefgh", []string{"bin/a.exe", "bin/b.dll"}), "tidy": box.tidy(dir, "abcdefgh"),
+		"hello": box.hello(dir), "list": box.list(dir), "room": box.room(dir), "take": box.take(dir, "abcdefgh", sum),
+		"step":    box.step(dir, Compile, sum, sum, 8),
+		"outputs": box.outputs(dir), "give": box.give(dir, "abcdefgh", []string{"bin/a.exe", "bin/b.dll"}),
+		"tidy": box.tidy(dir, "abcdefgh"),
 	} {
 		call := command[:strings.LastIndexByte(command, ' ')]
 		golden.Check(t, filepath.Join("testdata", "box", name+".ps1"), "# "+call+"\n"+decoded(t, command))
@@ -277,7 +290,10 @@ func unquote(t *testing.T, s string) string {
 }
 
 func FuzzPSQuote(f *testing.F) {
-	for _, s := range []string{"", "a b", "it's", "''", `a"b\`, "$HOME `x", "é", "🦙 llama", "‘x’", "\t\n", "a\nb'c", "(x)"} {
+	for _, s := range []string{
+		"", "a b", "it's", "''", `a"b\`, "$HOME `x", "é", "🦙 llama", "‘x’", "\t\n", "a\nb'c",
+		"(x)",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -330,14 +346,18 @@ func TestBlobID(t *testing.T) {
 	if err := os.Symlink("nowhere", filepath.Join(in.Source, "link")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := sourceFiles(t.Context(), in.Source); err == nil || !strings.Contains(err.Error(), "link is a symbolic link") {
+	if _, err := sourceFiles(t.Context(), in.Source); err == nil ||
+		!strings.Contains(err.Error(), "link is a symbolic link") {
 		t.Errorf("a link: %v", err)
 	}
 }
 
 // A compiler that CMake found by its name is the one that was asked for.
 func TestSameCompiler(t *testing.T) {
-	for got, same := range map[string]bool{"C:/Program Files/VC/bin/cl.exe": true, "cl": true, "C:/x/nvcl.exe": false, "C:/x/cl.exe/y": false} {
+	for got, same := range map[string]bool{
+		"C:/Program Files/VC/bin/cl.exe": true, "cl": true, "C:/x/nvcl.exe": false,
+		"C:/x/cl.exe/y": false,
+	} {
 		if sameValue(got, "cl") != same {
 			t.Errorf("%s: %v", got, !same)
 		}
@@ -375,7 +395,10 @@ func TestBoxPlanAnywhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := powerShell(t, p, BoxScript{Files: boxFiles, DiskMiB: in.Recipe.DiskMiB}); got != strings.ReplaceAll(string(kept), "\r\n", "\n") {
+	if got := powerShell(t, p, BoxScript{
+		Files:   boxFiles,
+		DiskMiB: in.Recipe.DiskMiB,
+	}); got != strings.ReplaceAll(string(kept), "\r\n", "\n") {
 		t.Errorf("another script than the kept one:\n%s", got)
 	}
 }

@@ -61,7 +61,10 @@ func look(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) (Facts, error
 			return f, err
 		}
 		if why != "" {
-			missing.Tools = append(missing.Tools, MissingTool{Role: role, Names: t.Names, Debian: t.Debian, Why: why, Hint: t.Hint})
+			missing.Tools = append(missing.Tools, MissingTool{
+				Role: role, Names: t.Names, Debian: t.Debian, Why: why,
+				Hint: t.Hint,
+			})
 			continue
 		}
 		f.Tools[role] = fact
@@ -116,7 +119,10 @@ func FindTool(ctx context.Context, tc spec.Toolchain, role string) (ToolFact, er
 	t := tc.Programs[role]
 	fact, why, err := findTool(ctx, t, "", os.Getenv("PATH"))
 	if err == nil && why != "" {
-		err = &MissingTools{Toolchain: tc.Name, Tools: []MissingTool{{Role: role, Names: t.Names, Debian: t.Debian, Why: why, Hint: t.Hint}}}
+		err = &MissingTools{Toolchain: tc.Name, Tools: []MissingTool{{
+			Role: role, Names: t.Names, Debian: t.Debian, Why: why,
+			Hint: t.Hint,
+		}}}
 	}
 	return fact, err
 }

@@ -21,11 +21,14 @@ __attribute__((global)) void llpatch_probe(float *p) { p[0] *= 2; }
 
 // clangNeeds is what clang, and the tree's search for CUDA, read of a CUDA folder.
 var clangNeeds = []string{
-	"include/cuda.h", "include/cuda_runtime_api.h", "include/cublas_api.h", "include/cublas_v2.h", "include/curand_mtgp32_kernel.h",
+	"include/cuda.h", "include/cuda_runtime_api.h", "include/cublas_api.h", "include/cublas_v2.h",
+	"include/curand_mtgp32_kernel.h",
 	"nvvm/libdevice/libdevice.10.bc", "bin/ptxas", "bin/fatbinary",
 }
 
-const wholeCUDA = "CUDA_HOME names a folder with all of bin, include and nvvm of CUDA 11: llpatch env create cuda-11.4-redist makes one of NVIDIA's archives, scripts/cuda-headers --tools DIR one of Debian's packages (11.2); a root with one is made by llpatch env create win7-cuda-11.8, for --env win7-cuda-11.8"
+const wholeCUDA = "CUDA_HOME names a folder with all of bin, include and nvvm of CUDA 11: llpatch env create " +
+	"cuda-11.4-redist makes one of NVIDIA's archives, scripts/cuda-headers --tools DIR one of Debian's packages " +
+	"(11.2); a root with one is made by llpatch env create win7-cuda-11.8, for --env win7-cuda-11.8"
 
 // clangProbe tries the clang and the CUDA folder that were found.
 type clangProbe struct {
@@ -39,7 +42,8 @@ type clangProbe struct {
 // which is read back from what it wrote. The error is a *BadToolkit.
 func probeClang(ctx context.Context, f Facts, tc spec.Toolchain, rec spec.Recipe) (CUDAFact, error) {
 	p := &clangProbe{
-		trial: trial{name: "clang", compiler: f.Tools["clang"], who: "it", itself: "let clang and ptxas be the programs themselves, and not scripts that stand for them", env: planEnv(f, tc, 0)},
+		trial: trial{name: "clang", compiler: f.Tools["clang"], who: "it", itself: "let clang and ptxas be the programs " +
+			"themselves, and not scripts that stand for them", env: planEnv(f, tc, 0)},
 		ptxas: f.Tools["ptxas"],
 	}
 	end, err := p.begin(map[string]string{"kernel.cu": clangKernel})
@@ -65,7 +69,8 @@ func probeClang(ctx context.Context, f Facts, tc spec.Toolchain, rec spec.Recipe
 func (p *clangProbe) nvcc(ctx context.Context, f Facts, rec spec.Recipe) error {
 	nvcc := f.Tools["nvcc"]
 	if says := majorMinor(nvcc.Version); says != p.fact.Version {
-		return p.bad("put the parts of one CUDA into the folder that CUDA_HOME names", "nvcc (%s) is of CUDA %s, and the headers that clang reads, in %s, are of CUDA %s", nvcc.Path, says, p.fact.Root, p.fact.Version)
+		return p.bad("put the parts of one CUDA into the folder that CUDA_HOME names", "nvcc (%s) is of CUDA %s, and the "+
+			"headers that clang reads, in %s, are of CUDA %s", nvcc.Path, says, p.fact.Root, p.fact.Version)
 	}
 	t := newToolkitProbe(f, hostRole, p.env, rec)
 	end, err := t.begin(map[string]string{"kernel.cu": kernelProbe})
@@ -99,11 +104,13 @@ func (p *clangProbe) folder() error {
 		}
 	}
 	if !has("lib64") && !has("lib") {
-		return p.bad("make an empty folder lib64 in it", "the CUDA folder %s has no lib64, without which CMake takes it for no CUDA", p.fact.Root)
+		return p.bad("make an empty folder lib64 in it",
+			"the CUDA folder %s has no lib64, without which CMake takes it for no CUDA", p.fact.Root)
 	}
 	// Headers of another compiler would come before MinGW's.
 	if has("include/stdio.h") {
-		return p.bad(wholeCUDA, "the CUDA headers lie in %s among those of this system's C library, which are not for Windows", filepath.Join(p.fact.Root, "include"))
+		return p.bad(wholeCUDA, "the CUDA headers lie in %s among those of this system's C library, which are not "+
+			"for Windows", filepath.Join(p.fact.Root, "include"))
 	}
 	text, err := os.ReadFile(filepath.Join(p.fact.Root, "include/cuda.h"))
 	if err != nil {
@@ -115,7 +122,8 @@ func (p *clangProbe) folder() error {
 	}
 	p.fact.Version = packed(string(m[1]))
 	if says := majorMinor(p.ptxas.Version); says != p.fact.Version {
-		return p.bad("put the parts of one CUDA into the folder that CUDA_HOME names", "two toolkits are mixed in %s: its ptxas is of CUDA %s, and its cuda.h of CUDA %s", p.fact.Root, says, p.fact.Version)
+		return p.bad("put the parts of one CUDA into the folder that CUDA_HOME names", "two toolkits are mixed in %s: its "+
+			"ptxas is of CUDA %s, and its cuda.h of CUDA %s", p.fact.Root, says, p.fact.Version)
 	}
 	return nil
 }
@@ -129,10 +137,14 @@ var (
 func (p *clangProbe) archs(ctx context.Context, want spec.CUDA) error {
 	for _, ptx := range want.PTX {
 		if sm := strings.Replace(ptx, "compute_", "sm_", 1); !slices.Contains(slices.Concat(want.Archs, want.AtLeast), sm) {
-			return p.bad("name "+sm+" as well, or no PTX", "clang makes PTX for %s together with machine code for %s, which is not asked for", ptx, sm)
+			return p.bad("name "+sm+" as well, or no PTX",
+				"clang makes PTX for %s together with machine code for %s, which is not asked for", ptx, sm)
 		}
 	}
-	args := []string{p.compiler.Path, "-x", "cuda", "--cuda-path=" + p.fact.Root, "-nocudainc", "-nocudalib", "--no-cuda-include-ptx=all", "-Wno-unknown-cuda-version"}
+	args := []string{
+		p.compiler.Path, "-x", "cuda", "--cuda-path=" + p.fact.Root, "-nocudainc", "-nocudalib",
+		"--no-cuda-include-ptx=all", "-Wno-unknown-cuda-version",
+	}
 	for _, a := range slices.Concat(want.Archs, want.AtLeast) {
 		args = append(args, "--cuda-gpu-arch="+a)
 	}
@@ -157,9 +169,11 @@ func (p *clangProbe) cannot(want spec.CUDA, tail []string) error {
 	var bad *BadToolkit
 	switch {
 	case noTargetRE.MatchString(said):
-		bad = p.bad("install a clang with LLVM's target NVPTX, such as Debian's clang-19", "it was built without NVPTX, LLVM's target for NVIDIA's cards")
+		bad = p.bad("install a clang with LLVM's target NVPTX, such as Debian's clang-19",
+			"it was built without NVPTX, LLVM's target for NVIDIA's cards")
 	case unknownArchRE.MatchString(said):
-		bad = p.bad("--cuda-archs takes other archs, such as --cuda-archs 86-real", "it, or ptxas %s, does not know one of %s", p.ptxas.Version, archs)
+		bad = p.bad("--cuda-archs takes other archs, such as --cuda-archs 86-real",
+			"it, or ptxas %s, does not know one of %s", p.ptxas.Version, archs)
 	default:
 		bad = p.bad(wholeCUDA, "it cannot compile the smallest kernel for %s with the CUDA in %s", archs, p.fact.Root)
 	}

@@ -40,8 +40,11 @@ type toolkitProbe struct {
 
 func newToolkitProbe(f Facts, host string, env []string, rec spec.Recipe) *toolkitProbe {
 	return &toolkitProbe{
-		trial: trial{name: "nvcc", compiler: f.Tools["nvcc"], who: "it", itself: "let nvcc be the compiler itself, and not a script that stands for it", env: env},
-		host:  f.Tools[host], want: rec.Verify.CUDA,
+		trial: trial{
+			name: "nvcc", compiler: f.Tools["nvcc"], who: "it",
+			itself: "let nvcc be the compiler itself, and not a script that stands for it", env: env,
+		},
+		host: f.Tools[host], want: rec.Verify.CUDA,
 	}
 }
 
@@ -111,7 +114,8 @@ func (p *toolkitProbe) headers(ctx context.Context) (CUDAFact, error) {
 	if m := missingRE.FindStringSubmatch(text); m != nil {
 		next := "install the toolkit's headers; on Debian: sudo apt-get install -y nvidia-cuda-dev"
 		if m[1] == "cublas_v2.h" {
-			next = "install cuBLAS for developers: the package libcublas-dev of the same CUDA version, or Debian's nvidia-cuda-dev"
+			next = "install cuBLAS for developers: the package libcublas-dev of the same CUDA version, or Debian's " +
+				"nvidia-cuda-dev"
 		}
 		return c, p.bad(next, "this CUDA has no header %s", m[1])
 	}
@@ -122,10 +126,13 @@ func (p *toolkitProbe) headers(ctx context.Context) (CUDAFact, error) {
 	}
 	says := majorMinor(p.compiler.Version)
 	for _, is := range []struct{ what, version string }{
-		{"the compiler behind it", m[3] + "." + m[4]}, {"the header cuda.h that it reads", packed(m[1])}, {"the header cuda_runtime_api.h that it reads", packed(m[2])},
+		{"the compiler behind it", m[3] + "." + m[4]},
+		{"the header cuda.h that it reads", packed(m[1])},
+		{"the header cuda_runtime_api.h that it reads", packed(m[2])},
 	} {
 		if is.version != says {
-			return c, p.bad("two toolkits are mixed: put the bin of one of them first on the PATH, and unset CUDA_HOME, CPATH and CPLUS_INCLUDE_PATH",
+			return c, p.bad("two toolkits are mixed: put the bin of one of them first on the PATH, and unset CUDA_HOME, "+
+				"CPATH and CPLUS_INCLUDE_PATH",
 				"--version says CUDA %s, and %s is of CUDA %s", says, is.what, is.version)
 		}
 	}
@@ -157,7 +164,8 @@ func packed(digits string) string {
 // libraries looks for what the backend is linked with.
 func (p *toolkitProbe) libraries(c *CUDAFact) error {
 	machine := map[string]string{"amd64": "x86_64-linux", "arm64": "sbsa-linux"}
-	for _, dir := range []string{"lib64", "lib", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu", "targets/" + machine["amd64"] + "/lib", "targets/" + machine["arm64"] + "/lib"} {
+	for _, dir := range []string{"lib64", "lib", "lib/x86_64-linux-gnu", "lib/aarch64-linux-gnu", "targets/" +
+		machine["amd64"] + "/lib", "targets/" + machine["arm64"] + "/lib"} {
 		dir = filepath.Join(c.Root, dir)
 		if _, err := os.Stat(filepath.Join(dir, "libcudart.so")); err != nil {
 			continue
@@ -175,7 +183,8 @@ func (p *toolkitProbe) libraries(c *CUDAFact) error {
 	}
 	for lib, next := range map[string]string{
 		"libcudart.so": "install the toolkit's libraries; on Debian: sudo apt-get install -y nvidia-cuda-dev",
-		"libcublas.so": "install cuBLAS for developers: the package libcublas-dev of the same CUDA version, or Debian's nvidia-cuda-dev",
+		"libcublas.so": "install cuBLAS for developers: the package libcublas-dev of the same CUDA version, or Debian's " +
+			"nvidia-cuda-dev",
 	} {
 		if !slices.ContainsFunc(c.Libs, func(dir string) bool {
 			_, err := os.Stat(filepath.Join(dir, lib))
@@ -233,7 +242,8 @@ func (p *toolkitProbe) archs(ctx context.Context, c *CUDAFact) error {
 		return err
 	}
 	if err != nil {
-		bad := p.bad("--cuda-archs takes other archs, such as --cuda-archs 86", "it cannot compile the smallest kernel for %s", strings.Join(slices.Concat(archs, ptx), " "))
+		bad := p.bad("--cuda-archs takes other archs, such as --cuda-archs 86",
+			"it cannot compile the smallest kernel for %s", strings.Join(slices.Concat(archs, ptx), " "))
 		bad.Tail = tail
 		return bad
 	}

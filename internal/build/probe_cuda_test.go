@@ -59,8 +59,12 @@ func toolkit(t *testing.T, change func(files map[string]string)) (spec.Toolchain
 		Name: "fake", OS: runtime.GOOS, Arch: runtime.GOARCH, JobMiB: 100,
 		Programs: map[string]spec.Tool{
 			"cmake": {Names: []string{"cmake"}}, "ninja": {Names: []string{"ninja"}},
-			"nvcc": {Names: []string{"nvcc"}, Min: "11.4", Max: "13", Debian: "nvidia-cuda-toolkit", Hint: "it is in non-free", Dirs: []string{"$CUDA_HOME/bin"}},
-			"cc":   {Names: []string{"gcc-12", "gcc-11"}, Min: "11", Debian: "gcc"}, "cxx": {Names: []string{"g++-12", "g++-11"}, Min: "11", Debian: "g++"},
+			"nvcc": {
+				Names: []string{"nvcc"}, Min: "11.4", Max: "13", Debian: "nvidia-cuda-toolkit", Hint: "it is in non-free",
+				Dirs: []string{"$CUDA_HOME/bin"},
+			},
+			"cc":  {Names: []string{"gcc-12", "gcc-11"}, Min: "11", Debian: "gcc"},
+			"cxx": {Names: []string{"g++-12", "g++-11"}, Min: "11", Debian: "g++"},
 		},
 	}
 	rec := spec.Recipe{Name: "fake", Backends: []string{"cuda"}, Verify: spec.Verify{CUDA: &spec.CUDA{
@@ -93,7 +97,8 @@ func TestProbeCUDA(t *testing.T) {
 		Version: "11.8", Root: real, Libs: []string{filepath.Join(real, "lib64"), filepath.Join(real, "lib64/stubs")},
 		Archs: []string{"sm_35", "sm_50", "sm_75", "sm_80", "sm_86"}, ObjTemp: true,
 	}
-	if got := f.CUDA; got.Version != want.Version || got.Root != want.Root || !slices.Equal(got.Libs, want.Libs) || !slices.Equal(got.Archs, want.Archs) || !got.ObjTemp {
+	if got := f.CUDA; got.Version != want.Version || got.Root != want.Root || !slices.Equal(got.Libs, want.Libs) ||
+		!slices.Equal(got.Archs, want.Archs) || !got.ObjTemp {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
@@ -103,7 +108,9 @@ func TestProbeTakesArchsOfToolkit(t *testing.T) {
 	tc, rec, _ := toolkit(t, nil)
 	all := *rec.Verify.CUDA
 	rec.Verify.CUDA = &spec.CUDA{Files: all.Files, Toolkits: []spec.Toolkit{
-		{From: "11.4", Archs: []string{"sm_80"}}, {From: "11.8", Archs: all.Archs, PTX: all.PTX}, {From: "12.0", Archs: []string{"sm_90"}},
+		{From: "11.4", Archs: []string{"sm_80"}},
+		{From: "11.8", Archs: all.Archs, PTX: all.PTX},
+		{From: "12.0", Archs: []string{"sm_90"}},
 	}}
 	f, err := Probe(t.Context(), tc, rec)
 	if err != nil {
@@ -170,32 +177,88 @@ func TestProbeRefusesToolkit(t *testing.T) {
 		archs  []string
 		want   []string
 	}{
-		"no nvcc":            {without("bin/nvcc"), nil, []string{"nvcc: not on the PATH nor in $CUDA_HOME/bin", "Debian package nvidia-cuda-toolkit", "it is in non-free"}},
-		"too old":            {version("11.2"), nil, []string{"nvcc is version 11.2.1, and 11.4 or newer is needed"}},
-		"too new":            {version("14.0"), nil, []string{"nvcc is version 14.0.1, and 13 is the newest"}},
-		"garbage":            {nvcc("release 11.8, V11.8.89", "hello"), nil, []string{"names no version that can be read"}},
-		"host too new":       {without("bin/gcc-11", "bin/g++-11"), nil, []string{"g++-12 is version 12.2.0, and 11 is the newest that nvcc 11.8.89 (", "apt-get install -y g++-11 gcc-11"}},
-		"its header says so": {nvcc("*\" -E \"*)", "*\" -E \"*) echo 'error: #error -- unsupported GNU version! gcc versions later than 10 are not supported!' >&2; exit 1 ;; xx)"), nil, []string{"does not take", "GCC 11.3.0", "allows GCC 10 at most"}},
-		"no headers":         {nvcc("*\" -E \"*)", "*\" -E \"*) echo 'fatal error: cuda_runtime.h: No such file' >&2; exit 1 ;; xx)"), nil, []string{"cannot preprocess", "cuda_runtime.h: No such file"}},
-		"no cuda.h":          {nvcc("echo 'llpatch_versions'", "echo 'llpatch_missing \"cuda.h\"'"), nil, []string{"has no header cuda.h"}},
-		"no cublas header":   {nvcc("echo 'llpatch_versions'", "echo 'llpatch_missing \"cublas_v2.h\"'"), nil, []string{"has no header cublas_v2.h"}},
-		"no cublas":          {without("lib64/libcublas.so"), nil, []string{"has no libcublas.so to link with"}},
-		"no libraries":       {without("lib64/libcudart.so", "lib64/libcublas.so"), nil, []string{"to link with"}},
-		"lies, header":       {nvcc("11080 11080 11 8", "12040 11080 11 8"), nil, []string{"--version says CUDA 11.8, and the header cuda.h that it reads is of CUDA 12.4"}},
-		"lies, compiler":     {version("12.4"), nil, []string{"--version says CUDA 12.4, and the compiler behind it is of CUDA 11.8"}},
-		"lies, all but code": {func(f map[string]string) { version("12.4")(f); nvcc("11080 11080 11 8", "12040 12040 12 4")(f) }, nil, []string{"the code that it makes is CUDA 11.8's"}},
-		"preprocesses words": {nvcc("echo 'llpatch_versions'", "echo hello"), nil, []string{"preprocesses nothing that could be told"}},
-		"writes nothing":     {nvcc("cp FATBIN \"$2\"", ":"), nil, []string{"says that it compiled a kernel, and wrote nothing"}},
-		"writes rubbish":     {nvcc("cp FATBIN \"$2\"", "echo x >$2"), nil, []string{"what it wrote is no device code"}},
-		"cannot compile":     {nvcc("cp FATBIN \"$2\"", "echo 'ptxas fatal : oops' >&2; exit 1"), nil, []string{"cannot compile the smallest kernel for sm_75 sm_86", "ptxas fatal : oops"}},
-		"an arch it lacks":   {nil, []string{"sm_120a"}, []string{"does not know sm_120a; CUDA 12.8 and newer have it; this one knows sm_35"}},
-		"an arch it dropped": {nvcc("sm_35 sm_50", "sm_50"), []string{"sm_35"}, []string{"does not know sm_35; CUDA 11.8 was the last that had it"}},
-		"another arch":       {nil, []string{"sm_80"}, []string{"it was asked for sm_80 and made code for sm_75 sm_86 compute_86"}},
-		"archs for ever":     {nvcc("echo \"sm_35 sm_50 sm_75 sm_80 sm_86\"", "exec yes sm_86"), nil, []string{"bin/nvcc): with --list-gpu-code it wrote more than 64 MiB"}},
-		"help for ever":      {nvcc("echo \"--objdir-as-tempdir   (-objtemp)\"", "exec yes help"), nil, []string{"with --help it wrote more than 64 MiB"}},
-		"headers for ever":   {nvcc("echo 'llpatch_versions'", "exec yes"), nil, []string{"-E headers.cu it wrote more than 64 MiB"}},
-		"messages for ever":  {nvcc("cp FATBIN \"$2\"", "exec yes >&2"), nil, []string{"kernel.cu it wrote more than 64 MiB"}},
-		"no list of archs":   {nvcc("--list-gpu-code", "--none"), []string{"sm_80"}, []string{"was asked for sm_80"}},
+		"no nvcc": {without("bin/nvcc"), nil, []string{
+			"nvcc: not on the PATH nor in $CUDA_HOME/bin",
+			"Debian package nvidia-cuda-toolkit", "it is in non-free",
+		}},
+		"too old": {version("11.2"), nil, []string{"nvcc is version 11.2.1, and 11.4 or newer is needed"}},
+		"too new": {version("14.0"), nil, []string{"nvcc is version 14.0.1, and 13 is the newest"}},
+		"garbage": {nvcc("release 11.8, V11.8.89", "hello"), nil, []string{"names no version that can be read"}},
+		"host too new": {
+			without("bin/gcc-11", "bin/g++-11"), nil,
+			[]string{"g++-12 is version 12.2.0, and 11 is the newest that nvcc 11.8.89 (", "apt-get install -y g++-11 gcc-11"},
+		},
+		"its header says so": {
+			nvcc("*\" -E \"*)", "*\" -E \"*) echo 'error: #error -- unsupported GNU version! gcc "+
+				"versions later than 10 are not supported!' >&2; exit 1 ;; xx)"), nil,
+			[]string{"does not take", "GCC 11.3.0", "allows GCC 10 at most"},
+		},
+		"no headers": {nvcc("*\" -E \"*)", "*\" -E \"*) echo 'fatal error: cuda_runtime.h: No such file' >&2; "+
+			"exit 1 ;; xx)"), nil, []string{"cannot preprocess", "cuda_runtime.h: No such file"}},
+		"no cuda.h": {
+			nvcc("echo 'llpatch_versions'", "echo 'llpatch_missing \"cuda.h\"'"), nil,
+			[]string{"has no header cuda.h"},
+		},
+		"no cublas header": {
+			nvcc("echo 'llpatch_versions'", "echo 'llpatch_missing \"cublas_v2.h\"'"), nil,
+			[]string{"has no header cublas_v2.h"},
+		},
+		"no cublas":    {without("lib64/libcublas.so"), nil, []string{"has no libcublas.so to link with"}},
+		"no libraries": {without("lib64/libcudart.so", "lib64/libcublas.so"), nil, []string{"to link with"}},
+		"lies, header": {
+			nvcc("11080 11080 11 8", "12040 11080 11 8"), nil,
+			[]string{"--version says CUDA 11.8, and the header cuda.h that it reads is of CUDA 12.4"},
+		},
+		"lies, compiler": {
+			version("12.4"), nil,
+			[]string{"--version says CUDA 12.4, and the compiler behind it is of CUDA 11.8"},
+		},
+		"lies, all but code": {func(f map[string]string) {
+			version("12.4")(f)
+			nvcc("11080 11080 11 8", "12040 12040 12 4")(f)
+		}, nil, []string{"the code that it makes is CUDA 11.8's"}},
+		"preprocesses words": {
+			nvcc("echo 'llpatch_versions'", "echo hello"), nil,
+			[]string{"preprocesses nothing that could be told"},
+		},
+		"writes nothing": {
+			nvcc("cp FATBIN \"$2\"", ":"), nil,
+			[]string{"says that it compiled a kernel, and wrote nothing"},
+		},
+		"writes rubbish": {nvcc("cp FATBIN \"$2\"", "echo x >$2"), nil, []string{"what it wrote is no device code"}},
+		"cannot compile": {
+			nvcc("cp FATBIN \"$2\"", "echo 'ptxas fatal : oops' >&2; exit 1"), nil,
+			[]string{"cannot compile the smallest kernel for sm_75 sm_86", "ptxas fatal : oops"},
+		},
+		"an arch it lacks": {
+			nil,
+			[]string{"sm_120a"},
+			[]string{"does not know sm_120a; CUDA 12.8 and newer have it; this one knows sm_35"},
+		},
+		"an arch it dropped": {
+			nvcc("sm_35 sm_50", "sm_50"),
+			[]string{"sm_35"},
+			[]string{"does not know sm_35; CUDA 11.8 was the last that had it"},
+		},
+		"another arch": {
+			nil,
+			[]string{"sm_80"},
+			[]string{"it was asked for sm_80 and made code for sm_75 sm_86 compute_86"},
+		},
+		"archs for ever": {
+			nvcc("echo \"sm_35 sm_50 sm_75 sm_80 sm_86\"", "exec yes sm_86"), nil,
+			[]string{"bin/nvcc): with --list-gpu-code it wrote more than 64 MiB"},
+		},
+		"help for ever": {
+			nvcc("echo \"--objdir-as-tempdir   (-objtemp)\"", "exec yes help"), nil,
+			[]string{"with --help it wrote more than 64 MiB"},
+		},
+		"headers for ever": {
+			nvcc("echo 'llpatch_versions'", "exec yes"), nil,
+			[]string{"-E headers.cu it wrote more than 64 MiB"},
+		},
+		"messages for ever": {nvcc("cp FATBIN \"$2\"", "exec yes >&2"), nil, []string{"kernel.cu it wrote more than 64 MiB"}},
+		"no list of archs":  {nvcc("--list-gpu-code", "--none"), []string{"sm_80"}, []string{"was asked for sm_80"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc, rec, _ := toolkit(t, c.change)
@@ -225,7 +288,8 @@ func TestProbeRefusesToolkit(t *testing.T) {
 
 func TestHostLimit(t *testing.T) {
 	for nvcc, want := range map[string]int{
-		"11.2.67": 10, "11.4.48": 11, "11.8.89": 11, "12.0.1": 12, "12.3.107": 12, "12.4.131": 13, "12.6.85": 13, "12.8.61": 14, "13.0.88": 15, "13.5.1": 15, "10.2.89": 0,
+		"11.2.67": 10, "11.4.48": 11, "11.8.89": 11, "12.0.1": 12, "12.3.107": 12, "12.4.131": 13, "12.6.85": 13,
+		"12.8.61": 14, "13.0.88": 15, "13.5.1": 15, "10.2.89": 0,
 	} {
 		if got := hostLimit(nvcc); got != want {
 			t.Errorf("nvcc %s: GCC %d, want %d", nvcc, got, want)
@@ -238,7 +302,8 @@ func TestHostLimit(t *testing.T) {
 func TestNvccOfTwoVersions(t *testing.T) {
 	says := func(lines string) error {
 		tc, rec, _ := toolkit(t, func(files map[string]string) {
-			files["bin/nvcc"] = strings.Replace(files["bin/nvcc"], `echo "Cuda compilation tools, release 11.8, V11.8.89"`, lines, 1)
+			files["bin/nvcc"] = strings.Replace(files["bin/nvcc"], `echo "Cuda compilation tools, release 11.8, V11.8.89"`,
+				lines, 1)
 		})
 		_, err := Probe(t.Context(), tc, rec)
 		return err
@@ -249,7 +314,8 @@ func TestNvccOfTwoVersions(t *testing.T) {
 	}
 	var missing *MissingTools
 	err := says(line + `echo "Cuda compilation tools, release 12.4, V12.4.131"`)
-	if !errors.As(err, &missing) || !strings.Contains(err.Error(), "bin/nvcc --version names more than one version: 11.8.89, 12.4.131") {
+	if !errors.As(err, &missing) || !strings.Contains(err.Error(),
+		"bin/nvcc --version names more than one version: 11.8.89, 12.4.131") {
 		t.Errorf("two: %v", err)
 	}
 }

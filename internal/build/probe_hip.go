@@ -35,7 +35,8 @@ llpatch_missing "rocblas/rocblas.h"
 llpatch_versions HIP_VERSION_MAJOR HIP_VERSION_MINOR llpatch_end
 `
 
-const hipKernelProbe = "#include <hip/hip_runtime.h>\n__global__ void llpatch_probe(float *p) { p[threadIdx.x] = sqrtf(p[threadIdx.x]); }\n"
+const hipKernelProbe = "#include <hip/hip_runtime.h>\n__global__ void llpatch_probe(float *p) { p[threadIdx.x] = " +
+	"sqrtf(p[threadIdx.x]); }\n"
 
 // rocmProbe tries the hipcc that was found.
 type rocmProbe struct {
@@ -87,7 +88,8 @@ func system(root string) string {
 	return ""
 }
 
-const wholeROCm = "install the whole ROCm of this version; llpatch env create rocm makes a root that has one, and --env rocm builds in that"
+const wholeROCm = "install the whole ROCm of this version; llpatch env create rocm makes a root that has one, and " +
+	"--env rocm builds in that"
 
 // config asks hipconfig, which lies beside hipcc, where everything is.
 func (p *rocmProbe) config(ctx context.Context) error {
@@ -132,17 +134,20 @@ func (p *rocmProbe) clang(args ...string) []string {
 
 // debianOf says which of Debian's packages has a header or a library.
 var debianOf = map[string]string{
-	"hip/hip_version.h": "libamdhip64-dev", "hip/hip_runtime.h": "libamdhip64-dev", "hipblas/hipblas.h": "libhipblas-dev", "rocblas/rocblas.h": "librocblas-dev",
-	"libamdhip64.so": "libamdhip64-dev", "libhipblas.so": "libhipblas-dev", "librocblas.so": "librocblas-dev",
+	"hip/hip_version.h": "libamdhip64-dev", "hip/hip_runtime.h": "libamdhip64-dev", "hipblas/hipblas.h": "libhipblas-dev",
+	"rocblas/rocblas.h": "librocblas-dev",
+	"libamdhip64.so":    "libamdhip64-dev", "libhipblas.so": "libhipblas-dev", "librocblas.so": "librocblas-dev",
 }
 
 func lacksPart(what string) string {
-	return "install it: on Debian the package " + debianOf[what] + "; AMD's own packages are hip-dev, hipblas-dev and rocblas-dev of the same version"
+	return "install it: on Debian the package " + debianOf[what] +
+		"; AMD's own packages are hip-dev, hipblas-dev and rocblas-dev of the same version"
 }
 
 // headers asks the preprocessor which HIP this is.
 func (p *rocmProbe) headers(ctx context.Context) error {
-	out, tail, err := p.run(ctx, p.clang("--cuda-host-only", "-nogpuinc", "-I"+filepath.Join(p.fact.Root, "include"), "-E", "-P", "headers.hip")...)
+	out, tail, err := p.run(ctx, p.clang("--cuda-host-only", "-nogpuinc", "-I"+filepath.Join(p.fact.Root, "include"),
+		"-E", "-P", "headers.hip")...)
 	if endless(err) {
 		return err
 	}
@@ -160,7 +165,8 @@ func (p *rocmProbe) headers(ctx context.Context) error {
 	}
 	p.fact.Version = m[1] + "." + m[2]
 	if says := majorMinor(p.compiler.Version); says != p.fact.Version {
-		return p.bad("two ROCms are mixed: put the bin of one of them first on the PATH, and unset ROCM_PATH, HIP_PATH and CPLUS_INCLUDE_PATH",
+		return p.bad("two ROCms are mixed: put the bin of one of them first on the PATH, and unset ROCM_PATH, HIP_PATH "+
+			"and CPLUS_INCLUDE_PATH",
 			"--version says HIP %s, and the headers in %s are of HIP %s", says, p.fact.Root, p.fact.Version)
 	}
 	return nil
@@ -193,7 +199,8 @@ func (p *rocmProbe) libraries(context.Context) error {
 			return err == nil
 		})
 		if !there {
-			return p.bad(wholeROCm, "this ROCm, in %s, has no lib/cmake/%s/%s-config.cmake, by which CMake finds it", p.fact.Root, name, name)
+			return p.bad(wholeROCm, "this ROCm, in %s, has no lib/cmake/%s/%s-config.cmake, by which CMake finds it",
+				p.fact.Root, name, name)
 		}
 	}
 	return nil
@@ -235,9 +242,11 @@ func (p *rocmProbe) cannot(gfx string, tail []string) error {
 	var bad *BadToolkit
 	switch {
 	case unknownGfxRE.MatchString(said):
-		bad = p.bad("--gfx takes other targets; "+newerClang(gfx), "its clang %s (%s) does not know %s", p.fact.Compiler, p.fact.Clang, gfx)
+		bad = p.bad("--gfx takes other targets; "+newerClang(gfx), "its clang %s (%s) does not know %s", p.fact.Compiler,
+			p.fact.Clang, gfx)
 	case noDeviceRE.MatchString(said):
-		bad = p.bad("install the device library of this ROCm: on Debian rocm-device-libs, AMD's own package is rocm-device-libs as well; or --gfx takes other targets",
+		bad = p.bad("install the device library of this ROCm: on Debian rocm-device-libs, AMD's own package is "+
+			"rocm-device-libs as well; or --gfx takes other targets",
 			"its clang (%s) finds no device library for %s", p.fact.Clang, gfx)
 	default:
 		bad = p.bad(wholeROCm, "it cannot compile the smallest kernel for %s", gfx)
@@ -262,7 +271,9 @@ func newerClang(gfx string) string {
 // readBack opens what clang wrote, and makes room for what it writes next.
 func (p *rocmProbe) readBack(gfx string) error {
 	const name = "kernel.o"
-	f, err := p.wrote(name, func(f *binary.File) bool { return f.HIP != nil && len(f.HIP.Faults) == 0 && len(f.HIP.Code) == 1 })
+	f, err := p.wrote(name, func(f *binary.File) bool {
+		return f.HIP != nil && len(f.HIP.Faults) == 0 && len(f.HIP.Code) == 1
+	})
 	if err != nil {
 		return err
 	}

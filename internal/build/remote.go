@@ -48,8 +48,10 @@ func ParseRemote(text string, env []string) (Remote, error) {
 		return Remote{}, err
 	}
 	dir = strings.TrimSuffix(dir, "/")
-	if !remoteDirRE.MatchString(dir) || strings.HasPrefix(dir, "-") || path.Clean(dir) != dir || dir == "." || dir == ".." || strings.HasPrefix(dir, "../") {
-		return Remote{}, fmt.Errorf("%q: the folder %q must be a clean path of letters, digits and . _ + @ - / alone, with slashes also on Windows", text, dir)
+	if !remoteDirRE.MatchString(dir) || strings.HasPrefix(dir, "-") || path.Clean(dir) != dir || dir == "." ||
+		dir == ".." || strings.HasPrefix(dir, "../") {
+		return Remote{}, fmt.Errorf("%q: the folder %q must be a clean path of letters, digits and . _ + @ - / alone, "+
+			"with slashes also on Windows", text, dir)
 	}
 	return Remote{Name: name, Dir: dir, Env: env}, nil
 }

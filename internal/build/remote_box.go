@@ -73,11 +73,13 @@ List 'bin'`, dir)
 		return power(boxLock+`
 & tar.exe -czf $a1 -C build @($a2.Split('|'))
 if ($LASTEXITCODE -ne 0) { Remove-Item -Force -ErrorAction SilentlyContinue $a1; throw 'tar.exe could not pack the programs' }
-Say ((Get-FileHash -LiteralPath $a1 -Algorithm SHA256).Hash.ToLowerInvariant() + '  -')`, dir, giveName(run)+archiveEnd, strings.Join(names, "|"))
+Say ((Get-FileHash -LiteralPath $a1 -Algorithm SHA256).Hash.ToLowerInvariant() + '  -')`, dir, giveName(run)+
+			archiveEnd, strings.Join(names, "|"))
 	},
 	tidy: func(dir, run string) string {
 		return power(`Set-Location -LiteralPath $a0
-Remove-Item -Recurse -Force -ErrorAction SilentlyContinue $a1, "$a1`+archiveEnd+`", $a2`, dir, takeName(run), giveName(run)+archiveEnd)
+Remove-Item -Recurse -Force -ErrorAction SilentlyContinue $a1, "$a1`+archiveEnd+`", $a2`, dir, takeName(run),
+			giveName(run)+archiveEnd)
 	},
 }
 
@@ -102,7 +104,8 @@ try {
 	for _, u := range units {
 		le = append(le, byte(u), byte(u>>8))
 	}
-	return "powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass -InputFormat None -OutputFormat Text -EncodedCommand " +
+	return "powershell.exe -NoProfile -NonInteractive -ExecutionPolicy Bypass -InputFormat None -OutputFormat Text " +
+		"-EncodedCommand " +
 		base64.StdEncoding.EncodeToString(le)
 }
 

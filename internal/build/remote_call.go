@@ -146,7 +146,10 @@ func (c *remoteConn) fault(ctx context.Context, what string, err error, said []s
 	}
 	for _, l := range said {
 		if diskRE.MatchString(l) {
-			return &Failed{Kind: KindDisk, Cause: clean(l) + " on " + c.remote.Name + " below " + c.at + " (" + what + ")", Err: f}
+			return &Failed{
+				Kind: KindDisk, Cause: clean(l) + " on " + c.remote.Name + " below " + c.at + " (" + what + ")",
+				Err: f,
+			}
 		}
 	}
 	return f
@@ -157,7 +160,8 @@ func sftpFault(said []string) string {
 	for _, l := range said {
 		switch {
 		case strings.Contains(l, "message too long"): // sftp reads the text as a length
-			return "the shell there prints something before sftp starts; what prints in ~/.bashrc or ~/.profile of that account must do so in a terminal alone"
+			return "the shell there prints something before sftp starts; what prints in ~/.bashrc or ~/.profile of that " +
+				"account must do so in a terminal alone"
 		case strings.Contains(l, "subsystem request failed"):
 			return "its ssh server has no sftp: sshd_config there needs a line \"Subsystem sftp internal-sftp\""
 		}
@@ -220,11 +224,16 @@ func (c *remoteConn) parseHello(out []byte, goos, goarch string) (remoteSays, er
 	arch := map[string]string{"x86_64": "amd64", "AMD64": "amd64", "aarch64": "arm64", "ARM64": "arm64"}[s.arch]
 	switch {
 	case s.dir == "" || s.kind != want:
-		return s, &RemoteError{Remote: c.remote.Name, Why: fmt.Sprintf("it is no %s machine: it says %q", want, clean(string(out[:min(len(out), 200)])))}
+		return s, &RemoteError{Remote: c.remote.Name, Why: fmt.Sprintf("it is no %s machine: it says %q", want,
+			clean(string(out[:min(len(out), 200)])))}
 	case c.sys.os == posix.os && goos != posix.os:
-		return s, &RemoteError{Remote: c.remote.Name, Why: fmt.Sprintf("on a Linux machine llpatch looks around itself, and this llpatch is for %s; run it on Linux", goos)}
+		return s, &RemoteError{Remote: c.remote.Name, Why: fmt.Sprintf("on a Linux machine llpatch looks around itself, "+
+			"and this llpatch is for %s; run it on Linux", goos)}
 	case c.sys.os == posix.os && arch != goarch:
-		return s, &RemoteError{Remote: c.remote.Name, Why: fmt.Sprintf("its processor is %s, and llpatch, which looks around there, is for %s", s.arch, goarch)}
+		return s, &RemoteError{
+			Remote: c.remote.Name,
+			Why:    fmt.Sprintf("its processor is %s, and llpatch, which looks around there, is for %s", s.arch, goarch),
+		}
 	}
 	return s, nil
 }
@@ -254,7 +263,8 @@ func (c *remoteConn) checkRoom(ctx context.Context, what string, bytes int64) er
 	if err != nil || free >= bytes {
 		return nil // what is not known is tried
 	}
-	return &Failed{Kind: KindDisk, Cause: fmt.Sprintf("no space left on device: %s has %d MiB free below %s, and %s takes %d MiB", c.remote.Name, free>>20, c.at, what, bytes>>20+1)}
+	return &Failed{Kind: KindDisk, Cause: fmt.Sprintf("no space left on device: %s has %d MiB free below %s, and %s "+
+		"takes %d MiB", c.remote.Name, free>>20, c.at, what, bytes>>20+1)}
 }
 
 // sizes adds up what files take here, bytes.

@@ -55,7 +55,8 @@ func listing(out []byte) (map[string]copied, bool) {
 			files[name] = was
 		case strings.HasPrefix(line, "l ") && filepath.IsLocal(filepath.FromSlash(line[2:])):
 			link = line[2:]
-		case isFile && len(sum) == 2*sha256.Size && strings.Trim(sum, "0123456789abcdef") == "" && filepath.IsLocal(filepath.FromSlash(file)):
+		case isFile && len(sum) == 2*sha256.Size && strings.Trim(sum, "0123456789abcdef") == "" &&
+			filepath.IsLocal(filepath.FromSlash(file)):
 			files[file] = copied{sum: sum}
 		default:
 			return nil, false
@@ -71,7 +72,8 @@ func wanted(ctx context.Context, dir, scriptName string, script []byte) (map[str
 	err := walkSource(ctx, dir, func(p, rel string, d fs.DirEntry) error {
 		name := "src/" + rel
 		if strings.ContainsAny(name, "\\\n\r\x00|") {
-			return fmt.Errorf("%q cannot be copied to another machine: its name holds letters that the programs there would misread", rel)
+			return fmt.Errorf("%q cannot be copied to another machine: its name holds letters that the programs there "+
+				"would misread", rel)
 		}
 		info, err := d.Info()
 		if err != nil {
@@ -80,7 +82,8 @@ func wanted(ctx context.Context, dir, scriptName string, script []byte) (map[str
 		if info.Mode()&fs.ModeSymlink != 0 {
 			to, err := os.Readlink(p)
 			if strings.ContainsAny(to, "\n\r\x00") {
-				return fmt.Errorf("%q cannot be copied to another machine: it leads to %q, whose letters the programs there would misread", rel, to)
+				return fmt.Errorf("%q cannot be copied to another machine: it leads to %q, whose letters the programs there "+
+					"would misread", rel, to)
 			}
 			files[name] = copied{link: filepath.ToSlash(to)}
 			return err
@@ -129,7 +132,9 @@ func differ(want, have map[string]copied, windows bool) (send, remove []string) 
 
 // pack writes an archive with the named files of want, which lie below dir but for the
 // script, and with what is to be removed. It returns its SHA-256.
-func pack(ctx context.Context, to, dir, scriptName string, script []byte, want map[string]copied, send, remove []string) (sum string, err error) {
+func pack(ctx context.Context, to, dir, scriptName string, script []byte, want map[string]copied, send,
+	remove []string,
+) (sum string, err error) {
 	f, err := os.Create(to)
 	if err != nil {
 		return "", err
@@ -159,7 +164,10 @@ func pack(ctx context.Context, to, dir, scriptName string, script []byte, want m
 		case name == scriptName:
 			err = data(name, 0o644, script)
 		case w.link != "":
-			err = t.WriteHeader(&tar.Header{Name: name, Linkname: w.link, Typeflag: tar.TypeSymlink, Mode: 0o777, Format: tar.FormatPAX})
+			err = t.WriteHeader(&tar.Header{
+				Name: name, Linkname: w.link, Typeflag: tar.TypeSymlink, Mode: 0o777,
+				Format: tar.FormatPAX,
+			})
 		default:
 			mode := int64(0o644)
 			if w.exec {

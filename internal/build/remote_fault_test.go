@@ -55,7 +55,8 @@ func TestUnreachable(t *testing.T) {
 	}
 	// A Linux machine is no Windows machine.
 	box.Dir = t.TempDir()
-	if _, err := ProbeOn(t.Context(), box, spec.Toolchain{OS: "windows", VisualStudio: 2019}, spec.Recipe{}); err == nil || !strings.Contains(err.Error(), "powershell.exe") {
+	if _, err := ProbeOn(t.Context(), box, spec.Toolchain{OS: "windows", VisualStudio: 2019},
+		spec.Recipe{}); err == nil || !strings.Contains(err.Error(), "powershell.exe") {
 		t.Errorf("as Windows: %v", err)
 	}
 }
@@ -63,7 +64,8 @@ func TestUnreachable(t *testing.T) {
 // Of a Windows machine that is at fault, what its PowerShell says counts, and not what
 // became of the question for Linux.
 func TestWindowsFault(t *testing.T) {
-	server := sshd.Start(t, forced(t, `case $c in powershell.exe*) echo 'Access to the path is denied.' >&2; exit `+remoteNoFolder+` ;; esac; echo "'exec' is not recognized" >&2; exit 1`))
+	server := sshd.Start(t, forced(t, `case $c in powershell.exe*) echo 'Access to the path is denied.' >&2; exit `+
+		remoteNoFolder+` ;; esac; echo "'exec' is not recognized" >&2; exit 1`))
 	h, err := ParseRemote("ssh:"+sshd.Box, server.Env)
 	if err != nil {
 		t.Fatal(err)
@@ -112,7 +114,8 @@ func TestFullHost(t *testing.T) {
 			}
 			_, _, err := f.run(t.Context(), t)
 			e := wantFailed(t, err)
-			if e.Kind != KindDisk || e.Tag != "b100" || !strings.Contains(strings.ToLower(err.Error()), "no space left on device") || !strings.Contains(err.Error(), "box") {
+			if e.Kind != KindDisk || e.Tag != "b100" || !strings.Contains(strings.ToLower(err.Error()),
+				"no space left on device") || !strings.Contains(err.Error(), "box") {
 				t.Errorf("%+v: %v", e, err)
 			}
 		})

@@ -26,7 +26,8 @@ func (b *builder) fetch(ctx context.Context, c *remoteConn, targets []string, sc
 	}
 	there, ok := listing(out)
 	if !ok {
-		return &RemoteError{Remote: c.remote.Name, Why: "its build made a file whose name cannot be read in " + c.at + "/build/bin"}
+		return &RemoteError{Remote: c.remote.Name, Why: "its build made a file whose name cannot be read in " + c.at +
+			"/build/bin"}
 	}
 	get := map[string]copied{}
 	next := filepath.Join(scratch, "new")
@@ -55,10 +56,16 @@ func (b *builder) fetch(ctx context.Context, c *remoteConn, targets []string, sc
 			return err
 		}
 		if got, err := SumFile(archive); err != nil || !strings.Contains(string(sum), got) {
-			return errors.Join(err, &RemoteError{Remote: c.remote.Name, Why: "the programs arrived damaged; run the same command again", Lost: true})
+			return errors.Join(err, &RemoteError{
+				Remote: c.remote.Name,
+				Why:    "the programs arrived damaged; run the same command again", Lost: true,
+			})
 		}
 		if err := unpack(ctx, archive, next, get); err != nil {
-			return &RemoteError{Remote: c.remote.Name, Why: "the programs that it packed cannot be unpacked: " + err.Error(), Err: err}
+			return &RemoteError{
+				Remote: c.remote.Name, Why: "the programs that it packed cannot be unpacked: " + err.Error(),
+				Err: err,
+			}
 		}
 		c.tidy(ctx)
 		b.o.Logger.Info("fetched", "from", c.remote.Name, "files", len(names))
@@ -75,7 +82,10 @@ func (b *builder) keep(name string, f copied, next string) error {
 	}
 	if f.link != "" {
 		if path.Base(f.link) != f.link {
-			return &RemoteError{Remote: b.plan.Remote.Name, Why: fmt.Sprintf("its build made %s a link to %q, out of its folder", name, f.link)}
+			return &RemoteError{
+				Remote: b.plan.Remote.Name,
+				Why:    fmt.Sprintf("its build made %s a link to %q, out of its folder", name, f.link),
+			}
 		}
 		return os.Symlink(f.link, to)
 	}

@@ -21,7 +21,8 @@ import (
 func forced(t *testing.T, script string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "login")
-	text := "#!/bin/sh\nc=$SSH_ORIGINAL_COMMAND\ncase $c in internal-sftp|*/sftp-server) c=$(ls /usr/lib/openssh/sftp-server /usr/libexec/openssh/sftp-server 2>/dev/null) ;; esac\n" + script + "\n"
+	text := "#!/bin/sh\nc=$SSH_ORIGINAL_COMMAND\ncase $c in internal-sftp|*/sftp-server) c=$(ls " +
+		"/usr/lib/openssh/sftp-server /usr/libexec/openssh/sftp-server 2>/dev/null) ;; esac\n" + script + "\n"
 	if err := os.WriteFile(file, []byte(text), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -68,10 +69,19 @@ func TestHostFaults(t *testing.T) {
 	for name, c := range map[string]struct {
 		line, want string
 	}{
-		"no sftp":     {line: "Subsystem other internal-sftp", want: "its ssh server has no sftp"},
-		"loud sftp":   {line: forced(t, `echo Welcome; exec sh -c "$c"`), want: "the shell there prints something before sftp starts"},
-		"no account":  {line: forced(t, `echo "This account is currently not available."; exit 1`), want: "This account is currently not available."},
-		"no compiler": {line: forced(t, "PATH="+tools+`; exec sh -c "$c"`), want: "toolchain gcc: ssh:box lacks what it needs"},
+		"no sftp": {line: "Subsystem other internal-sftp", want: "its ssh server has no sftp"},
+		"loud sftp": {
+			line: forced(t, `echo Welcome; exec sh -c "$c"`),
+			want: "the shell there prints something before sftp starts",
+		},
+		"no account": {
+			line: forced(t, `echo "This account is currently not available."; exit 1`),
+			want: "This account is currently not available.",
+		},
+		"no compiler": {
+			line: forced(t, "PATH="+tools+`; exec sh -c "$c"`),
+			want: "toolchain gcc: ssh:box lacks what it needs",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := sshd.Start(t, c.line)
@@ -84,7 +94,8 @@ func TestHostFaults(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("%v", err)
 			}
-			if f := new(RemoteError); errors.As(err, &f) && (f.Lost || strings.Contains(f.Hint(), "run the same command again")) {
+			if f := new(RemoteError); errors.As(err, &f) &&
+				(f.Lost || strings.Contains(f.Hint(), "run the same command again")) {
 				t.Errorf("lost: %v; %s", f.Lost, f.Hint())
 			}
 		})
@@ -96,10 +107,14 @@ func TestHostFolders(t *testing.T) {
 	server := sshd.Start(t)
 	top := t.TempDir()
 	odd := filepath.Join(top, "it's odd")
-	if err := errors.Join(os.Mkdir(odd, 0o755), os.Symlink(odd, filepath.Join(top, "link")), os.WriteFile(filepath.Join(top, "file"), nil, 0o644)); err != nil {
+	if err := errors.Join(os.Mkdir(odd, 0o755), os.Symlink(odd, filepath.Join(top, "link")),
+		os.WriteFile(filepath.Join(top, "file"), nil, 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"link": "which CMake or a compiler would misread", "file": "File exists", "file/below": "Not a directory"} {
+	for name, want := range map[string]string{
+		"link": "which CMake or a compiler would misread", "file": "File exists",
+		"file/below": "Not a directory",
+	} {
 		host, err := ParseRemote("ssh:"+sshd.Box+":"+filepath.Join(top, name), server.Env)
 		if err != nil {
 			t.Fatal(err)
@@ -107,7 +122,8 @@ func TestHostFolders(t *testing.T) {
 		in := smallInput(t, filepath.Join(t.TempDir(), "here"))
 		_, err = ProbeOn(t.Context(), host, in.Toolchain, in.Recipe)
 		f := new(RemoteError)
-		if !errors.As(err, &f) || errors.As(err, new(*BadFolder)) || !strings.Contains(err.Error(), want) || f.Hint() != "--on ssh:box:DIR takes another folder there" {
+		if !errors.As(err, &f) || errors.As(err, new(*BadFolder)) || !strings.Contains(err.Error(), want) ||
+			f.Hint() != "--on ssh:box:DIR takes another folder there" {
 			t.Errorf("%s: %v; %s", name, err, f.Hint())
 		}
 	}
@@ -183,7 +199,10 @@ func TestTwoOnHost(t *testing.T) {
 // What a killed run left goes with the next copy, an hour later.
 func TestStaleCopies(t *testing.T) {
 	f := newFar(t)
-	write(t, f.dir, map[string]string{takeName("old") + archiveEnd: "x", giveName("old") + archiveEnd: "x", takeName("old") + "/src/main.c": "x"})
+	write(t, f.dir, map[string]string{
+		takeName("old") + archiveEnd: "x", giveName("old") + archiveEnd: "x",
+		takeName("old") + "/src/main.c": "x",
+	})
 	past := time.Now().Add(-2 * time.Hour)
 	for _, name := range []string{takeName("old") + archiveEnd, giveName("old") + archiveEnd, takeName("old")} {
 		if err := os.Chtimes(filepath.Join(f.dir, name), past, past); err != nil {
@@ -206,7 +225,8 @@ func TestClockWentBackThere(t *testing.T) {
 	}
 	write(t, f.in.Source, map[string]string{"greet.c": "const char *greet(void) { return \"changed\"; }\n"})
 	f.must(t)
-	if out, err := exec.Command(filepath.Join(f.in.Dir, "bin/small")).Output(); err != nil || !strings.HasPrefix(string(out), "changed ") {
+	if out, err := exec.Command(filepath.Join(f.in.Dir, "bin/small")).Output(); err != nil ||
+		!strings.HasPrefix(string(out), "changed ") {
 		t.Errorf("it prints %q, %v", out, err)
 	}
 	if art, _ := f.must(t); art.Compiled != 0 {

@@ -79,12 +79,19 @@ func TestPathsThatChange(t *testing.T) {
 	plan := mustPlan(t, f.in)
 	b := &builder{plan: plan, o: f.o}
 	cases := map[string][]map[string]string{
-		"a folder, then a file":           {{"x/a": "1", "x/b/c": "2", "y": "3"}, {"x": "4", "y": "3"}},
-		"a file, then a folder":           {{"x": "1", "y": "2"}, {"x/a": "3", "x/b/c": "4", "y": "2"}},
-		"the two change places":           {{"x/a": "1", "y": "2"}, {"x": "2", "y/a": "1"}, {"x/a": "1", "y": "2"}},
-		"a folder below one that stays":   {{"x/a/b": "1", "x/y": "2"}, {"x/a": "1", "x/y": "2"}, {"x/a/b/c": "1", "x/y": "2"}},
-		"a folder that is gone":           {{"x/a/b": "1", "y": "2"}, {"y": "2"}},
-		"a name in another case":          {{"Readme": "1", "Docs/a": "2", "Docs/b": "3"}, {"README": "1", "docs/a": "2", "docs/B": "3"}},
+		"a folder, then a file": {{"x/a": "1", "x/b/c": "2", "y": "3"}, {"x": "4", "y": "3"}},
+		"a file, then a folder": {{"x": "1", "y": "2"}, {"x/a": "3", "x/b/c": "4", "y": "2"}},
+		"the two change places": {{"x/a": "1", "y": "2"}, {"x": "2", "y/a": "1"}, {"x/a": "1", "y": "2"}},
+		"a folder below one that stays": {
+			{"x/a/b": "1", "x/y": "2"},
+			{"x/a": "1", "x/y": "2"},
+			{"x/a/b/c": "1", "x/y": "2"},
+		},
+		"a folder that is gone": {{"x/a/b": "1", "y": "2"}, {"y": "2"}},
+		"a name in another case": {
+			{"Readme": "1", "Docs/a": "2", "Docs/b": "3"},
+			{"README": "1", "docs/a": "2", "docs/B": "3"},
+		},
 		"names that differ in case":       {{"x/a": "1", "X": "2"}, {"x": "2", "X/a": "1"}},
 		"a link to a folder, then a file": {{"x/a": "1", "y": "-> x"}, {"x/a": "1", "y": "2"}},
 		"a link to another folder":        {{"x/a": "1", "z/a": "2", "y": "-> x"}, {"x/a": "1", "z/a": "2", "y": "-> z"}},
@@ -93,7 +100,10 @@ func TestPathsThatChange(t *testing.T) {
 		"a link to a file, then a file":   {{"x": "1", "y": "-> x"}, {"x": "1", "y": "1"}, {"x": "-> y", "y": "1"}},
 		"a link to nowhere":               {{"y": "-> nowhere"}, {"y": "1"}, {"y": "-> else/where"}},
 		"a name of llpatch's own":         {{"x/" + removeFile: "1", "x/.llpatch": "2"}, {"x/" + removeFile: "3"}},
-		"odd names":                       {{"-rf": "1", "a b\tc": "2", "*": "3", "$HOME": "4", "é": "5"}, {"-rf/x": "1", "a b\tc/x": "2", "*/x": "3", "$HOME/x": "4", "é/x": "5"}},
+		"odd names": {
+			{"-rf": "1", "a b\tc": "2", "*": "3", "$HOME": "4", "é": "5"},
+			{"-rf/x": "1", "a b\tc/x": "2", "*/x": "3", "$HOME/x": "4", "é/x": "5"},
+		},
 	}
 	for i := range 3 {
 		all := map[string]string{}
@@ -122,8 +132,11 @@ func TestPathsThatChange(t *testing.T) {
 	tree := map[string]string{"x": "1", "y/a": "2", "z/a/b": "3"}
 	lay(t, plan.Source, tree)
 	for name, there := range map[string]map[string]string{
-		"folders and pipes":         {"src/x/a": "/", "src/x/b": "|", "src/y": "|", "src/z/a": "|"},
-		"links":                     {"src/y": "-> ../elsewhere", "src/x": "-> ../elsewhere", "elsewhere/a": "0", "plan.sh": "-> elsewhere"},
+		"folders and pipes": {"src/x/a": "/", "src/x/b": "|", "src/y": "|", "src/z/a": "|"},
+		"links": {
+			"src/y": "-> ../elsewhere", "src/x": "-> ../elsewhere", "elsewhere/a": "0",
+			"plan.sh": "-> elsewhere",
+		},
 		"a link for the source":     {"src": "-> elsewhere", "elsewhere/x": "0", "plan.sh/a": "0"},
 		"a link that leads nowhere": {"src": "-> nowhere", "plan.sh": "-> nowhere"},
 		"a file for the source":     {"src": "0", "plan.sh/a": "/"},

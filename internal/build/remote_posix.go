@@ -87,7 +87,8 @@ sha256sum <"$give"`, append([]string{dir, giveName(run) + archiveEnd}, names...)
 // which reads it, may be one that takes no quoted line breaks, as csh.
 func sh(script string, args ...string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `exec sh -c 's=$(printf %%s %s | base64 -d) || exit; eval "$s"' sh`, base64.StdEncoding.EncodeToString([]byte(script)))
+	fmt.Fprintf(&b, `exec sh -c 's=$(printf %%s %s | base64 -d) || exit; eval "$s"' sh`,
+		base64.StdEncoding.EncodeToString([]byte(script)))
 	for _, a := range args {
 		b.WriteString(" " + run.Quote(a))
 	}

@@ -72,7 +72,8 @@ func (b *builder) runOn(ctx context.Context) (art Artifacts, err error) {
 	if now, err := b.listed(ctx, c); err != nil {
 		return art, err
 	} else if send, remove := differ(source, now, c.sys.os == box.os); len(send)+len(remove) > 0 {
-		return art, &RemoteError{Remote: c.remote.Name, Why: fmt.Sprintf("%s in %s was changed while it was built; run the same command again", append(send, remove...)[0], c.at)}
+		return art, &RemoteError{Remote: c.remote.Name, Why: fmt.Sprintf("%s in %s was changed while it was built; run "+
+			"the same command again", append(send, remove...)[0], c.at)}
 	}
 	if err := b.fetch(ctx, c, targets, scratch); err != nil {
 		return art, err
@@ -145,7 +146,8 @@ func (b *builder) sync(ctx context.Context, c *remoteConn, scratch string) (map[
 		return nil, err
 	}
 	if left, more := differ(want, have, windows); len(left)+len(more) > 0 {
-		return nil, &RemoteError{Remote: c.remote.Name, Why: fmt.Sprintf("%s in %s is not what was copied there", append(left, more...)[0], c.at)}
+		return nil, &RemoteError{Remote: c.remote.Name, Why: fmt.Sprintf("%s in %s is not what was copied there",
+			append(left, more...)[0], c.at)}
 	}
 	b.o.Logger.Info("copied", "to", c.remote.Name, "files", len(send), "removed", len(remove))
 	return want, nil
@@ -194,7 +196,8 @@ func (b *builder) remoteStep(ctx context.Context, c *remoteConn, step string, wa
 	}()
 	command := c.sys.step(c.at, step, want.Key, sha256Hex([]byte(want.Compilers)), b.plan.Jobs)
 	err := run.Run(live, run.Cmd{
-		Argv: run.SSH(c.remote.Name, command), Env: c.remote.Env, Stdin: in, Stdout: w, Log: b.o.Log, Grace: time.Second, Hold: b.o.Hold,
+		Argv: run.SSH(c.remote.Name, command), Env: c.remote.Env, Stdin: in, Stdout: w, Log: b.o.Log, Grace: time.Second,
+		Hold: b.o.Hold,
 	})
 	if err == nil && ctx.Err() == nil {
 		w.all()
@@ -232,7 +235,8 @@ func (b *builder) configureOn(ctx context.Context, c *remoteConn, want state, sc
 		if source, ok := strings.CutPrefix(name, "FETCHCONTENT_SOURCE_DIR_"); ok {
 			return nil, &Failed{
 				Tag: b.plan.Tag, Target: b.plan.Target, Step: Configure, Kind: KindCMake, Log: b.o.Log,
-				Cause: "configuring fetched sources that are not in the tree (" + source + "); turn off the option that asks for them",
+				Cause: "configuring fetched sources that are not in the tree (" + source +
+					"); turn off the option that asks for them",
 			}
 		}
 	}
@@ -244,7 +248,8 @@ func (b *builder) configureOn(ctx context.Context, c *remoteConn, want state, sc
 		return nil, b.withLog(err)
 	}
 	if slices.Contains(b.plan.Backends, "hip") {
-		if err := c.copy(ctx, "fetch build.ninja", "get", c.path("build/build.ninja"), filepath.Join(scratch, "build.ninja")); err != nil {
+		if err := c.copy(ctx, "fetch build.ninja", "get", c.path("build/build.ninja"),
+			filepath.Join(scratch, "build.ninja")); err != nil {
 			return nil, err
 		}
 		here := b.plan
@@ -266,7 +271,8 @@ func (b *builder) remoteAsk(ctx context.Context, args ...string) ([]byte, error)
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	return c.call(ctx, "ask Ninja", c.sys.step(c.at, args[1], want.Key, sha256Hex([]byte(want.Compilers)), b.plan.Jobs), openEnd{ctx})
+	return c.call(ctx, "ask Ninja", c.sys.step(c.at, args[1], want.Key, sha256Hex([]byte(want.Compilers)), b.plan.Jobs),
+		openEnd{ctx})
 }
 
 // openEnd is an input without content that ends with its context.

@@ -20,7 +20,8 @@ func (f *far) slowly(t *testing.T) (running func() bool) {
 	t.Helper()
 	seconds := fmt.Sprintf("6%d.%d", time.Now().Nanosecond()%100, os.Getpid())
 	write(t, f.in.Source, map[string]string{
-		"CMakeLists.txt": small["CMakeLists.txt"] + "add_custom_command(OUTPUT slow.h COMMAND sleep " + seconds + ")\nadd_custom_target(slow DEPENDS slow.h)\nadd_dependencies(small slow)\n",
+		"CMakeLists.txt": small["CMakeLists.txt"] + "add_custom_command(OUTPUT slow.h COMMAND sleep " + seconds +
+			")\nadd_custom_target(slow DEPENDS slow.h)\nadd_dependencies(small slow)\n",
 	})
 	return func() bool {
 		files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -61,7 +62,8 @@ func TestRunOnStops(t *testing.T) {
 		switch lost := new(RemoteError); {
 		case how == "cancel" && (!errors.Is(err, context.Canceled) || running()):
 			t.Errorf("%s: %v, still running: %v", how, err, running())
-		case how == "cut" && (!errors.As(err, &lost) || !lost.Lost || !strings.Contains(err.Error(), "ssh:box: the connection was lost")):
+		case how == "cut" && (!errors.As(err, &lost) || !lost.Lost ||
+			!strings.Contains(err.Error(), "ssh:box: the connection was lost")):
 			t.Errorf("%s: %v", how, err)
 		}
 		if took := time.Since(<-stopped); took > 25*time.Second {

@@ -32,7 +32,10 @@ func newFar(t *testing.T, lines ...string) *far {
 	t.Helper()
 	server := sshd.Start(t, lines...)
 	top := t.TempDir()
-	f := &far{Server: server, in: smallInput(t, filepath.Join(top, "here")), said: &bytes.Buffer{}, dir: filepath.Join(top, "there")}
+	f := &far{
+		Server: server, in: smallInput(t, filepath.Join(top, "here")), said: &bytes.Buffer{},
+		dir: filepath.Join(top, "there"),
+	}
 	host, err := ParseRemote("ssh:"+sshd.Box+":"+f.dir, server.Env)
 	if err != nil {
 		t.Fatal(err)
@@ -93,11 +96,13 @@ func (f *far) stamps(t *testing.T) map[string]string {
 func TestRunOn(t *testing.T) {
 	f := newFar(t)
 	write(t, f.in.Source, map[string]string{"a folder/with spaces & 'quotes' $HOME.txt": "x\n", "tool.sh": "#!/bin/sh\n"})
-	if err := errors.Join(os.Chmod(filepath.Join(f.in.Source, "tool.sh"), 0o755), os.Symlink("main.c", filepath.Join(f.in.Source, "link.c"))); err != nil {
+	if err := errors.Join(os.Chmod(filepath.Join(f.in.Source, "tool.sh"), 0o755),
+		os.Symlink("main.c", filepath.Join(f.in.Source, "link.c"))); err != nil {
 		t.Fatal(err)
 	}
 	art, said := f.must(t)
-	if art.Compiled != 2 || !strings.Contains(said, "msg=copied to=box files=8 ") || !strings.Contains(said, "msg=fetched from=box files=2") {
+	if art.Compiled != 2 || !strings.Contains(said, "msg=copied to=box files=8 ") ||
+		!strings.Contains(said, "msg=fetched from=box files=2") {
 		t.Errorf("first run: %+v\n%s", art, said)
 	}
 	local := f.in
@@ -119,19 +124,24 @@ func TestRunOn(t *testing.T) {
 
 	// Again: nothing travels and nothing is done.
 	before := f.stamps(t)
-	if art, said = f.must(t); art.Compiled != 0 || art.Steps != 0 || strings.Contains(said, "copied") || strings.Contains(said, "fetched") || len(art.Files) != 4 {
+	if art, said = f.must(t); art.Compiled != 0 || art.Steps != 0 || strings.Contains(said, "copied") ||
+		strings.Contains(said, "fetched") || len(art.Files) != 4 {
 		t.Errorf("second run: %+v\n%s", art, said)
 	}
 	if !maps.Equal(before, f.stamps(t)) {
 		t.Error("the source there was touched")
 	}
 	// One changed, one new in a new folder, one gone; a folder whose name is now a file's.
-	write(t, f.in.Source, map[string]string{"greet.c": "const char *greet(void) { return \"changed\"; }\n", "new/er.txt": "y"})
+	write(t, f.in.Source, map[string]string{
+		"greet.c":    "const char *greet(void) { return \"changed\"; }\n",
+		"new/er.txt": "y",
+	})
 	if err := os.RemoveAll(filepath.Join(f.in.Source, "a folder")); err != nil {
 		t.Fatal(err)
 	}
 	write(t, f.in.Source, map[string]string{"a folder": "now a file\n"})
-	if art, said = f.must(t); art.Compiled != 1 || !strings.Contains(said, "files=3 removed=1") || !strings.Contains(said, "fetched from=box files=1") {
+	if art, said = f.must(t); art.Compiled != 1 || !strings.Contains(said, "files=3 removed=1") ||
+		!strings.Contains(said, "fetched from=box files=1") {
 		t.Errorf("after a change: %+v\n%s", art, said)
 	}
 	after := f.stamps(t)
@@ -156,7 +166,8 @@ func TestRunOn(t *testing.T) {
 	if _, _, err := f.run(t.Context(), t); err != nil {
 		t.Fatal(err)
 	}
-	if cache, err := readCache(filepath.Join(f.dir, "build", "CMakeCache.txt")); err != nil || cache["SMALL_LOUD"] != "OFF" {
+	if cache, err := readCache(filepath.Join(f.dir, "build", "CMakeCache.txt")); err != nil ||
+		cache["SMALL_LOUD"] != "OFF" {
 		t.Errorf("SMALL_LOUD is %q, %v", cache["SMALL_LOUD"], err)
 	}
 	// A local build in the same folder begins anew.
@@ -174,7 +185,8 @@ func TestRunOnFails(t *testing.T) {
 	write(t, f.in.Source, map[string]string{"greet.c": "int greet(void) { return nothing; }\n"})
 	f.in.Touched = map[string][]string{"greet.c": {"greeting"}}
 	_, _, err := f.run(t.Context(), t)
-	if e := wantFailed(t, err); e.Kind != KindCompiler || e.File != "greet.c" || e.Line != 1 || !slices.Equal(e.Fixes, []string{"greeting"}) || e.Log != f.o.Log || !strings.Contains(e.Cause, "nothing") {
+	if e := wantFailed(t, err); e.Kind != KindCompiler || e.File != "greet.c" || e.Line != 1 ||
+		!slices.Equal(e.Fixes, []string{"greeting"}) || e.Log != f.o.Log || !strings.Contains(e.Cause, "nothing") {
 		t.Errorf("%+v", e)
 	}
 	write(t, f.in.Source, map[string]string{"greet.c": small["greet.c"]})

@@ -17,8 +17,10 @@ type Script struct {
 	Ref     string        // refs/tags/b8833, or a full commit id
 	Tree    string        // git tree id of the tag, before the patches
 	Patches []ScriptPatch // in order
-	Enter   []string      // what a command is put behind to run in the plan's root, as env.Prefix gives it; empty: it has none
-	Temp    string        // the folder that is /tmp there
+	// what a command is put behind to run in the plan's root, as env.Prefix gives it; empty: it has
+	// none
+	Enter []string
+	Temp  string // the folder that is /tmp there
 }
 
 // ScriptPatch is one patch file, as `git apply` reads it.
@@ -96,7 +98,14 @@ func (d *scriptData) steps() {
 	if p.Remote != nil {
 		vars = []variable{{"SRC", p.source()}, {"BUILD", p.dir()}}
 	}
-	for _, t := range []struct{ name, role string }{{"CMAKE", "cmake"}, {"NINJA", "ninja"}, {"CC", "cc"}, {"CXX", "cxx"}, {"RC", "rc"}, {"NVCC", "nvcc"}} {
+	for _, t := range []struct{ name, role string }{
+		{"CMAKE", "cmake"},
+		{"NINJA", "ninja"},
+		{"CC", "cc"},
+		{"CXX", "cxx"},
+		{"RC", "rc"},
+		{"NVCC", "nvcc"},
+	} {
 		if path := p.Tools[t.role].Path; path != "" {
 			vars = append(vars, variable{t.name, path})
 			d.Tools = append(d.Tools, variableDefault{t.name, run.Quote(path)})

@@ -16,7 +16,8 @@ func git(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	c := exec.Command("git", args...)
 	c.Dir = dir
-	c.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@example.com")
+	c.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@example.com",
+		"GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@example.com")
 	out, err := c.CombinedOutput()
 	if err != nil {
 		t.Fatalf("git %v: %v\n%s", args, err, out)
@@ -77,7 +78,10 @@ func TestScript(t *testing.T) {
 	p := mustPlan(t, in)
 	want := mustRun(t, p)
 
-	file := writeScript(t, p, Script{URL: filepath.Join(top, "up"), Ref: "refs/tags/b100", Tree: base, Patches: []ScriptPatch{{"b100.patch", patch}}})
+	file := writeScript(t, p, Script{
+		URL: filepath.Join(top, "up"), Ref: "refs/tags/b100", Tree: base,
+		Patches: []ScriptPatch{{"b100.patch", patch}},
+	})
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -150,9 +154,18 @@ func TestScriptStops(t *testing.T) {
 		script Script
 		want   string
 	}{
-		"misfit":        {p, Script{URL: up, Ref: "refs/tags/b100", Tree: base, Patches: append(patches, patches...)}, "patch does not apply"},
-		"moved tag":     {p, Script{URL: up, Ref: "refs/tags/b100", Tree: patched, Patches: patches}, "b100 has tree " + base},
-		"other tree":    {other, Script{URL: up, Ref: "refs/tags/b100", Tree: base, Patches: patches}, "the patched tree is " + patched},
+		"misfit": {
+			p,
+			Script{URL: up, Ref: "refs/tags/b100", Tree: base, Patches: append(patches, patches...)},
+			"patch does not apply",
+		},
+		"moved tag": {p, Script{URL: up, Ref: "refs/tags/b100", Tree: patched, Patches: patches}, "b100 has tree " +
+			base},
+		"other tree": {
+			other,
+			Script{URL: up, Ref: "refs/tags/b100", Tree: base, Patches: patches},
+			"the patched tree is " + patched,
+		},
 		"no such tag":   {p, Script{URL: up, Ref: "refs/tags/b1", Tree: base}, "refs/tags/b1"},
 		"no repository": {p, Script{Tree: base}, "Make it: the tree " + base + " of b100 with the fixes greeting"},
 		"bad patch":     {p, Script{URL: up, Ref: "refs/tags/b100", Tree: patched, Patches: nil}, "b100 has tree"},
@@ -170,7 +183,10 @@ func TestScriptStops(t *testing.T) {
 		})
 	}
 	for name, data := range map[string]string{"nul": "a\x00b\n", "no end": "diff", "empty": ""} {
-		if err := p.Script(&bytes.Buffer{}, Script{URL: up, Ref: "x", Tree: base, Patches: []ScriptPatch{{"p", []byte(data)}}}); err == nil {
+		if err := p.Script(&bytes.Buffer{}, Script{
+			URL: up, Ref: "x", Tree: base,
+			Patches: []ScriptPatch{{"p", []byte(data)}},
+		}); err == nil {
 			t.Errorf("patch %s: no error", name)
 		}
 	}
@@ -209,7 +225,8 @@ func TestWords(t *testing.T) {
 		if got := words(in, vars); got != want {
 			t.Errorf("%s: got %s, want %s", in, got, want)
 		}
-		out, err := exec.Command("/bin/sh", "-c", "SRC=/a/b BUILD=/a/b/build CC=/usr/bin/gcc; printf %s "+words(in, vars)).Output()
+		out, err := exec.Command("/bin/sh", "-c", "SRC=/a/b BUILD=/a/b/build CC=/usr/bin/gcc; printf %s "+
+			words(in, vars)).Output()
 		if err != nil || string(out) != in {
 			t.Errorf("sh makes %q of %s, %v", out, run.Quote(in), err)
 		}

@@ -55,7 +55,8 @@ func spell(upstream, option, value string, build int) (string, error) {
 	for now, list := range spellings {
 		for _, s := range list {
 			if s.name == option && build >= s.below {
-				return "", fmt.Errorf("build %d knows it as %s; a recipe says %s for every build, and the plan spells it", build, spelled(now, build), now)
+				return "", fmt.Errorf("build %d knows it as %s; a recipe says %s for every build, and the plan spells it", build,
+					spelled(now, build), now)
 			}
 		}
 	}

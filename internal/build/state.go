@@ -55,7 +55,10 @@ func (p Plan) state() (state, error) {
 	if nvcc, ok := p.Tools["nvcc"]; ok {
 		compilers += "\n" + nvcc.Banner
 	}
-	text, err := json.Marshal([]any{p.Steps[0].Argv, p.Digest, compilers, p.Tools["cmake"].Banner, p.Tools["ninja"].Banner, p.rootDigest()})
+	text, err := json.Marshal([]any{
+		p.Steps[0].Argv, p.Digest, compilers, p.Tools["cmake"].Banner,
+		p.Tools["ninja"].Banner, p.rootDigest(),
+	})
 	return state{Key: sha256Hex(text), Compilers: compilers}, err
 }
 
@@ -97,7 +100,8 @@ func (p Plan) openDir() (want, have state, err error) {
 	entries, err := os.ReadDir(p.Dir)
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), atomicfile.Prefix(stateFile)) { // of a run that was killed at its first step
-			return want, have, &BadFolder{p.Dir, fmt.Sprintf("holds files that are not llpatch's, such as %s; name an empty one", e.Name())}
+			return want, have, &BadFolder{p.Dir, fmt.Sprintf(
+				"holds files that are not llpatch's, such as %s; name an empty one", e.Name())}
 		}
 		if err := os.Remove(filepath.Join(p.Dir, e.Name())); err != nil {
 			return want, have, err

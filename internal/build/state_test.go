@@ -31,7 +31,8 @@ func TestRemovedOption(t *testing.T) {
 func TestClockWentBack(t *testing.T) {
 	in := smallInput(t, t.TempDir())
 	write(t, in.Source, map[string]string{
-		"CMakeLists.txt":     strings.Replace(small["CMakeLists.txt"], "add_library(greet SHARED greet.c)", "add_subdirectory(sub)", 1),
+		"CMakeLists.txt": strings.Replace(small["CMakeLists.txt"], "add_library(greet SHARED greet.c)",
+			"add_subdirectory(sub)", 1),
 		"sub/CMakeLists.txt": "add_library(greet SHARED greet.c)\n", "sub/greet.c": small["greet.c"],
 	})
 	p := mustPlan(t, in)
@@ -48,7 +49,8 @@ func TestClockWentBack(t *testing.T) {
 	if art := mustRun(t, p); art.Compiled != 2 {
 		t.Errorf("%d objects compiled, want both", art.Compiled)
 	}
-	if out, err := exec.Command(filepath.Join(p.Dir, "bin/small")).Output(); err != nil || !strings.HasPrefix(string(out), "changed ") {
+	if out, err := exec.Command(filepath.Join(p.Dir, "bin/small")).Output(); err != nil ||
+		!strings.HasPrefix(string(out), "changed ") {
 		t.Errorf("it prints %q, %v", out, err)
 	}
 	if art := mustRun(t, p); art.Compiled != 0 {
@@ -81,8 +83,10 @@ func TestEditedConfiguration(t *testing.T) {
 	p := mustPlan(t, in)
 	want := mustRun(t, p)
 	for name, edit := range map[string]func(string) string{
-		"build.ninja":            func(s string) string { return strings.Replace(s, "-DLOUD", "-DQUIET", 1) },
-		"CMakeCache.txt":         func(s string) string { return strings.Replace(s, "SMALL_LOUD:BOOL=ON", "SMALL_LOUD:BOOL=OFF", 1) },
+		"build.ninja": func(s string) string { return strings.Replace(s, "-DLOUD", "-DQUIET", 1) },
+		"CMakeCache.txt": func(s string) string {
+			return strings.Replace(s, "SMALL_LOUD:BOOL=ON", "SMALL_LOUD:BOOL=OFF", 1)
+		},
 		"CMakeFiles/rules.ninja": func(s string) string { return strings.Replace(s, "$FLAGS", "$FLAGS -DQUIET", 1) },
 	} {
 		file := filepath.Join(p.Dir, name)
@@ -99,7 +103,8 @@ func TestEditedConfiguration(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if art.ConfigureSeconds == 0 || !strings.Contains(log.String(), "configuring again") || !strings.Contains(log.String(), p.Dir) {
+		if art.ConfigureSeconds == 0 || !strings.Contains(log.String(), "configuring again") ||
+			!strings.Contains(log.String(), p.Dir) {
 			t.Errorf("%s: %+v, log %q", name, art, &log)
 		}
 		if now, err := os.ReadFile(file); err != nil || !bytes.Equal(now, text) || !slices.Equal(art.Files, want.Files) {

@@ -62,10 +62,13 @@ func hostLimit(nvcc string) int {
 // Dropped Features" of 11.0 to 13.0). What is not here was in all of them.
 var archToolkits = map[string][2]string{
 	"sm_30": {"", "10.2"}, "sm_32": {"", "10.2"}, "sm_35": {"", "11.8"}, "sm_37": {"", "11.8"},
-	"sm_50": {"", "12.9"}, "sm_52": {"", "12.9"}, "sm_53": {"", "12.9"}, "sm_60": {"", "12.9"}, "sm_61": {"", "12.9"}, "sm_62": {"", "12.9"},
+	"sm_50": {"", "12.9"}, "sm_52": {"", "12.9"}, "sm_53": {"", "12.9"}, "sm_60": {"", "12.9"}, "sm_61": {"", "12.9"},
+	"sm_62": {"", "12.9"},
 	"sm_70": {"", "12.9"}, "sm_72": {"", "12.9"}, "sm_80": {"11.0", ""}, "sm_86": {"11.1", ""}, "sm_87": {"11.4", ""},
-	"sm_89": {"11.8", ""}, "sm_90": {"11.8", ""}, "sm_90a": {"12.0", ""}, "sm_100": {"12.8", ""}, "sm_100a": {"12.8", ""}, "sm_101": {"12.8", "12.9"},
-	"sm_103": {"12.9", ""}, "sm_103a": {"12.9", ""}, "sm_110": {"13.0", ""}, "sm_120": {"12.8", ""}, "sm_120a": {"12.8", ""}, "sm_121": {"12.9", ""}, "sm_121a": {"12.9", ""},
+	"sm_89": {"11.8", ""}, "sm_90": {"11.8", ""}, "sm_90a": {"12.0", ""}, "sm_100": {"12.8", ""}, "sm_100a": {"12.8", ""},
+	"sm_101": {"12.8", "12.9"},
+	"sm_103": {"12.9", ""}, "sm_103a": {"12.9", ""}, "sm_110": {"13.0", ""}, "sm_120": {"12.8", ""},
+	"sm_120a": {"12.8", ""}, "sm_121": {"12.9", ""}, "sm_121a": {"12.9", ""},
 }
 
 // toolkitFor says which toolkits have an arch, as a hint.
@@ -88,7 +91,8 @@ func (e BadToolkit) unknownArchs(want, have []string) error {
 		return nil
 	}
 	for _, arch := range want {
-		if slices.Contains(have, arch) || slices.Contains(have, strings.TrimRight(arch, "af")) && strings.TrimRight(arch, "af") != arch {
+		if slices.Contains(have, arch) || slices.Contains(have, strings.TrimRight(arch, "af")) &&
+			strings.TrimRight(arch, "af") != arch {
 			continue
 		}
 		e.Why = fmt.Sprintf("it does not know %s", arch)

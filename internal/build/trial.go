@@ -41,7 +41,10 @@ func (t *trial) begin(files map[string]string) (end func(), err error) {
 }
 
 func (t *trial) bad(next, format string, args ...any) *BadToolkit {
-	return &BadToolkit{Name: t.name, Path: t.compiler.Path, Version: t.compiler.Version, Why: fmt.Sprintf(format, args...), Next: next}
+	return &BadToolkit{
+		Name: t.name, Path: t.compiler.Path, Version: t.compiler.Version,
+		Why: fmt.Sprintf(format, args...), Next: next,
+	}
 }
 
 // patience is what the smallest compilation may take on a loaded machine.

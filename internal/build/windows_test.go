@@ -15,8 +15,14 @@ import (
 func win7Input(t *testing.T, name string) Input {
 	t.Helper()
 	in := inputFor(t, "win7-cpu", name)
-	in.Facts.Tools["cc"] = ToolFact{"/usr/bin/x86_64-w64-mingw32-gcc-posix", "12", "x86_64-w64-mingw32-gcc-posix (GCC) 12-posix"}
-	in.Facts.Tools["cxx"] = ToolFact{"/usr/bin/x86_64-w64-mingw32-g++-posix", "12", "x86_64-w64-mingw32-g++-posix (GCC) 12-posix"}
+	in.Facts.Tools["cc"] = ToolFact{
+		"/usr/bin/x86_64-w64-mingw32-gcc-posix", "12",
+		"x86_64-w64-mingw32-gcc-posix (GCC) 12-posix",
+	}
+	in.Facts.Tools["cxx"] = ToolFact{
+		"/usr/bin/x86_64-w64-mingw32-g++-posix", "12",
+		"x86_64-w64-mingw32-g++-posix (GCC) 12-posix",
+	}
 	in.Facts.Tools["rc"] = ToolFact{"/usr/bin/x86_64-w64-mingw32-windres", "2.40", "GNU windres (GNU Binutils) 2.40"}
 	in.Facts.Headers = map[string]bool{}
 	return in
@@ -33,7 +39,8 @@ func TestGoldenWin7Plans(t *testing.T) {
 		}
 		golden.Check(t, filepath.Join("testdata", "plans", "win7-cpu-"+name+".json"), append(text, '\n'))
 		for _, o := range p.Options {
-			if strings.HasSuffix(o.Name, "_FLAGS") && !strings.Contains(o.Name, "LINKER") && !strings.Contains(o.Value, "-D_WIN32_WINNT=0x0601") {
+			if strings.HasSuffix(o.Name, "_FLAGS") && !strings.Contains(o.Name, "LINKER") &&
+				!strings.Contains(o.Value, "-D_WIN32_WINNT=0x0601") {
 				t.Errorf("%s: %s is %q", name, o.Name, o.Value)
 			}
 		}
@@ -52,7 +59,8 @@ func TestProbeWithoutWine(t *testing.T) {
 		t.Error("the build's tools have wine")
 	}
 	var m *MissingTools
-	if _, err := FindTool(t.Context(), tc, "wine"); !errors.As(err, &m) || !strings.Contains(err.Error(), "apt-get install -y wine64") {
+	if _, err := FindTool(t.Context(), tc, "wine"); !errors.As(err, &m) ||
+		!strings.Contains(err.Error(), "apt-get install -y wine64") {
 		t.Errorf("got %v", err)
 	}
 	if found, err := FindTool(t.Context(), tc, "cc"); err != nil || found.Path != f.Tools["cc"].Path {

@@ -150,7 +150,10 @@ func newPrivate(ctx context.Context, d Decl, dir, mirror string, o Options) (*pr
 		fmt.Fprintf(&text, "%s %q;\n", conf[i], conf[i+1])
 	}
 	list := fmt.Sprintf("deb [signed-by=%s] %s %s %s\n", o.Keyring, mirror, d.Suite, strings.Join(d.Components, " "))
-	for name, content := range map[string]string{"apt.conf": text.String(), "etc/apt/sources.list": list, "var/lib/dpkg/status": ""} {
+	for name, content := range map[string]string{
+		"apt.conf": text.String(), "etc/apt/sources.list": list,
+		"var/lib/dpkg/status": "",
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
 			return nil, err
 		}
@@ -192,7 +195,8 @@ func (p *private) resolve(ctx context.Context, d Decl) (*Lock, error) {
 		}
 	}
 	if len(want) < len(d.Base) {
-		return nil, fmt.Errorf("apt would install %d packages for %s, and the base alone names %d", len(want), d.Name, len(d.Base))
+		return nil, fmt.Errorf("apt would install %d packages for %s, and the base alone names %d", len(want), d.Name,
+			len(d.Base))
 	}
 	lock := &Lock{Kind: Debian, Suite: d.Suite, Arch: d.Arch}
 	out, err = p.run(ctx, append([]string{"apt-cache", "--no-all-versions", "show"}, slices.Concat(want, d.Unpack)...)...)
@@ -209,7 +213,8 @@ func (p *private) resolve(ctx context.Context, d Decl) (*Lock, error) {
 			return nil, fmt.Errorf("package %s: %w", s["Package"], err)
 		}
 		lock.Packages = append(lock.Packages, Package{
-			Name: s["Package"], Version: s["Version"], Arch: s["Architecture"], Size: size, Installed: kib, SHA256: s["SHA256"], File: strings.TrimPrefix(s["Filename"], "./"),
+			Name: s["Package"], Version: s["Version"], Arch: s["Architecture"], Size: size, Installed: kib, SHA256: s["SHA256"],
+			File: strings.TrimPrefix(s["Filename"], "./"),
 		})
 	}
 	sortPackages(lock.Packages)

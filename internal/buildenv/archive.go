@@ -36,7 +36,8 @@ func (e *BadArchive) Error() string {
 	if e.Entry != "" {
 		what = fmt.Sprintf("%s: %q", e.File, e.Entry)
 	}
-	return fmt.Sprintf("buildenv %s: %s %s; its hash is the one that was asked for, so who names it is at fault, and no root was made of it", e.Name, what, e.Fault)
+	return fmt.Sprintf("buildenv %s: %s %s; its hash is the one that was asked for, so who names it is at fault, and "+
+		"no root was made of it", e.Name, what, e.Fault)
 }
 
 // ExitCode is exit.Source.
@@ -127,7 +128,9 @@ func (a *archives) tar(ctx context.Context, f *os.File) error {
 		if err != nil {
 			return err
 		}
-		if err := a.entry(h.Name, h.FileInfo().Mode(), h.Linkname, h.Typeflag == tar.TypeLink, func() (io.ReadCloser, error) { return io.NopCloser(t), nil }); err != nil {
+		if err := a.entry(h.Name, h.FileInfo().Mode(), h.Linkname, h.Typeflag == tar.TypeLink, func() (io.ReadCloser, error) {
+			return io.NopCloser(t), nil
+		}); err != nil {
 			return err
 		}
 	}
@@ -174,11 +177,14 @@ func (b *bounded) Read(p []byte) (int, error) {
 }
 
 func (a *archives) tooMuch() error {
-	return a.fault("", "and what came before it unpack to more than the %d MiB that env.toml allows (room-mib)", a.decl.RoomMiB)
+	return a.fault("", "and what came before it unpack to more than the %d MiB that env.toml allows (room-mib)",
+		a.decl.RoomMiB)
 }
 
 // entry writes an entry, or refuses it.
-func (a *archives) entry(name string, mode fs.FileMode, link string, hard bool, open func() (io.ReadCloser, error)) error {
+func (a *archives) entry(name string, mode fs.FileMode, link string, hard bool,
+	open func() (io.ReadCloser, error),
+) error {
 	inside := strings.TrimSuffix(strings.TrimPrefix(name, "./"), "/")
 	if inside == "" || inside == "." {
 		return nil
@@ -186,7 +192,8 @@ func (a *archives) entry(name string, mode fs.FileMode, link string, hard bool, 
 	if len(a.seen) == maxEntries {
 		return a.fault("", "has more than %d entries", maxEntries)
 	}
-	if len(name) > maxEntryName || path.Clean(inside) != inside || !fs.ValidPath(inside) || strings.ContainsFunc(name, func(r rune) bool { return r == '\\' || r == ':' || r < ' ' || r == 0x7f }) {
+	if len(name) > maxEntryName || path.Clean(inside) != inside || !fs.ValidPath(inside) ||
+		strings.ContainsFunc(name, func(r rune) bool { return r == '\\' || r == ':' || r < ' ' || r == 0x7f }) {
 		return a.fault(name[:min(len(name), maxEntryName)], "is no path that an archive may have")
 	}
 	key := inside
@@ -321,12 +328,16 @@ func (a *archives) check() error {
 	for _, to := range a.links {
 		// os.Root follows links within it only; one to what is left out leads nowhere.
 		if _, err := a.root.Stat(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return &BadArchive{Name: a.decl.Name, File: "the root", Entry: to, Fault: fmt.Sprintf("is a link that does not stay in it: %v", err)}
+			return &BadArchive{
+				Name: a.decl.Name, File: "the root", Entry: to,
+				Fault: fmt.Sprintf("is a link that does not stay in it: %v", err),
+			}
 		}
 	}
 	for _, name := range a.decl.Holds {
 		if _, err := a.root.Stat(name); err != nil {
-			return &BadArchive{Name: a.decl.Name, File: "the root", Fault: fmt.Sprintf("has no %s, which env.toml promises", name)}
+			return &BadArchive{Name: a.decl.Name, File: "the root", Fault: fmt.Sprintf("has no %s, which env.toml promises",
+				name)}
 		}
 	}
 	return nil

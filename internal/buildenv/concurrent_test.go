@@ -34,7 +34,8 @@ func TestTwoAtOnce(t *testing.T) {
 			}
 		})
 	}
-	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(said.String(), "waiting for it"); time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(said.String(),
+		"waiting for it"); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the second does not say that it waits")
 		}

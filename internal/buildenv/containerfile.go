@@ -59,7 +59,8 @@ dpkg-deb --fsys-tarfile package.deb | tar -x --no-same-owner --no-same-permissio
 	b.WriteString(";\n")
 	for _, g := range expand(d.Keep) {
 		// tar fails where a package has none such.
-		fmt.Fprintf(&b, "dpkg-deb --fsys-tarfile package.deb | tar -x --no-same-owner --no-same-permissions --keep-directory-symlink --wildcards%s 2>/dev/null || :;\n", tarPattern(g, ""))
+		fmt.Fprintf(&b, "dpkg-deb --fsys-tarfile package.deb | tar -x --no-same-owner --no-same-permissions "+
+			"--keep-directory-symlink --wildcards%s 2>/dev/null || :;\n", tarPattern(g, ""))
 	}
 	if len(d.Gather) > 0 {
 		fmt.Fprintf(&b, `case $name in %s)

@@ -30,7 +30,8 @@ func TestContainerfile(t *testing.T) {
 	if _, out, err := runScript(t, m, d); err == nil {
 		t.Errorf("a wrong package goes through: %s", out)
 	}
-	if text := d.Containerfile(); !strings.Contains(text, "FROM debian:tiny-slim AS unpack\n") || strings.Contains(text, m.url) {
+	if text := d.Containerfile(); !strings.Contains(text, "FROM debian:tiny-slim AS unpack\n") ||
+		strings.Contains(text, m.url) {
 		t.Error(text)
 	}
 }

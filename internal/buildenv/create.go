@@ -22,10 +22,15 @@ import (
 
 // Options are what Create needs beside the declaration.
 type Options struct {
-	Cache    string // llpatch's cache folder: roots lie in its folder env
-	Mirror   string // folder of a Debian mirror; empty: the one that this machine's apt uses. Of archives the folder with their list, of wheels one with them; empty: what the buildenv says, and pip's index
-	Keyring  string // keys that Update trusts; empty: Debian's own
-	Past     bool   // Update takes lists whose time is over, as those of a snapshot are; their signatures are checked all the same
+	Cache string // llpatch's cache folder: roots lie in its folder env
+	// folder of a Debian mirror; empty: the one that this machine's apt uses. Of archives the
+	// folder with their list, of wheels one with them; empty: what the buildenv says, and pip's
+	// index
+	Mirror  string
+	Keyring string // keys that Update trusts; empty: Debian's own
+	// Update takes lists whose time is over, as those of a snapshot are; their signatures are
+	// checked all the same
+	Past     bool
 	Log      *slog.Logger
 	Progress func(what string, done, total int64) // may be nil; it is called by one goroutine at a time
 	Stall    time.Duration                        // how long a mirror may send nothing; zero: a minute
@@ -64,16 +69,21 @@ func Update(ctx context.Context, d Decl, o Options) (*Lock, error) {
 	case Python:
 		return updateWheels(ctx, d, o)
 	case Rust:
-		return nil, fmt.Errorf("buildenv %s is a library alone, and has no lock: its env.toml has the hash; create it without --update-lock", d.Name)
+		return nil, fmt.Errorf("buildenv %s is a library alone, and has no lock: its env.toml has the hash; create it "+
+			"without --update-lock", d.Name)
 	}
 	for _, p := range []string{"apt-get", "apt-cache"} {
-		if _, err := need(p, "which finds what a package depends on", "Debian and Ubuntu have it; elsewhere install apt, or use the lock that is there"); err != nil {
+		if _, err := need(p, "which finds what a package depends on",
+			"Debian and Ubuntu have it; elsewhere install apt, or use the lock that is there"); err != nil {
 			return nil, err
 		}
 	}
 	o.Keyring = cmp.Or(o.Keyring, debianKeyring)
 	if _, err := os.Stat(o.Keyring); err != nil {
-		return nil, &Missing{"the keys that sign Debian's packages (" + o.Keyring + ")", "Debian and Ubuntu have them in the package debian-archive-keyring"}
+		return nil, &Missing{
+			"the keys that sign Debian's packages (" + o.Keyring + ")",
+			"Debian and Ubuntu have them in the package debian-archive-keyring",
+		}
 	}
 	mirror, err := o.mirror(ctx)
 	if err != nil {
@@ -155,7 +165,8 @@ func create(ctx context.Context, s store, d Decl, o Options) (m Made, err error)
 	case err == nil:
 		return m, removeMarked(c.work)
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		err = fmt.Errorf("buildenv %s: the disk of %s is full, and what was begun there is removed again: some %d KiB are needed: %w", d.Name, s.dir, c.room()>>10, err)
+		err = fmt.Errorf("buildenv %s: the disk of %s is full, and what was begun there is removed again: some %d KiB "+
+			"are needed: %w", d.Name, s.dir, c.room()>>10, err)
 		return m, errors.Join(err, removeMarked(c.work))
 	}
 	return m, errors.Join(err, os.RemoveAll(c.half)) // the packages stay for the next run
@@ -174,7 +185,8 @@ type creation struct {
 // prepare checks what can be known to fail before anything is fetched.
 func (c *creation) prepare(ctx context.Context) (err error) {
 	if c.decl.Kind() == Debian {
-		if c.dpkg, err = need("dpkg-deb", "which opens Debian's packages", "Debian and Ubuntu have it; elsewhere it is in the package dpkg"); err != nil {
+		if c.dpkg, err = need("dpkg-deb", "which opens Debian's packages",
+			"Debian and Ubuntu have it; elsewhere it is in the package dpkg"); err != nil {
 			return err
 		}
 		if _, err = chooseWay(ctx); err != nil {
@@ -188,7 +200,8 @@ func (c *creation) prepare(ctx context.Context) (err error) {
 	}
 	free, known := disk.Free(filepath.Dir(c.work))
 	if need := c.room(); known && free < need {
-		return fmt.Errorf("buildenv %s: %s has %d KiB free, and some %d KiB are needed while it is made: %w", c.decl.Name, filepath.Dir(c.work), free>>10, need>>10, syscall.ENOSPC)
+		return fmt.Errorf("buildenv %s: %s has %d KiB free, and some %d KiB are needed while it is made: %w", c.decl.Name,
+			filepath.Dir(c.work), free>>10, need>>10, syscall.ENOSPC)
 	}
 	return nil
 }
@@ -222,8 +235,9 @@ func (c *creation) make(ctx context.Context) (Made, error) {
 		return m, errors.Join(err, log.Close())
 	}
 	m.Info = Info{
-		Form: infoForm, Name: d.Name, Digest: d.Digest(), Suite: d.source(), Arch: d.Arch, Bytes: bytes, Packages: len(packages),
-		Root: filepath.Join(c.store.path(d.id()), rootDir), Time: time.Now().UTC().Truncate(time.Second),
+		Form: infoForm, Name: d.Name, Digest: d.Digest(), Suite: d.source(), Arch: d.Arch, Bytes: bytes,
+		Packages: len(packages),
+		Root:     filepath.Join(c.store.path(d.id()), rootDir), Time: time.Now().UTC().Truncate(time.Second),
 	}
 	if d.Kind() == Debian {
 		m.Programs, err = c.programs(ctx, log)
@@ -236,7 +250,8 @@ func (c *creation) make(ctx context.Context) (Made, error) {
 	if err := errors.Join(err, log.Close(), context.Cause(ctx)); err != nil {
 		return m, err
 	}
-	if err := errors.Join(os.WriteFile(filepath.Join(c.half, lockFile), []byte(d.Lock.String()), 0o644), writeInfo(c.half, m.Info)); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(c.half, lockFile), []byte(d.Lock.String()), 0o644),
+		writeInfo(c.half, m.Info)); err != nil {
 		return m, err
 	}
 	if err := c.store.clear(d.id()); err != nil { // one of another lock with the same packages
@@ -279,9 +294,11 @@ func (c *creation) fetch(ctx context.Context, packages []Package) (int64, error)
 			return 0, err
 		}
 	}
-	c.o.Log.Info("making a build root", "buildenv", d.Name, "digest", d.Digest(), "packages", len(packages), "MB", d.size()/1e6, "mirror", mirror)
+	c.o.Log.Info("making a build root", "buildenv", d.Name, "digest", d.Digest(), "packages", len(packages), "MB",
+		d.size()/1e6, "mirror", mirror)
 	down := &downloader{
-		env: d.Name, kind: d.Kind(), fresh: c.o.fresh, mirror: mirror, file: c.file, client: newClient(acquire), stall: c.o.Stall,
+		env: d.Name, kind: d.Kind(), fresh: c.o.fresh, mirror: mirror, file: c.file, client: newClient(acquire),
+		stall:    c.o.Stall,
 		progress: func(done int64) { c.o.Progress("download "+d.Name, done, d.size()) },
 	}
 	return down.all(ctx, packages)
@@ -314,14 +331,17 @@ func (c *creation) unpack(ctx context.Context, packages []Package, log *os.File)
 }
 
 // each unpacks the packages in order, and notes in the log what bytes says of each.
-func (c *creation) each(ctx context.Context, packages []Package, log io.Writer, unpack func(context.Context, Package, string) error, bytes *int64) (int64, error) {
+func (c *creation) each(ctx context.Context, packages []Package, log io.Writer,
+	unpack func(context.Context, Package, string) error, bytes *int64,
+) (int64, error) {
 	for i, p := range packages {
 		c.o.Progress("unpack "+c.decl.Name, int64(i), int64(len(packages)))
 		before := *bytes
 		if err := unpack(ctx, p, c.file(p)); err != nil {
 			return 0, err
 		}
-		if _, err := fmt.Fprintf(log, "%s %s %s: %d bytes of files\n", p.key(), p.Version, p.SHA256, *bytes-before); err != nil {
+		if _, err := fmt.Fprintf(log, "%s %s %s: %d bytes of files\n", p.key(), p.Version, p.SHA256,
+			*bytes-before); err != nil {
 			return 0, err
 		}
 	}

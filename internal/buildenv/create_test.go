@@ -17,7 +17,8 @@ func TestCreate(t *testing.T) {
 	made, err := Create(t.Context(), d, o)
 	must(t, err)
 	for name, want := range map[string]string{
-		"usr/lib/libtiny.so": "tiny\n", "bin/old-place": "#!/bin/sh\n", "usr/bin/old-place": "#!/bin/sh\n", "usr/include/big.h": "#pragma once\n",
+		"usr/lib/libtiny.so": "tiny\n", "bin/old-place": "#!/bin/sh\n", "usr/bin/old-place": "#!/bin/sh\n",
+		"usr/include/big.h":          "#pragma once\n",
 		"usr/lib/libcudart_static.a": "small\n", "usr/share/doc/libtiny/copyright": "free\n", "usr/share/basis": "basis\n",
 	} {
 		if got, err := os.ReadFile(filepath.Join(made.Root, name)); err != nil || string(got) != want {

@@ -16,27 +16,34 @@ import (
 // Its root is made of Debian's packages; of NVIDIA's archives where Redist is there;
 // of Python's wheels where Wheels is; of a library alone where Library is and no suite.
 type Decl struct {
-	Name       string             `toml:"-" json:"name"`
-	Summary    string             `toml:"summary" json:"summary"`
-	Suite      string             `toml:"suite" json:"suite"` // of Debian, such as bookworm
-	Arch       string             `toml:"arch" json:"arch"`   // as Debian writes it, such as amd64
-	Components []string           `toml:"components" json:"components"`
-	Base       []string           `toml:"base" json:"base"`                 // packages, with all that they depend on
-	Unpack     []string           `toml:"unpack" json:"unpack,omitempty"`   // packages alone, whatever they depend on
-	Exclude    []string           `toml:"exclude" json:"exclude,omitempty"` // globs of paths that are left out
-	Keep       []string           `toml:"keep" json:"keep,omitempty"`       // globs of paths that Exclude does not reach
-	Links      map[string]string  `toml:"links" json:"links,omitempty"`     // path in the root -> where it points
-	Gather     map[string]string  `toml:"gather" json:"gather,omitempty"`   // folder in the root -> the one from which it has links to what the packages of Unpack have there
-	Programs   map[string]Program `toml:"program" json:"programs"`          // by role: cc, cxx, nvcc, cmake, ninja, ccache
-	Verify     Limits             `toml:"verify" json:"verify,omitzero"`    // what every result of a build in the root is held to
-	Runtime    string             `toml:"runtime" json:"runtime,omitempty"` // name of the buildenv with the libraries that a full bundle carries
-	Redist     *Redist            `toml:"redist" json:"redist,omitempty"`
-	Wheels     *Wheels            `toml:"wheels" json:"wheels,omitempty"`
-	Library    *Library           `toml:"library" json:"library,omitempty"`
-	Holds      []string           `toml:"holds" json:"holds,omitempty"`      // of archives and wheels: paths that the root must have in the end
-	RoomMiB    int64              `toml:"room-mib" json:"room_mib,omitzero"` // of archives and wheels: more than they hold, unpacked
-	Lock       *Lock              `toml:"-" json:"-"`                        // nil where there is none yet
-	In         string             `toml:"-" json:"-"`                        // of a library alone: the digest of the root that it is built in; empty: built by this machine's programs
+	Name       string            `toml:"-" json:"name"`
+	Summary    string            `toml:"summary" json:"summary"`
+	Suite      string            `toml:"suite" json:"suite"` // of Debian, such as bookworm
+	Arch       string            `toml:"arch" json:"arch"`   // as Debian writes it, such as amd64
+	Components []string          `toml:"components" json:"components"`
+	Base       []string          `toml:"base" json:"base"`                 // packages, with all that they depend on
+	Unpack     []string          `toml:"unpack" json:"unpack,omitempty"`   // packages alone, whatever they depend on
+	Exclude    []string          `toml:"exclude" json:"exclude,omitempty"` // globs of paths that are left out
+	Keep       []string          `toml:"keep" json:"keep,omitempty"`       // globs of paths that Exclude does not reach
+	Links      map[string]string `toml:"links" json:"links,omitempty"`     // path in the root -> where it points
+	// folder in the root -> the one from which it has links to what the packages of Unpack have
+	// there
+	Gather   map[string]string  `toml:"gather" json:"gather,omitempty"`
+	Programs map[string]Program `toml:"program" json:"programs"` // by role: cc, cxx, nvcc, cmake, ninja, ccache
+	// what every result of a build in the root is held to
+	Verify Limits `toml:"verify" json:"verify,omitzero"`
+	// name of the buildenv with the libraries that a full bundle carries
+	Runtime string   `toml:"runtime" json:"runtime,omitempty"`
+	Redist  *Redist  `toml:"redist" json:"redist,omitempty"`
+	Wheels  *Wheels  `toml:"wheels" json:"wheels,omitempty"`
+	Library *Library `toml:"library" json:"library,omitempty"`
+	// of archives and wheels: paths that the root must have in the end
+	Holds   []string `toml:"holds" json:"holds,omitempty"`
+	RoomMiB int64    `toml:"room-mib" json:"room_mib,omitzero"` // of archives and wheels: more than they hold, unpacked
+	Lock    *Lock    `toml:"-" json:"-"`                        // nil where there is none yet
+	// of a library alone: the digest of the root that it is built in; empty: built by this
+	// machine's programs
+	In string `toml:"-" json:"-"`
 }
 
 // Limits are the newest versions of the system's libraries that programs for Linux may
@@ -151,7 +158,10 @@ func (d Decl) Digest() string {
 		Gather        map[string]string `json:",omitempty"` // younger than some roots
 		Library       *Library          `json:",omitempty"` // likewise
 		In            string            `json:",omitempty"` // likewise
-	}{1, kind, d.Arch, packages, slices.Sorted(slices.Values(d.Exclude)), slices.Sorted(slices.Values(d.Keep)), d.Links, d.Gather, library, d.In})
+	}{
+		1, kind, d.Arch, packages, slices.Sorted(slices.Values(d.Exclude)), slices.Sorted(slices.Values(d.Keep)), d.Links,
+		d.Gather, library, d.In,
+	})
 	if err != nil {
 		panic(err) // strings, numbers and lists of them always have a form
 	}
@@ -202,7 +212,8 @@ func (d Decl) CheckLock() error {
 		return &Unlocked{d.Name, "it has no packages.lock"}
 	}
 	if d.Lock.Kind != d.Kind() || d.Lock.Suite != d.source() || d.Lock.Arch != d.Arch {
-		return &Unlocked{d.Name, fmt.Sprintf("packages.lock is of %s %s %s, and env.toml asks for %s %s %s", d.Lock.Kind, d.Lock.Suite, d.Lock.Arch, d.Kind(), d.source(), d.Arch)}
+		return &Unlocked{d.Name, fmt.Sprintf("packages.lock is of %s %s %s, and env.toml asks for %s %s %s", d.Lock.Kind,
+			d.Lock.Suite, d.Lock.Arch, d.Kind(), d.source(), d.Arch)}
 	}
 	var lacks []string
 	for _, want := range d.wanted() {
@@ -217,7 +228,8 @@ func (d Decl) CheckLock() error {
 		return nil
 	}
 	for _, p := range d.Lock.Packages {
-		if !slices.Contains(d.wanted(), p.key()) || d.Wheels != nil && !slices.Contains(d.Wheels.Packages, p.Name+"=="+p.Version) {
+		if !slices.Contains(d.wanted(), p.key()) || d.Wheels != nil &&
+			!slices.Contains(d.Wheels.Packages, p.Name+"=="+p.Version) {
 			return &Unlocked{d.Name, fmt.Sprintf("packages.lock has %s %s, for which env.toml does not ask", p.key(), p.Version)}
 		}
 	}

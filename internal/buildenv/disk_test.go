@@ -80,7 +80,10 @@ func TestArchiveOnFullDisk(t *testing.T) {
 		items = append(items, item{name: fmt.Sprintf("a-1-archive/b/%d/c", i), text: "x"})
 	}
 	n.put(t, "a", "1", linuxArchives, tarXZ(t, items...))
-	d := Decl{Name: "kit", Arch: "amd64", RoomMiB: 1, Redist: &Redist{URL: n.url, Release: "11.4.4", Linux: []string{"a"}}, Holds: []string{"b/0/c"}}
+	d := Decl{Name: "kit", Arch: "amd64", RoomMiB: 1, Redist: &Redist{
+		URL: n.url, Release: "11.4.4",
+		Linux: []string{"a"},
+	}, Holds: []string{"b/0/c"}}
 	o := Options{Cache: t.TempDir()}
 	var err error
 	d.Lock, err = Update(t.Context(), d, o)

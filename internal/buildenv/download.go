@@ -41,9 +41,11 @@ type Unavailable struct {
 // Error names the package, both hashes, and what to do next.
 func (e *Unavailable) Error() string {
 	head := fmt.Sprintf("buildenv %s: package %s %s", e.Name, e.Package, e.Version)
-	next := fmt.Sprintf("llpatch env create %s --update-lock takes what the mirror has now, and --mirror URL another mirror, such as a snapshot of that time", e.Name)
+	next := fmt.Sprintf("llpatch env create %s --update-lock takes what the mirror has now, and --mirror URL another "+
+		"mirror, such as a snapshot of that time", e.Name)
 	if e.Kind == NVIDIA {
-		next = fmt.Sprintf("--mirror URL takes another folder with the same layout; llpatch env create %s --update-lock takes what the list there says now", e.Name)
+		next = fmt.Sprintf("--mirror URL takes another folder with the same layout; llpatch env create %s --update-lock "+
+			"takes what the list there says now", e.Name)
 	}
 	lock := "the lock"
 	if e.Fresh { // the user comes from --update-lock
@@ -58,21 +60,29 @@ func (e *Unavailable) Error() string {
 		return fmt.Sprintf("%s: %s: %v\n  --mirror FOLDER takes the wheels that lie there", head, e.URL, e.Err)
 	case e.Kind == Rust:
 		if e.Err == nil {
-			return fmt.Sprintf("%s is not what env.toml asks for: %s\n  wanted is SHA-256 %s\n  this has          %s", head, e.URL, e.Want, e.Got)
+			return fmt.Sprintf("%s is not what env.toml asks for: %s\n  wanted is SHA-256 %s\n  this has          %s", head,
+				e.URL, e.Want, e.Got)
 		}
-		return fmt.Sprintf("%s: %s: %v\n  --mirror FOLDER takes %s-%s.crate, where it lies there", head, e.URL, e.Err, e.Package, e.Version)
+		return fmt.Sprintf("%s: %s: %v\n  --mirror FOLDER takes %s-%s.crate, where it lies there", head, e.URL, e.Err,
+			e.Package, e.Version)
 	case e.Gone && e.Want == "": // a list
-		return fmt.Sprintf("buildenv %s: %s is not there\n  --mirror URL takes another folder with the same layout", e.Name, e.URL)
+		return fmt.Sprintf("buildenv %s: %s is not there\n  --mirror URL takes another folder with the same layout", e.Name,
+			e.URL)
 	case e.Want == "":
-		return fmt.Sprintf("buildenv %s: %s: %v\n  --mirror URL takes another folder with the same layout", e.Name, e.URL, e.Err)
+		return fmt.Sprintf("buildenv %s: %s: %v\n  --mirror URL takes another folder with the same layout", e.Name, e.URL,
+			e.Err)
 	case e.Gone:
-		return fmt.Sprintf("%s is gone from the mirror: %s\n  %s wants SHA-256 %s, the mirror has no such file\n  %s", head, e.URL, lock, e.Want, next)
+		return fmt.Sprintf("%s is gone from the mirror: %s\n  %s wants SHA-256 %s, the mirror has no such file\n  %s", head,
+			e.URL, lock, e.Want, next)
 	case e.GotSize > e.Size: // what came of it has a hash, and that is nobody's
-		return fmt.Sprintf("%s is not what %s has: %s\n  the sizes differ: %[2]s says %[4]d bytes, and the mirror sends more\n  %[5]s", head, lock, e.URL, e.Size, next)
+		return fmt.Sprintf("%s is not what %s has: %s\n  the sizes differ: %[2]s says %[4]d bytes, and the mirror sends "+
+			"more\n  %[5]s", head, lock, e.URL, e.Size, next)
 	case e.Got != "" && e.GotSize != e.Size:
-		return fmt.Sprintf("%s is not what %s has: %s\n  %[2]s wants SHA-256 %[4]s, %[5]d bytes\n  the mirror sent        %[6]s, %[7]d bytes\n  %[8]s", head, lock, e.URL, e.Want, e.Size, e.Got, e.GotSize, next)
+		return fmt.Sprintf("%s is not what %s has: %s\n  %[2]s wants SHA-256 %[4]s, %[5]d bytes\n  the mirror sent        "+
+			"%[6]s, %[7]d bytes\n  %[8]s", head, lock, e.URL, e.Want, e.Size, e.Got, e.GotSize, next)
 	case e.Got != "":
-		return fmt.Sprintf("%s is not what %s has: %s\n  %[2]s wants SHA-256 %[4]s\n  the mirror sent        %[5]s\n  %[6]s", head, lock, e.URL, e.Want, e.Got, next)
+		return fmt.Sprintf("%s is not what %s has: %s\n  %[2]s wants SHA-256 %[4]s\n  the mirror sent        %[5]s\n  %[6]s",
+			head, lock, e.URL, e.Want, e.Got, next)
 	}
 	kept := "; what came is kept, the same command goes on from there"
 	if errors.As(e.Err, new(*download.Cut)) { // says it itself
@@ -196,7 +206,10 @@ func (d *downloader) one(ctx context.Context, p Package) (int64, error) {
 		return n, err
 	}
 	d.report(-last)
-	bad := &Unavailable{Name: d.env, Kind: d.kind, Fresh: d.fresh, Package: p.Name, Version: p.Version, URL: d.url(p), Want: p.SHA256, Size: p.Size, Err: err}
+	bad := &Unavailable{
+		Name: d.env, Kind: d.kind, Fresh: d.fresh, Package: p.Name, Version: p.Version, URL: d.url(p),
+		Want: p.SHA256, Size: p.Size, Err: err,
+	}
 	var status *download.Status
 	bad.Gone = errors.As(err, &status) && status.Gone()
 	if wrong := new(download.Wrong); errors.As(err, &wrong) {

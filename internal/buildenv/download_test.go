@@ -36,12 +36,25 @@ func TestSpoiltMirror(t *testing.T) {
 		gone  bool
 		got   string
 	}{
-		"gone":       {func(w http.ResponseWriter) { w.WriteHeader(http.StatusNotFound) }, []string{"is gone from the mirror", want}, true, ""},
-		"another":    {func(w http.ResponseWriter) { _, _ = w.Write(other) }, []string{"is not what the lock has", want, sha(other)}, false, sha(other)},
-		"longer":     {func(w http.ResponseWriter) { _, _ = w.Write(append(slices.Clone(whole), other...)) }, []string{"is not what the lock has", fmt.Sprintf("sizes differ: the lock says %d bytes, and the mirror sends more", len(whole))}, false, ""},
-		"shorter":    {func(w http.ResponseWriter) { w.Header().Set("Content-Length", "9"); _, _ = w.Write(whole[:9]) }, []string{"is not what the lock has", sha(whole[:9]) + ", 9 bytes"}, false, sha(whole[:9])},
-		"ill":        {func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadGateway) }, []string{"502"}, false, ""},
-		"always cut": {func(w http.ResponseWriter) { w.Header().Set("Content-Length", "5000"); w.WriteHeader(http.StatusOK) }, []string{"unexpected EOF"}, false, ""},
+		"gone": {func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusNotFound)
+		}, []string{"is gone from the mirror", want}, true, ""},
+		"another": {func(w http.ResponseWriter) {
+			_, _ = w.Write(other)
+		}, []string{"is not what the lock has", want, sha(other)}, false, sha(other)},
+		"longer": {func(w http.ResponseWriter) {
+			_, _ = w.Write(append(slices.Clone(whole), other...))
+		}, []string{"is not what the lock has", fmt.Sprintf(
+			"sizes differ: the lock says %d bytes, and the mirror sends more", len(whole))}, false, ""},
+		"shorter": {func(w http.ResponseWriter) {
+			w.Header().Set("Content-Length", "9")
+			_, _ = w.Write(whole[:9])
+		}, []string{"is not what the lock has", sha(whole[:9]) + ", 9 bytes"}, false, sha(whole[:9])},
+		"ill": {func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadGateway) }, []string{"502"}, false, ""},
+		"always cut": {func(w http.ResponseWriter) {
+			w.Header().Set("Content-Length", "5000")
+			w.WriteHeader(http.StatusOK)
+		}, []string{"unexpected EOF"}, false, ""},
 	} {
 		t.Run(what, func(t *testing.T) {
 			o := m.options()
@@ -132,7 +145,9 @@ func TestStallOfPart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "large")
 	must(t, os.WriteFile(file+".part", nil, 0o644))
 	must(t, os.Truncate(file+".part", 1<<30))
-	d := &downloader{env: "tiny", mirror: s.URL, file: func(Package) string { return file }, client: newClient(nil), stall: 300 * time.Millisecond}
+	d := &downloader{env: "tiny", mirror: s.URL, file: func(Package) string {
+		return file
+	}, client: newClient(nil), stall: 300 * time.Millisecond}
 	_, err := d.one(t.Context(), Package{Name: "large", File: "large", Size: 2 << 30})
 	if bad := new(Unavailable); !errors.As(err, &bad) || !bad.Gone {
 		t.Error(err)

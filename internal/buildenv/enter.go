@@ -157,7 +157,8 @@ var enterScript string
 func (w way) argv(base, tmp, dir string, folders []Folder, argv []string) ([]string, error) {
 	root := filepath.Join(base, rootDir)
 	if w.bwrap == "" {
-		out := append(w.namespace(), w.sh, "-c", enterScript, "enter", filepath.Join(base, mountDir), root, tmp, dir, w.unshare)
+		out := append(w.namespace(), w.sh, "-c", enterScript, "enter", filepath.Join(base, mountDir), root, tmp, dir,
+			w.unshare)
 		for _, f := range folders {
 			out = append(out, f.Outside, f.Inside)
 		}
@@ -256,7 +257,10 @@ func (e *Entered) Runner(ctx context.Context, dir string, folders ...Folder) ([]
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, &Missing{"a way to run programs in a root file system: " + err.Error(), "allow user namespaces, or run llpatch as root"}
+		return nil, &Missing{
+			"a way to run programs in a root file system: " + err.Error(),
+			"allow user namespaces, or run llpatch as root",
+		}
 	}
 	return w.argv(filepath.Dir(e.Root), e.tmp, dir, folders, nil)
 }
@@ -280,8 +284,10 @@ func checkFolder(name string, folder Folder) error {
 		}
 	}
 	top, _, _ := strings.Cut(f[1:], "/")
-	if slices.Contains(append([]string{"bin", "sbin", "lib", "lib32", "lib64", "libx32", "proc", "dev"}, ownFolders...), top) {
-		return fmt.Errorf("buildenv %s: %s cannot be had inside, where /%s is the root's own; use a folder elsewhere", name, f, top)
+	if slices.Contains(append([]string{"bin", "sbin", "lib", "lib32", "lib64", "libx32", "proc", "dev"}, ownFolders...),
+		top) {
+		return fmt.Errorf("buildenv %s: %s cannot be had inside, where /%s is the root's own; use a folder elsewhere", name,
+			f, top)
 	}
 	st, err := os.Stat(folder.Outside)
 	if err == nil && !st.IsDir() {
@@ -321,7 +327,10 @@ func VersionOf(out string) (banner, v string) {
 
 // version runs a program of the root and compares its version.
 func (e *Entered) version(ctx context.Context, p Program) (Found, error) {
-	c, err := e.Wrap(run.Cmd{Argv: []string{p.Path, "--version"}, Env: []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}, Timeout: time.Minute})
+	c, err := e.Wrap(run.Cmd{
+		Argv: []string{p.Path, "--version"}, Env: []string{"PATH=/usr/bin:/bin", "LC_ALL=C"},
+		Timeout: time.Minute,
+	})
 	if err != nil {
 		return Found{}, err
 	}

@@ -24,7 +24,8 @@ func TestVersionIn(t *testing.T) {
 		"1.11.1\n":                 "1.11.1",
 		"ccache version 4.7.5\n":   "4.7.5",
 		"cmake version 3.25.1\n\n": "3.25.1",
-		"nvcc: NVIDIA (R) Cuda compiler driver\nBuilt on Wed_Sep_21_10:33:58_PDT_2022\nCuda compilation tools, release 11.8, V11.8.89\nBuild cuda_11.8.r11.8/compiler.31833905_0\n": "11.8.89",
+		"nvcc: NVIDIA (R) Cuda compiler driver\nBuilt on Wed_Sep_21_10:33:58_PDT_2022\nCuda compilation tools, release " +
+			"11.8, V11.8.89\nBuild cuda_11.8.r11.8/compiler.31833905_0\n": "11.8.89",
 		"HIP version: 6.4.43484-0\nDebian clang version 21.1.0\n":           "6.4.43484",
 		"x86_64-w64-mingw32-gcc-posix (GCC) 12-posix\nCopyright (C) 2022\n": "12",
 		"no number\n": "",
@@ -38,7 +39,10 @@ func TestVersionIn(t *testing.T) {
 // inside runs the probe in the root and returns what it says.
 func inside(t *testing.T, e *Entered, dir string, folders []Folder, args ...string) (string, error) {
 	t.Helper()
-	c, err := e.Wrap(run.Cmd{Argv: append([]string{"/usr/bin/probe"}, args...), Env: []string{"PATH=/usr/bin", "WORD=a b'c"}, Dir: dir, Stderr: io.Discard}, folders...)
+	c, err := e.Wrap(run.Cmd{
+		Argv: append([]string{"/usr/bin/probe"}, args...),
+		Env:  []string{"PATH=/usr/bin", "WORD=a b'c"}, Dir: dir, Stderr: io.Discard,
+	}, folders...)
 	must(t, err)
 	out, err := run.Output(t.Context(), c)
 	return strings.TrimSpace(string(out)), err
@@ -96,7 +100,8 @@ func TestWrap(t *testing.T) {
 			is("out\nsub", "list", folder)
 			// Elsewhere inside than outside.
 			moved := []Folder{{folder, "/at/a fixed/place"}}
-			if got, err := inside(t, e, "/at/a fixed/place/sub", moved, "dir"); err != nil || !strings.HasPrefix(got, "/at/a fixed/place/sub ") {
+			if got, err := inside(t, e, "/at/a fixed/place/sub", moved, "dir"); err != nil ||
+				!strings.HasPrefix(got, "/at/a fixed/place/sub ") {
 				t.Errorf("moved: %q, %v", got, err)
 			}
 			if got, err := inside(t, e, "", moved, "list", "/at/a fixed/place"); err != nil || got != "out\nsub" {
@@ -148,7 +153,8 @@ func TestWrap(t *testing.T) {
 		if must(t, err); strings.TrimSpace(string(out)) != strconv.Itoa(c.Process.Pid) {
 			t.Errorf("it runs as process %s, %d was started", out, c.Process.Pid)
 		}
-		if _, err := e.Runner(t.Context(), folder, Same("/usr/share")...); err == nil || !strings.Contains(err.Error(), "the root's own") {
+		if _, err := e.Runner(t.Context(), folder, Same("/usr/share")...); err == nil ||
+			!strings.Contains(err.Error(), "the root's own") {
 			t.Errorf("a folder below /usr: %v", err)
 		}
 	})

@@ -31,9 +31,12 @@ func FuzzList(f *testing.F) {
 // Whatever an archive holds, nothing comes to lie out of the root, and no link of a root
 // that is taken leads there.
 func FuzzArchive(f *testing.F) {
-	f.Add(true, zipped(f, item{name: "a/b/c.dll", text: "MZ"}, item{name: "a/../../x", text: "x"}, item{name: "a/l", mode: fs.ModeSymlink, text: "/etc"}))
-	f.Add(false, tarXZ(f, item{name: "a/lib/c.so", kind: '2', link: "d.so"}, item{name: "a/lib/d.so", text: "elf"}, item{name: "a/x", kind: '1', link: "a/lib/d.so"}))
-	f.Add(false, tarXZ(f, item{name: "a/b/c/s", kind: '2', link: "../.."}, item{name: "a/b/t", kind: '2', link: "c/s/../../x"}))
+	f.Add(true, zipped(f, item{name: "a/b/c.dll", text: "MZ"}, item{name: "a/../../x", text: "x"},
+		item{name: "a/l", mode: fs.ModeSymlink, text: "/etc"}))
+	f.Add(false, tarXZ(f, item{name: "a/lib/c.so", kind: '2', link: "d.so"}, item{name: "a/lib/d.so", text: "elf"},
+		item{name: "a/x", kind: '1', link: "a/lib/d.so"}))
+	f.Add(false, tarXZ(f, item{name: "a/b/c/s", kind: '2', link: "../.."},
+		item{name: "a/b/t", kind: '2', link: "c/s/../../x"}))
 	f.Fuzz(func(t *testing.T, windows bool, data []byte) {
 		top := t.TempDir()
 		dir := filepath.Join(top, "a/b/root")
@@ -62,7 +65,8 @@ func FuzzArchive(f *testing.F) {
 			if !strings.HasPrefix(name+"/", dir+"/") && !strings.HasPrefix(dir+"/", name+"/") {
 				t.Errorf("%s is out of the root", name)
 			}
-			if real, lerr := filepath.EvalSymlinks(name); err == nil && e.Type()&fs.ModeSymlink != 0 && lerr == nil && !strings.HasPrefix(real+"/", dir+"/") {
+			if real, lerr := filepath.EvalSymlinks(name); err == nil && e.Type()&fs.ModeSymlink != 0 && lerr == nil &&
+				!strings.HasPrefix(real+"/", dir+"/") {
 				t.Errorf("%s leads to %s", name, real)
 			}
 			return nil

@@ -49,7 +49,8 @@ func (g *gathering) links() (map[string]string, error) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(g.own[from])) {
 			if g.other[from][name] {
-				return nil, fmt.Errorf("gather %s: %s has files of packages of base too, and a link would show them", dir, path.Join(from, name))
+				return nil, fmt.Errorf("gather %s: %s has files of packages of base too, and a link would show them", dir,
+					path.Join(from, name))
 			}
 			to, err := upward(dir, path.Join(from, name))
 			if err != nil {

@@ -33,7 +33,8 @@ func TestGather(t *testing.T) {
 	must(t, err)
 	for dir, want := range map[string]map[string]string{
 		"opt/kit/include": {"big.h": "../../../usr/include/big.h"},
-		"opt/kit/libs":    {"libcudart_static.a": "../../../usr/lib/libcudart_static.a"}, // not libbig_static.a nor libtiny.so
+		// not libbig_static.a nor libtiny.so
+		"opt/kit/libs": {"libcudart_static.a": "../../../usr/lib/libcudart_static.a"},
 	} {
 		got := map[string]string{}
 		for _, file := range glob(t, filepath.Join(made.Root, dir), "*") {
@@ -52,9 +53,13 @@ func TestGather(t *testing.T) {
 		gather map[string]string
 		want   []string
 	}{
-		{map[string]string{"/opt/kit/bin": "/usr/bin"}, []string{"buildenv tiny-1: gather /opt/kit/bin: no package of unpack has a file in /usr/bin"}},
+		{
+			map[string]string{"/opt/kit/bin": "/usr/bin"},
+			[]string{"buildenv tiny-1: gather /opt/kit/bin: no package of unpack has a file in /usr/bin"},
+		},
 		{map[string]string{"/opt/kit": "/usr/share/none"}, []string{"no package of unpack has a file in /usr/share/none"}},
-		{map[string]string{"/opt/kit": "/usr"}, []string{"/usr/lib has files of packages of base too, and a link would show them"}},
+		{map[string]string{"/opt/kit": "/usr"}, []string{"/usr/lib has files of packages of base too, and a link " +
+			"would show them"}},
 		{map[string]string{"/usr/lib": "/usr/include", "/opt/libs": "/usr/lib"}, nil}, // big.h is new there
 	} {
 		_, err := Create(t.Context(), m.gathered(c.gather), m.options())
@@ -76,7 +81,10 @@ func TestGatherFolders(t *testing.T) {
 	root, err := os.OpenRoot(t.TempDir())
 	must(t, err)
 	defer root.Close()
-	u := unpacker{decl: decl(), root: root, gathering: gathering{gather: map[string]string{"/kit": "/usr/include"}, alone: true}}
+	u := unpacker{decl: decl(), root: root, gathering: gathering{
+		gather: map[string]string{"/kit": "/usr/include"},
+		alone:  true,
+	}}
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, h := range []tar.Header{
@@ -93,7 +101,10 @@ func TestGatherFolders(t *testing.T) {
 	must(t, u.files(tar.NewReader(&b)))
 	links, err := u.gathering.links()
 	must(t, err)
-	if want := map[string]string{"/kit/deep": "../usr/include/deep", "/kit/old.h": "../usr/include/old.h"}; !maps.Equal(links, want) {
+	if want := map[string]string{
+		"/kit/deep":  "../usr/include/deep",
+		"/kit/old.h": "../usr/include/old.h",
+	}; !maps.Equal(links, want) {
 		t.Errorf("%v, want %v", links, want)
 	}
 }

@@ -23,14 +23,17 @@ import (
 // there; or that is a buildenv of its own, for a toolchain that has no root. The sources come
 // from a crate, which the user's own cargo fetches.
 type Library struct {
-	Name    string     `toml:"name" json:"name"`               // with the version of the sources, as the library itself says it: OpenSSL 3.5.5
-	Header  string     `toml:"header" json:"header,omitempty"` // what a recipe's optional feature looks for: openssl/ssl.h
-	Crate   string     `toml:"crate" json:"crate"`             // such as openssl-src
-	Version string     `toml:"version" json:"version"`         // of the crate, such as 300.5.5+3.5.5
-	SHA256  string     `toml:"sha256" json:"sha256"`           // of the .crate file
-	Dir     string     `toml:"dir" json:"dir"`                 // the folder of the crate with the sources
-	License string     `toml:"license" json:"license"`         // its terms, a file in Dir
-	Steps   [][]string `toml:"steps" json:"steps"`             // commands that build it and install it below LibraryOut, one after the other; no shell reads them
+	// with the version of the sources, as the library itself says it: OpenSSL 3.5.5
+	Name    string `toml:"name" json:"name"`
+	Header  string `toml:"header" json:"header,omitempty"` // what a recipe's optional feature looks for: openssl/ssl.h
+	Crate   string `toml:"crate" json:"crate"`             // such as openssl-src
+	Version string `toml:"version" json:"version"`         // of the crate, such as 300.5.5+3.5.5
+	SHA256  string `toml:"sha256" json:"sha256"`           // of the .crate file
+	Dir     string `toml:"dir" json:"dir"`                 // the folder of the crate with the sources
+	License string `toml:"license" json:"license"`         // its terms, a file in Dir
+	// commands that build it and install it below LibraryOut, one after the other; no shell reads
+	// them
+	Steps [][]string `toml:"steps" json:"steps"`
 }
 
 // Folders of a library while it is built, inside.
@@ -81,7 +84,10 @@ func (c *creation) library(ctx context.Context) (n int64, err error) {
 		step := run.Cmd{
 			Argv: argv, Dir: LibrarySource, Log: filepath.Join(c.half, logFile), Timeout: 4 * time.Hour,
 			// The time goes into what a library says of itself.
-			Env: []string{"PATH=/usr/bin:/bin", "LC_ALL=C", "HOME=/tmp", "SOURCE_DATE_EPOCH=1", fmt.Sprintf("MAKEFLAGS=-j%d", runtime.GOMAXPROCS(0))},
+			Env: []string{
+				"PATH=/usr/bin:/bin", "LC_ALL=C", "HOME=/tmp", "SOURCE_DATE_EPOCH=1",
+				fmt.Sprintf("MAKEFLAGS=-j%d", runtime.GOMAXPROCS(0)),
+			},
 		}
 		if e == nil {
 			step.Dir, step.Argv = source, slices.Clone(argv)
@@ -129,7 +135,10 @@ func (c *creation) builds(l Library) error {
 	}
 	for _, argv := range l.Steps {
 		if _, err := os.Stat(filepath.Join(root, argv[0])); err != nil {
-			return &Missing{fmt.Sprintf("%s in %s, which builds %s", argv[0], where, l.Name), "install the package that brings it"}
+			return &Missing{
+				fmt.Sprintf("%s in %s, which builds %s", argv[0], where, l.Name),
+				"install the package that brings it",
+			}
 		}
 	}
 	return nil
@@ -158,7 +167,10 @@ func (c *creation) crate(ctx context.Context, l Library) (string, error) {
 		folder, local = filepath.FromSlash(u.Path), true
 	}
 	from := filepath.Join(folder, l.file())
-	unavailable := &Unavailable{Name: c.decl.Name, Kind: Rust, Package: l.Crate, Version: l.Version, URL: from, Want: l.SHA256}
+	unavailable := &Unavailable{
+		Name: c.decl.Name, Kind: Rust, Package: l.Crate, Version: l.Version, URL: from,
+		Want: l.SHA256,
+	}
 	if _, err := os.Lstat(from); !local || err != nil {
 		unavailable.URL = "cargo's registry"
 		if from, err = c.cargo(ctx, l); err != nil {
@@ -188,11 +200,15 @@ func (c *creation) crate(ctx context.Context, l Library) (string, error) {
 func (c *creation) cargo(ctx context.Context, l Library) (string, error) {
 	program, err := run.LookPath("cargo", os.Getenv("PATH"))
 	if err != nil {
-		return "", &Missing{"cargo, which fetches the sources of " + l.Name, "Debian and Ubuntu have it in the package cargo; or --mirror names a folder that has " + l.file()}
+		return "", &Missing{
+			"cargo, which fetches the sources of " + l.Name,
+			"Debian and Ubuntu have it in the package cargo; or --mirror names a folder that has " + l.file(),
+		}
 	}
 	dir := filepath.Join(c.work, "cargo")
 	plain, _, _ := strings.Cut(l.Version, "+") // what follows says nothing of the order
-	manifest := fmt.Sprintf("[package]\nname = \"sources\"\nversion = \"0.0.0\"\n[dependencies]\n%s = \"=%s\"\n[workspace]\n", l.Crate, plain)
+	manifest := fmt.Sprintf("[package]\nname = \"sources\"\nversion = \"0.0.0\"\n[dependencies]\n%s = "+
+		"\"=%s\"\n[workspace]\n", l.Crate, plain)
 	err = errors.Join(os.RemoveAll(dir), os.MkdirAll(filepath.Join(dir, "src"), 0o755))
 	for name, text := range map[string]string{"Cargo.toml": manifest, "src/lib.rs": ""} {
 		if err == nil {
@@ -202,7 +218,10 @@ func (c *creation) cargo(ctx context.Context, l Library) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	out, err := run.Output(ctx, run.Cmd{Argv: []string{program, "metadata", "--format-version", "1", "--quiet"}, Dir: dir, Env: os.Environ(), Timeout: 10 * time.Minute})
+	out, err := run.Output(ctx, run.Cmd{
+		Argv: []string{program, "metadata", "--format-version", "1", "--quiet"}, Dir: dir,
+		Env: os.Environ(), Timeout: 10 * time.Minute,
+	})
 	if err != nil {
 		return "", err
 	}
@@ -224,7 +243,8 @@ func (c *creation) cargo(ctx context.Context, l Library) (string, error) {
 		}
 		// REGISTRY/src/INDEX/CRATE-VERSION/Cargo.toml was unpacked from REGISTRY/cache/INDEX/CRATE-VERSION.crate.
 		index := filepath.Dir(filepath.Dir(p.Manifest))
-		return filepath.Join(filepath.Dir(filepath.Dir(index)), "cache", filepath.Base(index), l.file()), errors.Join(os.RemoveAll(dir))
+		return filepath.Join(filepath.Dir(filepath.Dir(index)), "cache", filepath.Base(index), l.file()),
+			errors.Join(os.RemoveAll(dir))
 	}
 	return "", fmt.Errorf("cargo names no %s among what it has fetched", l.Crate)
 }

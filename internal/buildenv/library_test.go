@@ -43,7 +43,10 @@ func TestLibrary(t *testing.T) {
 	plain := d.Digest()
 	install := func(to string) []string { return []string{"/usr/bin/probe", "install", "x.c", to} }
 	lib := func(steps ...[]string) *Library {
-		return &Library{Name: "X 4", Crate: "x-src", Version: "1.2.3+4", SHA256: sha(made), Dir: "x", License: "LICENSE", Steps: steps}
+		return &Library{
+			Name: "X 4", Crate: "x-src", Version: "1.2.3+4", SHA256: sha(made), Dir: "x", License: "LICENSE",
+			Steps: steps,
+		}
 	}
 	d.Library = lib(install("/llpatch/build/usr/local/lib/libx.a"))
 	if d.Digest() == plain {
@@ -52,7 +55,10 @@ func TestLibrary(t *testing.T) {
 	root, err := Create(t.Context(), d, o)
 	must(t, err)
 	got := contents(t, root.Root)
-	for name, text := range map[string]string{"usr/local/lib/libx.a": "int x;\n", "usr/share/doc/x-src/copyright": "free\n"} {
+	for name, text := range map[string]string{
+		"usr/local/lib/libx.a":          "int x;\n",
+		"usr/share/doc/x-src/copyright": "free\n",
+	} {
 		if got[name] != text {
 			t.Errorf("%s: %q", name, got[name])
 		}
@@ -96,7 +102,10 @@ func TestLibraryOfCargo(t *testing.T) {
 	var err error
 	d.Lock, err = Update(t.Context(), d, o)
 	must(t, err)
-	d.Library = &Library{Name: "X 4", Crate: "x-src", Version: "1.2.3+4", SHA256: strings.Repeat("0", 64), Dir: ".", License: "LICENSE", Steps: [][]string{{"/usr/bin/probe", "null"}}}
+	d.Library = &Library{
+		Name: "X 4", Crate: "x-src", Version: "1.2.3+4", SHA256: strings.Repeat("0", 64), Dir: ".",
+		License: "LICENSE", Steps: [][]string{{"/usr/bin/probe", "null"}},
+	}
 	bin := t.TempDir()
 	t.Setenv("PATH", bin)
 	if _, err = Create(t.Context(), d, o); err == nil || !strings.Contains(err.Error(), "lacks cargo") {
@@ -110,7 +119,8 @@ func TestLibraryOfCargo(t *testing.T) {
 	for _, c := range [][2]string{{"1.2.3+5", "cargo has x-src 1.2.3+5"}, {"1.2.3+4", ""}} {
 		version, want := c[0], c[1]
 		script := "#!/bin/sh\n/bin/grep -q '^x-src = \"=1.2.3\"$' Cargo.toml || exit 1\n" +
-			`echo '{"packages": [{"name": "x-src", "version": "` + version + `", "manifest_path": "` + bin + `/registry/src/index-1/x-src-` + version + `/Cargo.toml"}]}'` + "\n"
+			`echo '{"packages": [{"name": "x-src", "version": "` + version + `", "manifest_path": "` + bin +
+			`/registry/src/index-1/x-src-` + version + `/Cargo.toml"}]}'` + "\n"
 		must(t, os.WriteFile(filepath.Join(bin, "cargo"), []byte(script), 0o755))
 		d.Library.SHA256 = sha(made)
 		switch root, err := Create(t.Context(), d, o); {
@@ -130,7 +140,10 @@ func TestLibraryAlone(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(dir, "x-src-1.2.3+4.crate"), made, 0o644))
 	d := Decl{Name: "x-alone", Arch: "amd64", Lock: &Lock{Kind: Rust, Suite: "1.2.3+4", Arch: "amd64"}, Library: &Library{
 		Name: "X 4", Crate: "x-src", Version: "1.2.3+4", SHA256: sha(made), Dir: "x", License: "LICENSE",
-		Steps: [][]string{{"/usr/bin/install", "-D", "x.c", "/llpatch/build/lib/libx.a"}, {"/usr/bin/env", "test", "-f", "/llpatch/src/x.c"}},
+		Steps: [][]string{
+			{"/usr/bin/install", "-D", "x.c", "/llpatch/build/lib/libx.a"},
+			{"/usr/bin/env", "test", "-f", "/llpatch/src/x.c"},
+		},
 	}}
 	o := Options{Cache: t.TempDir(), Mirror: "file://" + dir}
 	if _, err := Open(t.Context(), o.Cache, d, nil); !errors.As(err, new(*NotMade)) {
@@ -141,7 +154,8 @@ func TestLibraryAlone(t *testing.T) {
 	e, err := Open(t.Context(), o.Cache, d, nil)
 	must(t, err)
 	has := contents(t, e.Root)
-	if has["lib/libx.a"] != "int x;\n" || has["usr/share/doc/x-src/copyright"] != "free\n" || got.Root != e.Root || got.Bytes != 12 {
+	if has["lib/libx.a"] != "int x;\n" || has["usr/share/doc/x-src/copyright"] != "free\n" || got.Root != e.Root ||
+		got.Bytes != 12 {
 		t.Errorf("%d bytes: %v", got.Bytes, has)
 	}
 	must(t, e.Close())
@@ -155,15 +169,18 @@ func TestLibraryAlone(t *testing.T) {
 	}
 	var lacks *Missing
 	o.In = &Entered{Info: Info{Name: "root", Root: t.TempDir()}}
-	if _, err := Create(t.Context(), inside, o); !errors.As(err, &lacks) || !strings.Contains(lacks.What, "/usr/bin/install in buildenv root") {
+	if _, err := Create(t.Context(), inside, o); !errors.As(err, &lacks) ||
+		!strings.Contains(lacks.What, "/usr/bin/install in buildenv root") {
 		t.Errorf("%v", err)
 	}
 	o.In, d.Library.Steps = nil, [][]string{{"/usr/bin/no-such-program"}}
-	if _, err := Create(t.Context(), d, o); !errors.As(err, &lacks) || !strings.Contains(lacks.What, "/usr/bin/no-such-program in this machine") {
+	if _, err := Create(t.Context(), d, o); !errors.As(err, &lacks) ||
+		!strings.Contains(lacks.What, "/usr/bin/no-such-program in this machine") {
 		t.Errorf("%v", err)
 	}
 	d.Library.Steps = [][]string{{"/usr/bin/env", "false"}}
-	if _, err := Create(t.Context(), d, o); err == nil || errors.As(err, &lacks) || !strings.Contains(err.Error(), "build X 4: ") {
+	if _, err := Create(t.Context(), d, o); err == nil || errors.As(err, &lacks) ||
+		!strings.Contains(err.Error(), "build X 4: ") {
 		t.Errorf("%v", err)
 	}
 }

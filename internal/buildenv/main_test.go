@@ -57,7 +57,10 @@ func child(text string) error {
 	if err != nil {
 		return err
 	}
-	c, err := e.Wrap(run.Cmd{Argv: []string{"/usr/bin/probe", "write", j.Folder + "/by-user"}, Env: []string{"PATH=/usr/bin"}, Dir: j.Folder}, Same(j.Folder)...)
+	c, err := e.Wrap(run.Cmd{
+		Argv: []string{"/usr/bin/probe", "write", j.Folder + "/by-user"},
+		Env:  []string{"PATH=/usr/bin"}, Dir: j.Folder,
+	}, Same(j.Folder)...)
 	if err == nil {
 		err = run.Run(ctx, c)
 	}

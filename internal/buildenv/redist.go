@@ -82,7 +82,10 @@ func (d Decl) redistLock(data []byte) (*Lock, error) {
 			if err != nil {
 				return nil, fmt.Errorf("the size of %s for %s: %w", n, platform, err)
 			}
-			l.Packages = append(l.Packages, Package{Name: n, Version: c.Version, Arch: platform, Size: size, SHA256: a.SHA256, File: a.Path})
+			l.Packages = append(l.Packages, Package{
+				Name: n, Version: c.Version, Arch: platform, Size: size, SHA256: a.SHA256,
+				File: a.Path,
+			})
 		}
 	}
 	return l, l.sorted()

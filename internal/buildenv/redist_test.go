@@ -35,7 +35,10 @@ func tarXZ(t testing.TB, items ...item) []byte {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
 	for _, i := range items {
-		h := &tar.Header{Name: i.name, Typeflag: i.kind, Linkname: i.link, Mode: int64(i.mode | 0o644), Size: int64(len(i.text))}
+		h := &tar.Header{
+			Name: i.name, Typeflag: i.kind, Linkname: i.link, Mode: int64(i.mode | 0o644),
+			Size: int64(len(i.text)),
+		}
 		if i.kind == 0 {
 			h.Typeflag = tar.TypeReg
 		}
@@ -126,7 +129,10 @@ func (n *nvidia) put(t *testing.T, name, version, platform string, data []byte) 
 	}
 	c, ok := list[name].(map[string]any)
 	if !ok {
-		c = map[string]any{"name": name, "license": "CUDA Toolkit", "version": version, "linux-sbsa": map[string]any{"size": "1"}}
+		c = map[string]any{
+			"name": name, "license": "CUDA Toolkit", "version": version,
+			"linux-sbsa": map[string]any{"size": "1"},
+		}
 	}
 	c[platform] = map[string]any{"relative_path": file, "sha256": sha(data), "md5": "0", "size": fmt.Sprint(len(data))}
 	list[name] = c
@@ -138,21 +144,29 @@ func (n *nvidia) put(t *testing.T, name, version, platform string, data []byte) 
 // toolkit fills the server with what the tests' buildenv asks for.
 func (n *nvidia) toolkit(t *testing.T) Decl {
 	t.Helper()
-	const a, c, w = "cuda_cudart-linux-x86_64-11.4.148-archive/", "cuda_nvcc-linux-x86_64-11.4.152-archive/", "cuda_cudart-windows-x86_64-11.4.148-archive/"
+	const a, c, w = "cuda_cudart-linux-x86_64-11.4.148-archive/", "cuda_nvcc-linux-x86_64-11.4.152-archive/",
+		"cuda_cudart-windows-x86_64-11.4.148-archive/"
 	n.put(t, "cuda_cudart", "11.4.148", linuxArchives, tarXZ(t,
-		item{name: a, kind: tar.TypeDir}, item{name: a + "LICENSE", text: "terms"}, item{name: a + "include/cuda.h", text: "#define CUDA_VERSION 11040"},
+		item{name: a, kind: tar.TypeDir}, item{name: a + "LICENSE", text: "terms"},
+		item{name: a + "include/cuda.h", text: "#define CUDA_VERSION 11040"},
 		item{name: a + "include/shared.h", text: "same"},
 		item{name: a + "lib/libcudart.so", kind: tar.TypeSymlink, link: "libcudart.so.11.0"},
 		item{name: a + "lib/libcudart.so.11.0", text: "elf", mode: fs.ModeSetuid | 0o4755},
-		item{name: a + "lib/stubs/libcuda.so", text: "stub"}, item{name: a + "lib/again.so", kind: tar.TypeLink, link: a + "lib/stubs/libcuda.so"},
+		item{name: a + "lib/stubs/libcuda.so", text: "stub"}, item{name: a + "lib/again.so", kind: tar.TypeLink, link: a +
+			"lib/stubs/libcuda.so"},
 		item{name: a + "lib/libx_static.a", text: "large"}))
 	n.put(t, "cuda_nvcc", "11.4.152", linuxArchives, tarXZ(t,
-		item{name: c + "bin/ptxas", text: "#!", mode: 0o755}, item{name: c + "nvvm/libdevice/libdevice.10.bc", text: "BC"}, item{name: c + "include/shared.h", text: "same"}))
+		item{name: c + "bin/ptxas", text: "#!", mode: 0o755}, item{name: c + "nvvm/libdevice/libdevice.10.bc", text: "BC"},
+		item{name: c + "include/shared.h", text: "same"}))
 	n.put(t, "cuda_cudart", "11.4.148", windowsArchives, zipped(t,
-		item{name: w + "LICENSE", text: "terms"}, item{name: w + "bin/cudart64_110.dll", text: "MZ"}, item{name: w + "lib/x64/cudart.lib", text: "lib"}))
+		item{name: w + "LICENSE", text: "terms"}, item{name: w + "bin/cudart64_110.dll", text: "MZ"},
+		item{name: w + "lib/x64/cudart.lib", text: "lib"}))
 	return Decl{
 		Name: "kit", Summary: "for a test", Arch: "amd64", RoomMiB: 16,
-		Redist:  &Redist{URL: n.url, Release: "11.4.4", Linux: []string{"cuda_cudart", "cuda_nvcc"}, Windows: []string{"cuda_cudart"}},
+		Redist: &Redist{
+			URL: n.url, Release: "11.4.4", Linux: []string{"cuda_cudart", "cuda_nvcc"},
+			Windows: []string{"cuda_cudart"},
+		},
 		Exclude: []string{"lib64/*_static.a"}, Links: map[string]string{"/lib": "lib64"},
 		Holds: []string{"bin/ptxas", "lib64/libcudart.so", "windows/cuda_cudart/bin/cudart64_110.dll"},
 	}
@@ -201,9 +215,12 @@ func TestRedist(t *testing.T) {
 	must(t, err)
 	want := map[string]string{
 		"LICENSE": "", "bin/ptxas": "#!", "include/cuda.h": "#define CUDA_VERSION 11040", "include/shared.h": "same",
-		"lib": "-> lib64", "lib64/libcudart.so": "-> libcudart.so.11.0", "lib64/libcudart.so.11.0": "elf", "lib64/stubs/libcuda.so": "stub", "lib64/again.so": "stub",
-		"licenses/cuda_cudart/LICENSE": "terms", "nvvm/libdevice/libdevice.10.bc": "BC", "version.txt": "CUDA Version 11.4.148\n",
-		"windows/cuda_cudart/LICENSE": "terms", "windows/cuda_cudart/bin/cudart64_110.dll": "MZ", "windows/cuda_cudart/lib/x64/cudart.lib": "lib",
+		"lib": "-> lib64", "lib64/libcudart.so": "-> libcudart.so.11.0", "lib64/libcudart.so.11.0": "elf",
+		"lib64/stubs/libcuda.so": "stub", "lib64/again.so": "stub",
+		"licenses/cuda_cudart/LICENSE": "terms", "nvvm/libdevice/libdevice.10.bc": "BC",
+		"version.txt":                 "CUDA Version 11.4.148\n",
+		"windows/cuda_cudart/LICENSE": "terms", "windows/cuda_cudart/bin/cudart64_110.dll": "MZ",
+		"windows/cuda_cudart/lib/x64/cudart.lib": "lib",
 	}
 	delete(want, "LICENSE")
 	if got := contents(t, made.Root); fmt.Sprint(got) != fmt.Sprint(want) {
@@ -259,13 +276,19 @@ func TestRedistList(t *testing.T) {
 	for want, spoil := range map[string]func(string) string{
 		"is no list of archives":            func(string) string { return "<html>" },
 		"has no cuda_nvcc for linux-x86_64": func(s string) string { return strings.ReplaceAll(s, "cuda_nvcc", "cuda_nvcx") },
-		"is not the path of a .tar.xz":      func(s string) string { return strings.ReplaceAll(s, `"cuda_nvcc/`, `"../../cuda_nvcc/`) },
-		"no numbers that make sense":        func(s string) string { return strings.ReplaceAll(s, `"size":"`, `"size":"-`) },
-		"invalid syntax":                    func(s string) string { return strings.ReplaceAll(s, `"size":"`, `"size":"x`) },
-		"is not a SHA-256":                  func(s string) string { return strings.ReplaceAll(s, `"sha256":"`, `"sha256":"g`) },
-		"cannot unmarshal number":           func(s string) string { return strings.ReplaceAll(s, `"sha256":"`, `"sha256":7,"x":"`) },
-		`"11.4_152" is not a version`:       func(s string) string { return strings.ReplaceAll(s, `"version":"11.4.152"`, `"version":"11.4_152"`) },
-		"it has more than 8388608 bytes":    func(s string) string { return s + strings.Repeat(" ", maxList) },
+		"is not the path of a .tar.xz": func(s string) string {
+			return strings.ReplaceAll(s, `"cuda_nvcc/`, `"../../cuda_nvcc/`)
+		},
+		"no numbers that make sense": func(s string) string { return strings.ReplaceAll(s, `"size":"`, `"size":"-`) },
+		"invalid syntax":             func(s string) string { return strings.ReplaceAll(s, `"size":"`, `"size":"x`) },
+		"is not a SHA-256":           func(s string) string { return strings.ReplaceAll(s, `"sha256":"`, `"sha256":"g`) },
+		"cannot unmarshal number": func(s string) string {
+			return strings.ReplaceAll(s, `"sha256":"`, `"sha256":7,"x":"`)
+		},
+		`"11.4_152" is not a version`: func(s string) string {
+			return strings.ReplaceAll(s, `"version":"11.4.152"`, `"version":"11.4_152"`)
+		},
+		"it has more than 8388608 bytes": func(s string) string { return s + strings.Repeat(" ", maxList) },
 	} {
 		n.files["redistrib_11.4.4.json"] = []byte(spoil(string(good)))
 		_, err := Update(t.Context(), d, Options{})
@@ -318,9 +341,13 @@ func TestRedistServer(t *testing.T) {
 	}))
 	defer s.Close()
 	for name, want := range map[string]string{
-		"file": "leads to a file of this machine", "loop": "it leads on and on", "login": "it is no list of archives", "drip": "no answer for 500ms",
+		"file": "leads to a file of this machine", "loop": "it leads on and on", "login": "it is no list of archives",
+		"drip": "no answer for 500ms",
 	} {
-		d := Decl{Name: "kit", Arch: "amd64", RoomMiB: 1, Redist: &Redist{URL: s.URL + "/" + name, Release: "11.4.4", Linux: []string{"a"}}}
+		d := Decl{Name: "kit", Arch: "amd64", RoomMiB: 1, Redist: &Redist{
+			URL: s.URL + "/" + name, Release: "11.4.4",
+			Linux: []string{"a"},
+		}}
 		_, err := Update(t.Context(), d, Options{Stall: 500 * time.Millisecond})
 		wantErr(t, err, want, s.URL, "--mirror URL takes another folder")
 		if u := new(Unavailable); !errors.As(err, &u) {
@@ -342,7 +369,8 @@ func TestRedistOther(t *testing.T) {
 	n.files[p.File] = other
 	cache := t.TempDir()
 	_, err = Create(t.Context(), d, Options{Cache: cache})
-	wantErr(t, err, "is not what the lock has", p.SHA256, sha(other), "--mirror URL takes another folder with the same layout")
+	wantErr(t, err, "is not what the lock has", p.SHA256, sha(other),
+		"--mirror URL takes another folder with the same layout")
 	if roots, err := List(cache); err != nil || len(roots) != 0 {
 		t.Errorf("there is a root: %v, %v", roots, err)
 	}

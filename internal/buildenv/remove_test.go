@@ -73,7 +73,10 @@ func TestRemove(t *testing.T) {
 	must(t, os.Mkdir(dir+workSuffix, 0o755))
 	must(t, writeInfo(dir+workSuffix, made.Info))
 	// Others' folders stay, before it and behind it by name, and what can go goes.
-	others := []string{filepath.Join(o.Cache, "env", d.Name+"-000000000000"), filepath.Join(o.Cache, "env", d.Name+"-ffffffffffff"), filepath.Join(o.Cache, "env", d.id()+"x.work")}
+	others := []string{
+		filepath.Join(o.Cache, "env", d.Name+"-000000000000"),
+		filepath.Join(o.Cache, "env", d.Name+"-ffffffffffff"), filepath.Join(o.Cache, "env", d.id()+"x.work"),
+	}
 	for _, other := range others {
 		must(t, os.Mkdir(other, 0o755))
 		must(t, os.WriteFile(filepath.Join(other, "mine"), nil, 0o644))

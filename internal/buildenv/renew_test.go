@@ -55,14 +55,28 @@ func TestRenew(t *testing.T) {
 		spoil func(n *nvidia, d *Decl)
 		want  []string
 	}{
-		"all is well":          {func(*nvidia, *Decl) {}, nil},
-		"an archive is gone":   {func(n *nvidia, _ *Decl) { delete(n.files, ptxas) }, []string{"cuda_nvcc 11.4.152 is gone from the mirror", "the mirror's list wants SHA-256"}},
-		"another archive":      {func(n *nvidia, _ *Decl) { n.files[ptxas] = n.files[ptxas][1:] }, []string{"cuda_nvcc 11.4.152 is not what the mirror's list has", "the mirror sent"}},
-		"a hash that is wrong": {func(n *nvidia, _ *Decl) { n.list(sha(n.files[ptxas]), strings.Repeat("0", 64)) }, []string{"is not what the mirror's list has", strings.Repeat("0", 64)}},
-		"a size too small":     {func(n *nvidia, _ *Decl) { n.list(sized(n.files[ptxas], 0), sized(n.files[ptxas], -1)) }, []string{"the sizes differ"}},
-		"a size too large":     {func(n *nvidia, _ *Decl) { n.list(sized(n.files[ptxas], 0), sized(n.files[ptxas], 1)) }, []string{"is not what the mirror's list has"}},
-		"no archive":           {func(n *nvidia, _ *Decl) { n.swap(ptxas, []byte("<html>")) }, []string{"cannot be unpacked"}},
-		"not what it promises": {func(_ *nvidia, d *Decl) { d.Holds = append(d.Holds, "bin/nvcc") }, []string{"has no bin/nvcc"}},
+		"all is well": {func(*nvidia, *Decl) {}, nil},
+		"an archive is gone": {func(n *nvidia, _ *Decl) {
+			delete(n.files, ptxas)
+		}, []string{"cuda_nvcc 11.4.152 is gone from the mirror", "the mirror's list wants SHA-256"}},
+		"another archive": {func(n *nvidia, _ *Decl) {
+			n.files[ptxas] = n.files[ptxas][1:]
+		}, []string{"cuda_nvcc 11.4.152 is not what the mirror's list has", "the mirror sent"}},
+		"a hash that is wrong": {func(n *nvidia, _ *Decl) {
+			n.list(sha(n.files[ptxas]), strings.Repeat("0", 64))
+		}, []string{"is not what the mirror's list has", strings.Repeat("0", 64)}},
+		"a size too small": {func(n *nvidia, _ *Decl) {
+			n.list(sized(n.files[ptxas], 0), sized(n.files[ptxas], -1))
+		}, []string{"the sizes differ"}},
+		"a size too large": {func(n *nvidia, _ *Decl) {
+			n.list(sized(n.files[ptxas], 0), sized(n.files[ptxas], 1))
+		}, []string{"is not what the mirror's list has"}},
+		"no archive": {func(n *nvidia, _ *Decl) {
+			n.swap(ptxas, []byte("<html>"))
+		}, []string{"cannot be unpacked"}},
+		"not what it promises": {func(_ *nvidia, d *Decl) {
+			d.Holds = append(d.Holds, "bin/nvcc")
+		}, []string{"has no bin/nvcc"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNVIDIA(t)
@@ -159,7 +173,8 @@ func TestRenewElsewhere(t *testing.T) {
 			n.list(`"version":"11.4.148"`, `"version":"11.4.149"`)
 			made, kept, err := renewed(t.Context(), t, d, o)
 			must(t, err)
-			if made.Existed || !strings.Contains(kept.String(), to) || contents(t, made.Root)["version.txt"] != "CUDA Version 11.4.149\n" {
+			if made.Existed || !strings.Contains(kept.String(), to) || contents(t,
+				made.Root)["version.txt"] != "CUDA Version 11.4.149\n" {
 				t.Errorf("%+v\n%s", made, kept)
 			}
 			d.Lock = kept
@@ -216,7 +231,8 @@ func TestRenewDebian(t *testing.T) {
 		return false
 	})
 	_, _, err := renewed(t.Context(), t, d, o)
-	wantErr(t, err, "libtiny 1:2.0+b~1 is gone from the mirror", "--mirror URL takes another mirror", "packages.lock stays as it was")
+	wantErr(t, err, "libtiny 1:2.0+b~1 is gone from the mirror", "--mirror URL takes another mirror",
+		"packages.lock stays as it was")
 	m.set(nil)
 	other := d
 	other.Programs = map[string]Program{"cc": {Path: "/usr/bin/cc", Version: "2"}}

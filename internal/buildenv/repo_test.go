@@ -131,7 +131,8 @@ func decl() Decl {
 	return Decl{
 		Name: "tiny-1", Summary: "for tests", Suite: "tiny", Arch: "amd64", Components: []string{"main"},
 		Base: []string{"tools"}, Unpack: []string{"big-dev"},
-		Exclude: []string{"usr/lib/*_static*.a", "usr/share/doc/**"}, Keep: []string{"usr/lib/libcudart_static.a", "usr/share/doc/*/copyright"},
+		Exclude:  []string{"usr/lib/*_static*.a", "usr/share/doc/**"},
+		Keep:     []string{"usr/lib/libcudart_static.a", "usr/share/doc/*/copyright"},
 		Links:    map[string]string{"/usr/bin/cc": "probe"},
 		Programs: map[string]Program{"cc": {Path: "/usr/bin/cc", Version: "1.2"}},
 	}
@@ -148,8 +149,9 @@ func packages(tool string) []deb {
 		{
 			control: "Package: libtiny\nVersion: 1:2.0+b~1\nMulti-Arch: same",
 			files: map[string]string{
-				"usr/lib/libtiny.so.2": "tiny\n", "usr/lib/libtiny.so": "-> libtiny.so.2", "usr/share/doc/libtiny/copyright": "free\n",
-				"usr/share/doc/libtiny/README": "long\n", "etc/tiny.conf": "a=1\n", "usr/lib/outside": "-> /etc/passwd",
+				"usr/lib/libtiny.so.2": "tiny\n", "usr/lib/libtiny.so": "-> libtiny.so.2",
+				"usr/share/doc/libtiny/copyright": "free\n",
+				"usr/share/doc/libtiny/README":    "long\n", "etc/tiny.conf": "a=1\n", "usr/lib/outside": "-> /etc/passwd",
 			},
 			modes: map[string]string{"etc/tiny.conf": "440"},
 		},
@@ -158,7 +160,8 @@ func packages(tool string) []deb {
 		{
 			control: "Package: big-dev\nVersion: 3\nDepends: not-to-be-had",
 			files: map[string]string{
-				"usr/include/big.h": "#pragma once\n", "usr/lib/libbig_static.a": strings.Repeat("big", 1<<16), "usr/lib/libcudart_static.a": "small\n",
+				"usr/include/big.h": "#pragma once\n", "usr/lib/libbig_static.a": strings.Repeat("big", 1<<16),
+				"usr/lib/libcudart_static.a": "small\n",
 			},
 		},
 	}
@@ -218,7 +221,8 @@ func (d deb) make(dir string) error {
 	if err := errors.Join(os.Chmod(root, 0o755), os.MkdirAll(to, 0o755)); err != nil {
 		return err
 	}
-	c := exec.Command("dpkg-deb", "--root-owner-group", "-Zxz", "-b", root, filepath.Join(to, fields["Package"]+"_"+v+"_amd64.deb"))
+	c := exec.Command("dpkg-deb", "--root-owner-group", "-Zxz", "-b", root,
+		filepath.Join(to, fields["Package"]+"_"+v+"_amd64.deb"))
 	c.Env = append(os.Environ(), "SOURCE_DATE_EPOCH=1700000000")
 	if out, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
@@ -271,10 +275,12 @@ func (m *mirror) index() {
 	dist := filepath.Join(m.dir, "dists/tiny/main/binary-amd64")
 	must(m.t, os.MkdirAll(dist, 0o755))
 	must(m.t, os.WriteFile(filepath.Join(dist, "Packages"), []byte(list.String()), 0o644))
-	release := fmt.Sprintf("Origin: tests\nLabel: tests\nSuite: tiny\nCodename: tiny\nDate: %s\nArchitectures: amd64\nComponents: main\nSHA256:\n %s %d main/binary-amd64/Packages\n",
+	release := fmt.Sprintf("Origin: tests\nLabel: tests\nSuite: tiny\nCodename: tiny\nDate: %s\nArchitectures: "+
+		"amd64\nComponents: main\nSHA256:\n %s %d main/binary-amd64/Packages\n",
 		time.Now().UTC().Format(time.RFC1123), sha([]byte(list.String())), list.Len())
 	if m.past {
-		release = strings.Replace(release, "Architectures", "Valid-Until: "+time.Now().Add(-time.Hour).UTC().Format(time.RFC1123)+"\nArchitectures", 1)
+		release = strings.Replace(release, "Architectures", "Valid-Until: "+
+			time.Now().Add(-time.Hour).UTC().Format(time.RFC1123)+"\nArchitectures", 1)
 	}
 	var signed bytes.Buffer
 	w, err := clearsign.Encode(&signed, m.key.PrivateKey, nil)

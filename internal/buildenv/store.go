@@ -149,7 +149,8 @@ func (s store) wait(ctx context.Context, d Decl, shared bool, log *slog.Logger) 
 	if f, ok, err := s.lock(d.id(), shared); ok || err != nil {
 		return f, err
 	}
-	log.Warn("another llpatch makes, removes or uses this build root; waiting for it", "buildenv", d.Name, "digest", d.Digest())
+	log.Warn("another llpatch makes, removes or uses this build root; waiting for it", "buildenv", d.Name, "digest",
+		d.Digest())
 	return lock.Wait(ctx, s.path(filepath.Join("locks", d.id())), shared, nil)
 }
 

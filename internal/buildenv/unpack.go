@@ -94,7 +94,8 @@ func (u *unpacker) unpack(ctx context.Context, p Package, file string) error {
 	ended := make(chan error, 1)
 	go func() {
 		err := run.Run(ctx, run.Cmd{
-			Argv: []string{u.dpkg, "--fsys-tarfile", file}, Env: []string{"PATH=" + hostPath, "LC_ALL=C"}, Stdout: w, Stderr: io.Discard,
+			Argv: []string{u.dpkg, "--fsys-tarfile", file}, Env: []string{"PATH=" + hostPath, "LC_ALL=C"}, Stdout: w,
+			Stderr: io.Discard,
 		})
 		w.CloseWithError(err) // nil is the end of the archive
 		ended <- err

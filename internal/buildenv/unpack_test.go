@@ -13,13 +13,19 @@ import (
 // No package writes outside the root, whatever its archive says.
 func TestUnpackStaysInside(t *testing.T) {
 	for name, entries := range map[string][]tar.Header{
-		"dots":         {{Name: "../evil", Typeflag: tar.TypeReg, Mode: 0o644}},
-		"hidden dots":  {{Name: "./usr/../../evil", Typeflag: tar.TypeReg, Mode: 0o644}},
-		"by a link":    {{Name: "./out", Typeflag: tar.TypeSymlink, Linkname: "../"}, {Name: "./out/evil", Typeflag: tar.TypeReg, Mode: 0o644}},
-		"hard link":    {{Name: "./got", Typeflag: tar.TypeLink, Linkname: "../secret"}},
-		"device":       {{Name: "./dev/sda", Typeflag: tar.TypeBlock, Mode: 0o644, Devmajor: 8}},
-		"fifo":         {{Name: "./fifo", Typeflag: tar.TypeFifo, Mode: 0o644}},
-		"file, folder": {{Name: "./a/b", Typeflag: tar.TypeReg, Mode: 0o644}, {Name: "./a", Typeflag: tar.TypeReg, Mode: 0o644}},
+		"dots":        {{Name: "../evil", Typeflag: tar.TypeReg, Mode: 0o644}},
+		"hidden dots": {{Name: "./usr/../../evil", Typeflag: tar.TypeReg, Mode: 0o644}},
+		"by a link": {
+			{Name: "./out", Typeflag: tar.TypeSymlink, Linkname: "../"},
+			{Name: "./out/evil", Typeflag: tar.TypeReg, Mode: 0o644},
+		},
+		"hard link": {{Name: "./got", Typeflag: tar.TypeLink, Linkname: "../secret"}},
+		"device":    {{Name: "./dev/sda", Typeflag: tar.TypeBlock, Mode: 0o644, Devmajor: 8}},
+		"fifo":      {{Name: "./fifo", Typeflag: tar.TypeFifo, Mode: 0o644}},
+		"file, folder": {
+			{Name: "./a/b", Typeflag: tar.TypeReg, Mode: 0o644},
+			{Name: "./a", Typeflag: tar.TypeReg, Mode: 0o644},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			top := t.TempDir()

@@ -18,7 +18,8 @@ func TestUpdate(t *testing.T) {
 	var names []string
 	for _, p := range d.Lock.Packages {
 		names = append(names, p.Name)
-		if data, err := os.ReadFile(filepath.Join(m.dir, p.File)); err != nil || sha(data) != p.SHA256 || int64(len(data)) != p.Size {
+		if data, err := os.ReadFile(filepath.Join(m.dir, p.File)); err != nil || sha(data) != p.SHA256 ||
+			int64(len(data)) != p.Size {
 			t.Errorf("%s: %v", p.Name, err)
 		}
 	}

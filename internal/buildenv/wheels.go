@@ -103,7 +103,10 @@ func (p *pip) lock(ctx context.Context, d Decl, tmp string, o Options) (*Lock, e
 		if err != nil {
 			return nil, err
 		}
-		l.Packages = append(l.Packages, Package{Name: name, Version: version, Arch: d.Wheels.Platform, Size: st.Size(), SHA256: sum, File: filepath.Base(file)})
+		l.Packages = append(l.Packages, Package{
+			Name: name, Version: version, Arch: d.Wheels.Platform, Size: st.Size(),
+			SHA256: sum, File: filepath.Base(file),
+		})
 	}
 	if err := l.sorted(); err != nil {
 		return nil, p.unavailable(ctx, d, l.Packages[0], err)
@@ -116,7 +119,10 @@ func (p *pip) unavailable(ctx context.Context, d Decl, pkg Package, err error) e
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return &Unavailable{Name: d.Name, Kind: Python, Package: pkg.Name, Version: pkg.Version, URL: cmp.Or(p.mirror, "pip's index"), Want: pkg.SHA256, Err: err}
+	return &Unavailable{
+		Name: d.Name, Kind: Python, Package: pkg.Name, Version: pkg.Version,
+		URL: cmp.Or(p.mirror, "pip's index"), Want: pkg.SHA256, Err: err,
+	}
 }
 
 // wheels fetches every wheel of the lock, unless an earlier run did, and returns the bytes that came.

@@ -34,7 +34,8 @@ func needPip(t *testing.T) {
 func TestWheels(t *testing.T) {
 	needPip(t)
 	from := t.TempDir()
-	wheel(t, from, "nv_rt", "11.8", item{name: "nvidia/rt/bin/rt64.dll", text: "MZ"}, item{name: "nvidia/rt/bin/rt32.dll", text: "MZ"}, item{name: "nvidia/__init__.py"})
+	wheel(t, from, "nv_rt", "11.8", item{name: "nvidia/rt/bin/rt64.dll", text: "MZ"},
+		item{name: "nvidia/rt/bin/rt32.dll", text: "MZ"}, item{name: "nvidia/__init__.py"})
 	wheel(t, from, "nv_rt", "11.9")
 	wheel(t, from, "nv_blas", "2", item{name: "nvidia/blas/bin/blas64.dll", text: "MZ"}, item{name: "nvidia/__init__.py"})
 	d := Decl{
@@ -46,13 +47,17 @@ func TestWheels(t *testing.T) {
 	var err error
 	d.Lock, err = Update(t.Context(), d, o)
 	must(t, err)
-	if p := d.Lock.Packages; len(p) != 2 || p[1].Name != "nv-rt" || p[1].File != "nv_rt-11.8-py3-none-win_amd64.whl" || p[1].Arch != "win_amd64" {
+	if p := d.Lock.Packages; len(p) != 2 || p[1].Name != "nv-rt" || p[1].File != "nv_rt-11.8-py3-none-win_amd64.whl" ||
+		p[1].Arch != "win_amd64" {
 		t.Fatalf("lock:\n%s", d.Lock)
 	}
 	made, err := Create(t.Context(), d, o)
 	must(t, err)
 	got := contents(t, made.Root)
-	for name, text := range map[string]string{"nvidia/rt/bin/rt64.dll": "MZ", "nvidia/blas/bin/blas64.dll": "MZ", "nv_rt-11.8.dist-info/License.txt": "terms"} {
+	for name, text := range map[string]string{
+		"nvidia/rt/bin/rt64.dll": "MZ", "nvidia/blas/bin/blas64.dll": "MZ",
+		"nv_rt-11.8.dist-info/License.txt": "terms",
+	} {
 		if got[name] != text {
 			t.Errorf("%s: %q of %v", name, got[name], got)
 		}
@@ -90,7 +95,10 @@ func TestWheels(t *testing.T) {
 
 // A machine with no pip is told what it lacks.
 func TestNoPip(t *testing.T) {
-	d := Decl{Name: "dlls", Arch: "amd64", RoomMiB: 1, Holds: []string{"x"}, Wheels: &Wheels{Platform: "win_amd64", Packages: []string{"nv-rt==1"}}}
+	d := Decl{
+		Name: "dlls", Arch: "amd64", RoomMiB: 1, Holds: []string{"x"},
+		Wheels: &Wheels{Platform: "win_amd64", Packages: []string{"nv-rt==1"}},
+	}
 	t.Setenv("PATH", t.TempDir())
 	var missing *Missing
 	if _, err := Update(t.Context(), d, Options{}); !errors.As(err, &missing) {
@@ -116,7 +124,10 @@ func TestOddPip(t *testing.T) {
 		text := "#!/bin/sh\nwhile [ $# -gt 0 ]; do if [ \"$1\" = --dest ]; then dir=$2; fi; shift; done\n" + script + "\n"
 		must(t, os.WriteFile(filepath.Join(dir, "pip3"), []byte(text), 0o755))
 		t.Setenv("PATH", dir+":/usr/bin:/bin")
-		d := Decl{Name: "dlls", Arch: "amd64", RoomMiB: 1, Holds: []string{"x"}, Wheels: &Wheels{Platform: "win_amd64", Packages: []string{"nv-rt==1"}}}
+		d := Decl{
+			Name: "dlls", Arch: "amd64", RoomMiB: 1, Holds: []string{"x"},
+			Wheels: &Wheels{Platform: "win_amd64", Packages: []string{"nv-rt==1"}},
+		}
 		_, err := Update(t.Context(), d, Options{})
 		wantErr(t, err, want, "buildenv dlls: package nv-rt 1", "--mirror FOLDER takes the wheels that lie there")
 	}

@@ -55,7 +55,9 @@ type writer struct {
 
 // writeArchive writes an archive of what lies below the folder dir, in lexical order, and
 // returns its SHA-256. It gets its place when it is whole.
-func writeArchive(ctx context.Context, file, dir string, begin func(io.Writer) (writer, error)) (sum string, err error) {
+func writeArchive(ctx context.Context, file, dir string, begin func(io.Writer) (writer,
+	error),
+) (sum string, err error) {
 	out, err := atomicfile.Create(file, 0o644)
 	if err != nil {
 		return "", err

@@ -11,8 +11,11 @@ import (
 
 const (
 	// As rocminfo of ROCm 6.4 prints agents: the processor, a card, and what is in the processor.
-	rocminfo = "#!/bin/sh\ncat <<E\n*******\nAgent 1\n  Name:                    AMD Ryzen 9 9950X\n  Marketing Name:          AMD Ryzen 9 9950X\nAgent 2\n  Name:                    gfx1201\n  Marketing Name:          AMD Radeon RX 9070 XT\n    Name:                    amdgcn-amd-amdhsa--gfx1201\nIGPU\nE\n"
-	amdSMI   = "#!/bin/sh\ntest \"$1 $2\" = 'metric --mem-usage' || exit 1\ncat <<E\nGPU: 0\n    MEM_USAGE:\n        TOTAL_VRAM: 16304 MB\n        USED_VRAM: USED MB\n        FREE_VRAM: 1 MB\nE\n"
+	rocminfo = "#!/bin/sh\ncat <<E\n*******\nAgent 1\n  Name:                    AMD Ryzen 9 9950X\n  Marketing Name:  " +
+		"        AMD Ryzen 9 9950X\nAgent 2\n  Name:                    gfx1201\n  Marketing Name:          AMD Radeon RX " +
+		"9070 XT\n    Name:                    amdgcn-amd-amdhsa--gfx1201\nIGPU\nE\n"
+	amdSMI = "#!/bin/sh\ntest \"$1 $2\" = 'metric --mem-usage' || exit 1\ncat <<E\nGPU: 0\n    MEM_USAGE:\n        " +
+		"TOTAL_VRAM: 16304 MB\n        USED_VRAM: USED MB\n        FREE_VRAM: 1 MB\nE\n"
 	// A program that does not come to an end.
 	hanging = "#!/bin/sh\ntrap '' TERM\nexec sleep 60\n"
 )
@@ -23,27 +26,33 @@ func (m *machine) nodes(cards ...[3]int) {
 	delete(m.tools, "rocminfo")
 	m.files["sys/class/kfd/kfd/topology/nodes/0/properties"] = "cpu_cores_count 16\ngfx_target_version 0\n"
 	for i, c := range cards {
-		m.files[fmt.Sprintf("sys/class/kfd/kfd/topology/nodes/%d/properties", i+1)] = fmt.Sprintf("gfx_target_version %d\ndrm_render_minor %d\n", c[0], 128+i)
+		m.files[fmt.Sprintf("sys/class/kfd/kfd/topology/nodes/%d/properties", i+
+			1)] = fmt.Sprintf("gfx_target_version %d\ndrm_render_minor %d\n", c[0], 128+i)
 		device := fmt.Sprintf("sys/class/drm/renderD%d/device/", 128+i)
-		m.files[device+"mem_info_vram_total"], m.files[device+"mem_info_vram_used"] = fmt.Sprintf("%d\n", c[1]<<20), fmt.Sprintf("%d\n", c[2]<<20)
+		m.files[device+"mem_info_vram_total"], m.files[device+"mem_info_vram_used"] = fmt.Sprintf("%d\n", c[1]<<20),
+			fmt.Sprintf("%d\n", c[2]<<20)
 	}
 }
 
 // rocm is a bundle for AMD's cards.
 func rocm() Info {
-	return linuxCPU().with("rocm-gfx1201", fileOf("libggml-hip.so", "libamdhip64.so.6", "libhipblas.so.2", "librocblas.so.4", "libc.so.6"))
+	return linuxCPU().with("rocm-gfx1201", fileOf("libggml-hip.so", "libamdhip64.so.6", "libhipblas.so.2",
+		"librocblas.so.4", "libc.so.6"))
 }
 
 // able is a machine on which everything is right for the bundle for AMD's cards.
 func able() machine {
 	m := plain(rocm())
 	maps.Copy(m.files, map[string]string{
-		"dev/kfd": "", "dev/dri/renderD128": "", "dev/dri/renderD129": "", "dev/dri/renderD130": "", "sys/module/amdgpu/version": "6.12.12\n",
+		"dev/kfd": "", "dev/dri/renderD128": "", "dev/dri/renderD129": "", "dev/dri/renderD130": "",
+		"sys/module/amdgpu/version":      "6.12.12\n",
 		"opt/known/lib/libamdhip64.so.6": "", "opt/known/lib/libhipblas.so.2": "", "opt/known/lib/librocblas.so.4": "",
 		"opt/known/lib/rocblas/library/TensileLibrary_gfx1201.dat": "",
 	})
-	m.tools["rocminfo"], m.tools["amd-smi"] = strings.Replace(rocminfo, "IGPU\n", "", 1), strings.Replace(amdSMI, "USED MB", "300 MB", 1)
-	m.bundle["LICENSES/answer--list-devices"] = "load_backend: loaded ROCm backend\nAvailable devices:\n  ROCm0: AMD Radeon RX 9070 XT (16304 MiB, 16004 MiB free)\n"
+	m.tools["rocminfo"], m.tools["amd-smi"] = strings.Replace(rocminfo, "IGPU\n", "", 1),
+		strings.Replace(amdSMI, "USED MB", "300 MB", 1)
+	m.bundle["LICENSES/answer--list-devices"] = "load_backend: loaded ROCm backend\nAvailable devices:\n  ROCm0: AMD " +
+		"Radeon RX 9070 XT (16304 MiB, 16004 MiB free)\n"
 	return m
 }
 
@@ -73,15 +82,28 @@ func TestCheckROCm(t *testing.T) {
 		facts  []string
 		advice string
 	}{
-		"all is right": {func(m *machine) { m.from = "." }, one, 0, []string{"cards:         gfx1201", "iGPU visible:  none", "free VRAM:     16004 of 16304 MiB", "driver:        amdgpu 6.12.12", "rocBLAS has:   kernels for gfx1201"}, "It can run here: ./llama-server -m MODEL.gguf -ngl 99"},
-		"an iGPU":      {func(m *machine) { m.tools["rocminfo"] = strings.Replace(rocminfo, "IGPU\n", igpu, 1) }, one, 0, []string{"cards:         gfx1201 gfx1036", "iGPU visible:  gfx1036"}, "export HIP_VISIBLE_DEVICES=0"},
+		"all is right": {
+			func(m *machine) {
+				m.from = "."
+			}, one, 0,
+			[]string{
+				"cards:         gfx1201", "iGPU visible:  none", "free VRAM:     16004 of 16304 MiB",
+				"driver:        amdgpu 6.12.12", "rocBLAS has:   kernels for gfx1201",
+			},
+			"It can run here: ./llama-server -m MODEL.gguf -ngl 99",
+		},
+		"an iGPU": {func(m *machine) {
+			m.tools["rocminfo"] = strings.Replace(rocminfo, "IGPU\n", igpu, 1)
+		}, one, 0, []string{"cards:         gfx1201 gfx1036", "iGPU visible:  gfx1036"}, "export HIP_VISIBLE_DEVICES=0"},
 		"an iGPU first": {func(m *machine) {
 			m.tools["rocminfo"] = strings.Replace(strings.Replace(rocminfo, "Agent 2\n", igpu+"Agent 2\n", 1), "IGPU\n", "", 1)
 		}, one, 0, nil, "export HIP_VISIBLE_DEVICES=1"},
 		"an iGPU that is hidden": {func(m *machine) {
 			m.tools["rocminfo"], m.env = strings.Replace(rocminfo, "IGPU\n", igpu, 1), []string{"HIP_VISIBLE_DEVICES=0"}
 		}, one, 0, nil, "It can run here"},
-		"no driver": {func(m *machine) { delete(m.files, "dev/kfd") }, one, 1, []string{"driver:        none"}, "There is no /dev/kfd"},
+		"no driver": {func(m *machine) {
+			delete(m.files, "dev/kfd")
+		}, one, 1, []string{"driver:        none"}, "There is no /dev/kfd"},
 		"another card": {func(m *machine) {
 			m.tools["rocminfo"] = strings.ReplaceAll(able().tools["rocminfo"], "gfx1201", "gfx1100")
 		}, one, 1, nil, "hold nothing for your gfx1100"},
@@ -99,28 +121,56 @@ func TestCheckROCm(t *testing.T) {
 		}, one, 0, []string{"cards:         gfx1201 gfx90c"}, "export HIP_VISIBLE_DEVICES=0"},
 		"no amd-smi": {func(m *machine) {
 			delete(m.tools, "amd-smi")
-			m.files["sys/class/drm/card1/device/mem_info_vram_total"], m.files["sys/class/drm/card1/device/mem_info_vram_used"] = "17095983104\n", "15000000000\n"
+			m.files["sys/class/drm/card1/device/mem_info_vram_total"],
+				m.files["sys/class/drm/card1/device/mem_info_vram_used"] = "17095983104\n", "15000000000\n"
 		}, one, 0, []string{"free VRAM:     1998 of 16304 MiB"}, "other programs hold most of the card's memory"},
-		"a full card":         {func(m *machine) { m.tools["amd-smi"] = strings.Replace(amdSMI, "USED MB", "16000 MB", 1) }, one, 0, []string{"free VRAM:     304 of 16304 MiB"}, "other programs hold most of the card's memory"},
-		"no card":             {func(m *machine) { m.tools["rocminfo"] = "#!/bin/sh\nexit 1\n" }, one, 1, nil, "shows no card"},
-		"no library":          {func(m *machine) { delete(m.files, "opt/known/lib/librocblas.so.4") }, one, 1, nil, "Libraries are missing (librocblas.so.4): install the packages that have librocblas.so.4, or take AMD's ROCm with libraries of these names"},
-		"Debian's rocBLAS":    {func(m *machine) { delete(m.files, "opt/known/lib/rocblas/library/TensileLibrary_gfx1201.dat") }, one, 0, nil, "rocBLAS here has no kernels for gfx1201"},
-		"a card without code": {cards("", old, new), one, 0, []string{"cards:         gfx1100 gfx1201", "iGPU visible:  none"}, "no code for, gfx1100: export HIP_VISIBLE_DEVICES=1"},
-		"the same, hidden":    {cards("HIP_VISIBLE_DEVICES=1", old, new), one, 0, nil, "It can run here"},
-		"the same, seen too":  {cards("HIP_VISIBLE_DEVICES=1,0", old, new), one, 0, nil, "export HIP_VISIBLE_DEVICES=1"},
+		"a full card": {func(m *machine) {
+			m.tools["amd-smi"] = strings.Replace(amdSMI, "USED MB", "16000 MB", 1)
+		}, one, 0, []string{"free VRAM:     304 of 16304 MiB"}, "other programs hold most of the card's memory"},
+		"no card": {func(m *machine) {
+			m.tools["rocminfo"] = "#!/bin/sh\nexit 1\n"
+		}, one, 1, nil, "shows no card"},
+		"no library": {func(m *machine) {
+			delete(m.files, "opt/known/lib/librocblas.so.4")
+		}, one, 1, nil, "Libraries are missing (librocblas.so.4): install the packages that have librocblas.so.4, or take " +
+			"AMD's ROCm with libraries of these names"},
+		"Debian's rocBLAS": {func(m *machine) {
+			delete(m.files, "opt/known/lib/rocblas/library/TensileLibrary_gfx1201.dat")
+		}, one, 0, nil, "rocBLAS here has no kernels for gfx1201"},
+		"a card without code": {cards("", old, new), one, 0, []string{
+			"cards:         gfx1100 gfx1201",
+			"iGPU visible:  none",
+		}, "no code for, gfx1100: export HIP_VISIBLE_DEVICES=1"},
+		"the same, hidden":   {cards("HIP_VISIBLE_DEVICES=1", old, new), one, 0, nil, "It can run here"},
+		"the same, seen too": {cards("HIP_VISIBLE_DEVICES=1,0", old, new), one, 0, nil, "export HIP_VISIBLE_DEVICES=1"},
 		"the wrong one hidden": {
 			cards("HIP_VISIBLE_DEVICES=0", old, new), one, 0, nil,
 			"hides every card that it has code for: export HIP_VISIBLE_DEVICES=1",
 		},
-		"all are hidden":               {cards("HIP_VISIBLE_DEVICES=-1", new), one, 0, nil, "hides every card that it has code for: export HIP_VISIBLE_DEVICES=0"},
-		"behind one that is not":       {cards("HIP_VISIBLE_DEVICES=7,0", new), one, 0, nil, "hides every card that it has code for: export HIP_VISIBLE_DEVICES=0"},
-		"a number that no shell knows": {cards("HIP_VISIBLE_DEVICES=99999999999999999999", old, new), one, 0, nil, "hides every card that it has code for: export HIP_VISIBLE_DEVICES=1"},
-		"a number with a zero":         {cards("HIP_VISIBLE_DEVICES=01", old, new), one, 0, nil, "It can run here"},
-		"an empty list is none":        {cards("HIP_VISIBLE_DEVICES=", new), one, 0, nil, "It can run here"},
-		"ROCr hides the old one":       {cards("ROCR_VISIBLE_DEVICES=1", old, new), one, 0, nil, "It can run here"},
-		"ROCr hides, HIP counts":       {cards("ROCR_VISIBLE_DEVICES=1 HIP_VISIBLE_DEVICES=0", old, new), one, 0, nil, "It can run here"},
-		"ROCr hides the right one":     {cards("ROCR_VISIBLE_DEVICES=0 HIP_VISIBLE_DEVICES=0", old, new), one, 0, nil, "unset ROCR_VISIBLE_DEVICES; export HIP_VISIBLE_DEVICES=1"},
-		"a card by its name":           {cards("HIP_VISIBLE_DEVICES=GPU-1f0e", old, new), one, 0, nil, "export HIP_VISIBLE_DEVICES=1"},
+		"all are hidden": {
+			cards("HIP_VISIBLE_DEVICES=-1", new), one, 0, nil,
+			"hides every card that it has code for: export HIP_VISIBLE_DEVICES=0",
+		},
+		"behind one that is not": {
+			cards("HIP_VISIBLE_DEVICES=7,0", new), one, 0, nil,
+			"hides every card that it has code for: export HIP_VISIBLE_DEVICES=0",
+		},
+		"a number that no shell knows": {
+			cards("HIP_VISIBLE_DEVICES=99999999999999999999", old, new), one, 0, nil,
+			"hides every card that it has code for: export HIP_VISIBLE_DEVICES=1",
+		},
+		"a number with a zero":   {cards("HIP_VISIBLE_DEVICES=01", old, new), one, 0, nil, "It can run here"},
+		"an empty list is none":  {cards("HIP_VISIBLE_DEVICES=", new), one, 0, nil, "It can run here"},
+		"ROCr hides the old one": {cards("ROCR_VISIBLE_DEVICES=1", old, new), one, 0, nil, "It can run here"},
+		"ROCr hides, HIP counts": {
+			cards("ROCR_VISIBLE_DEVICES=1 HIP_VISIBLE_DEVICES=0", old, new), one, 0, nil,
+			"It can run here",
+		},
+		"ROCr hides the right one": {
+			cards("ROCR_VISIBLE_DEVICES=0 HIP_VISIBLE_DEVICES=0", old, new), one, 0, nil,
+			"unset ROCR_VISIBLE_DEVICES; export HIP_VISIBLE_DEVICES=1",
+		},
+		"a card by its name": {cards("HIP_VISIBLE_DEVICES=GPU-1f0e", old, new), one, 0, nil, "export HIP_VISIBLE_DEVICES=1"},
 		"the right one by its name": {func(m *machine) {
 			cards("HIP_VISIBLE_DEVICES=GPU-00000000000000ff", old, new)(m)
 			m.files["sys/class/kfd/kfd/topology/nodes/1/properties"] += "unique_id 254\n"
@@ -132,22 +182,38 @@ func TestCheckROCm(t *testing.T) {
 			m.files["sys/class/kfd/kfd/topology/nodes/2/properties"] += "unique_id 255\n"
 		}, one, 0, nil, "hides every card that it has code for: unset ROCR_VISIBLE_DEVICES; export HIP_VISIBLE_DEVICES=1"},
 		"a name that no card has": {func(m *machine) {
-			m.tools["rocminfo"], m.env = strings.Replace(able().tools["rocminfo"], "Marketing Name:          AMD Radeon", "Uuid:                    GPU-1f0e5a5a00112233\n  Marketing Name:          AMD Radeon", 1), []string{"HIP_VISIBLE_DEVICES=GPU-1f0e"}
+			m.tools["rocminfo"], m.env = strings.Replace(able().tools["rocminfo"], "Marketing Name:          AMD Radeon",
+				"Uuid:                    GPU-1f0e5a5a00112233\n  Marketing Name:          AMD Radeon", 1),
+				[]string{"HIP_VISIBLE_DEVICES=GPU-1f0e"}
 		}, one, 0, nil, "hides every card that it has code for: export HIP_VISIBLE_DEVICES=0"},
 		"rocminfo's name": {func(m *machine) {
-			m.tools["rocminfo"], m.env = strings.Replace(able().tools["rocminfo"], "Marketing Name:          AMD Radeon", "Uuid:                    GPU-1f0e5a5a00112233\n  Marketing Name:          AMD Radeon", 1), []string{"HIP_VISIBLE_DEVICES=GPU-1f0e5a5a00112233"}
+			m.tools["rocminfo"], m.env = strings.Replace(able().tools["rocminfo"], "Marketing Name:          AMD Radeon",
+				"Uuid:                    GPU-1f0e5a5a00112233\n  Marketing Name:          AMD Radeon", 1),
+				[]string{"HIP_VISIBLE_DEVICES=GPU-1f0e5a5a00112233"}
 		}, one, 0, nil, "It can run here"},
 		"a name and three cards": {func(m *machine) {
-			m.tools["rocminfo"], m.env = "#!/bin/sh\nprintf '  %s\\n' 'Uuid:   GPU-1f0e5a5a00112233' 'Name:   gfx1201' 'Name:   gfx1100' 'Name:   gfx1100'\n", []string{"HIP_VISIBLE_DEVICES=GPU-1f0e5a5a00112233"}
+			m.tools["rocminfo"], m.env = "#!/bin/sh\nprintf '  %s\\n' 'Uuid:   GPU-1f0e5a5a00112233' 'Name:   gfx1201' "+
+				"'Name:   gfx1100' 'Name:   gfx1100'\n", []string{"HIP_VISIBLE_DEVICES=GPU-1f0e5a5a00112233"}
 		}, one, 0, []string{"cards:         gfx1201 gfx1100 gfx1100"}, "It can run here"},
 		"cards without names": {func(m *machine) {
-			m.tools["rocminfo"], m.env = strings.Replace(able().tools["rocminfo"], "Marketing Name:          AMD Radeon", "Uuid:                    GPU-XX\n  Marketing Name:          AMD Radeon", 1), []string{"HIP_VISIBLE_DEVICES=GPU-1f0e"}
+			m.tools["rocminfo"], m.env = strings.Replace(able().tools["rocminfo"], "Marketing Name:          AMD Radeon",
+				"Uuid:                    GPU-XX\n  Marketing Name:          AMD Radeon", 1),
+				[]string{"HIP_VISIBLE_DEVICES=GPU-1f0e"}
 		}, one, 0, nil, "It can run here"},
 		"rocminfo sees them all": {func(m *machine) {
-			m.tools["rocminfo"], m.env = "#!/bin/sh\ntest -z \"$ROCR_VISIBLE_DEVICES\" && echo '  Name:   gfx1100'\necho '  Name:   gfx1201'\n", []string{"ROCR_VISIBLE_DEVICES=1"}
+			m.tools["rocminfo"], m.env = "#!/bin/sh\ntest -z \"$ROCR_VISIBLE_DEVICES\" && echo '  Name:   gfx1100'\necho '  "+
+				"Name:   gfx1201'\n", []string{"ROCR_VISIBLE_DEVICES=1"}
 		}, one, 0, []string{"cards:         gfx1100 gfx1201"}, "It can run here"},
-		"an iGPU and two cards": {cards("", inside, new, new), one, 0, []string{"iGPU visible:  gfx1036"}, "export HIP_VISIBLE_DEVICES=1,2"},
-		"one of two cards":      {cards("HIP_VISIBLE_DEVICES=2", inside, new, new), one, 0, []string{"iGPU visible:  none"}, "It can run here"},
+		"an iGPU and two cards": {
+			cards("", inside, new, new), one, 0,
+			[]string{"iGPU visible:  gfx1036"},
+			"export HIP_VISIBLE_DEVICES=1,2",
+		},
+		"one of two cards": {
+			cards("HIP_VISIBLE_DEVICES=2", inside, new, new), one, 0,
+			[]string{"iGPU visible:  none"},
+			"It can run here",
+		},
 		"a larger card": {
 			cards("HIP_VISIBLE_DEVICES=1", old, [3]int{120001, 16304, 15000}), one, 0,
 			[]string{"free VRAM:     1304 of 16304 MiB"},
@@ -155,11 +221,20 @@ func TestCheckROCm(t *testing.T) {
 		},
 		"a larger card, amd-smi": {func(m *machine) {
 			m.tools["rocminfo"], m.env = "#!/bin/sh\nprintf '  Name:   gfx1%s\\n' 100 201\n", []string{"HIP_VISIBLE_DEVICES=1"}
-			m.tools["amd-smi"] = "#!/bin/sh\nfor i in '0 24560' '1 16304'; do set -- $i; printf 'GPU: %s\\nTOTAL_VRAM: %s MB\\nUSED_VRAM: 304 MB\\n' $1 $2; done\n"
+			m.tools["amd-smi"] = "#!/bin/sh\nfor i in '0 24560' '1 16304'; do set -- $i; printf 'GPU: %s\\nTOTAL_VRAM: %s " +
+				"MB\\nUSED_VRAM: 304 MB\\n' $1 $2; done\n"
 		}, one, 0, []string{"free VRAM:     16000 of 16304 MiB"}, "It can run here"},
-		"amd-smi without numbers":   {smi("N/A", "N/A"), one, 0, []string{"free VRAM:     not known"}, "It can run here"},
-		"amd-smi without a use":     {smi("16304 MB", "N/A"), one, 0, []string{"free VRAM:     not known"}, "It can run here"},
-		"amd-smi in GB":             {smi("16 GB", "0.5 GB"), one, 0, []string{"free VRAM:     15872 of 16384 MiB"}, "It can run here"},
+		"amd-smi without numbers": {smi("N/A", "N/A"), one, 0, []string{"free VRAM:     not known"}, "It can run here"},
+		"amd-smi without a use": {
+			smi("16304 MB", "N/A"), one, 0,
+			[]string{"free VRAM:     not known"},
+			"It can run here",
+		},
+		"amd-smi in GB": {
+			smi("16 GB", "0.5 GB"), one, 0,
+			[]string{"free VRAM:     15872 of 16384 MiB"},
+			"It can run here",
+		},
 		"amd-smi in something else": {smi("16 XB", "1 XB"), one, 0, []string{"free VRAM:     not known"}, "It can run here"},
 		"ROCm's tools hang": {func(m *machine) {
 			m.nodes(new)
@@ -168,7 +243,8 @@ func TestCheckROCm(t *testing.T) {
 		}, one, 0, []string{"cards:         gfx1201", "free VRAM:     not known"}, "It can run here"},
 		"no timeout": {func(m *machine) {
 			m.nodes(new)
-			m.tools["rocminfo"], m.tools["amd-smi"], m.tools["timeout"], m.env = hanging, hanging, "", []string{"CHECK_SECONDS=1"}
+			m.tools["rocminfo"], m.tools["amd-smi"], m.tools["timeout"], m.env = hanging, hanging, "",
+				[]string{"CHECK_SECONDS=1"}
 		}, one, 0, []string{"cards:         gfx1201", "free VRAM:     16004 of 16304 MiB"}, "It can run here"},
 		"kernels of another rocBLAS": {func(m *machine) {
 			delete(m.files, "opt/known/lib/rocblas/library/TensileLibrary_gfx1201.dat")
@@ -179,14 +255,24 @@ func TestCheckROCm(t *testing.T) {
 			m.files["own/lib/librocblas.so.4"], m.files["own/lib/rocblas/library/TensileLibrary_gfx1201.dat"] = "", ""
 			m.env = []string{"LD_LIBRARY_PATH=ROOT/own/lib"}
 		}, one, 0, []string{"rocBLAS has:   kernels for gfx1201"}, "It can run here"},
-		"no device": {func(m *machine) {
-			m.nodes(new)
-			delete(m.files, "dev/dri/renderD128")
-		}, one, 1, []string{"device:        no /dev/dri/renderD128"}, "There is no /dev/dri/renderD128, which the card is used by"},
-		"no device at all": {func(m *machine) {
-			maps.DeleteFunc(m.files, func(name, _ string) bool { return strings.HasPrefix(name, "dev/dri/") })
-		}, one, 1, []string{"device:        no /dev/dri/renderD*"}, "There is no /dev/dri/renderD*, which the card is used by"},
-		"the server sees none": {func(m *machine) { m.bundle["LICENSES/answer--list-devices"] = "Available devices:\n" }, one, 1, []string{"llama-server:  sees 0 cards"}, "they see no card: "},
+		"no device": {
+			func(m *machine) {
+				m.nodes(new)
+				delete(m.files, "dev/dri/renderD128")
+			}, one, 1,
+			[]string{"device:        no /dev/dri/renderD128"},
+			"There is no /dev/dri/renderD128, which the card is used by",
+		},
+		"no device at all": {
+			func(m *machine) {
+				maps.DeleteFunc(m.files, func(name, _ string) bool { return strings.HasPrefix(name, "dev/dri/") })
+			}, one, 1,
+			[]string{"device:        no /dev/dri/renderD*"},
+			"There is no /dev/dri/renderD*, which the card is used by",
+		},
+		"the server sees none": {func(m *machine) {
+			m.bundle["LICENSES/answer--list-devices"] = "Available devices:\n"
+		}, one, 1, []string{"llama-server:  sees 0 cards"}, "they see no card: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -216,7 +302,10 @@ func TestCheckROCm(t *testing.T) {
 func TestCheckROCmRights(t *testing.T) {
 	m, l := able(), newLab(t)
 	m.nobody = true
-	for file, want := range map[string]string{"dev/kfd": "You may not use /dev/kfd: sudo usermod -aG render,video ", "dev/dri/renderD128": "You may not use /dev/dri/renderD128: sudo usermod -aG render,video "} {
+	for file, want := range map[string]string{
+		"dev/kfd":            "You may not use /dev/kfd: sudo usermod -aG render,video ",
+		"dev/dri/renderD128": "You may not use /dev/dri/renderD128: sudo usermod -aG render,video ",
+	} {
 		m.shut = file
 		if out, code := m.judged(t, l, checkSh(t, m.info, nil)); code != 1 || !strings.Contains(out, want) {
 			t.Errorf("exit code %d, want 1 with %q:\n%s", code, want, out)

@@ -72,7 +72,10 @@ func cpu() machine { return plain(linuxCPU()) }
 func TestCheckCPU(t *testing.T) {
 	ik := func(flags string) machine {
 		i := linuxCPU()
-		i.Target, i.Options = "ik-linux-cpu", map[string]string{"GGML_AVX": "ON", "GGML_AVX2": "ON", "GGML_FMA": "ON", "GGML_F16C": "ON", "GGML_NATIVE": "OFF"}
+		i.Target, i.Options = "ik-linux-cpu", map[string]string{
+			"GGML_AVX": "ON", "GGML_AVX2": "ON", "GGML_FMA": "ON",
+			"GGML_F16C": "ON", "GGML_NATIVE": "OFF",
+		}
 		m := plain(i)
 		if m.files["proc/cpuinfo"] = flags; flags == "" {
 			delete(m.files, "proc/cpuinfo")
@@ -88,12 +91,14 @@ func TestCheckCPU(t *testing.T) {
 			return os.WriteFile(filepath.Join(dir, "LICENSES/a b.txt"), []byte("other terms"), 0o644)
 		}), 1},
 		{"cpu-gone", cpu(), spoilt(func(dir string) error {
-			return errors.Join(os.Remove(filepath.Join(dir, "libllama.so.0")), os.WriteFile(filepath.Join(dir, "LICENSES/a b.txt"), nil, 0o644))
+			return errors.Join(os.Remove(filepath.Join(dir, "libllama.so.0")),
+				os.WriteFile(filepath.Join(dir, "LICENSES/a b.txt"), nil, 0o644))
 		}), 1},
 		{"cpu-not-readable", cpu(), func(m *machine) {
 			m.nobody = true
 			spoilt(func(dir string) error {
-				return errors.Join(os.Chmod(filepath.Join(dir, "LICENSES/a b.txt"), 0), os.WriteFile(filepath.Join(dir, "libllama.so.0"), nil, 0o644))
+				return errors.Join(os.Chmod(filepath.Join(dir, "LICENSES/a b.txt"), 0),
+					os.WriteFile(filepath.Join(dir, "libllama.so.0"), nil, 0o644))
 			})(m)
 		}, 1},
 		{"cpu-links-gone", cpu(), spoilt(func(dir string) error { return os.Remove(filepath.Join(dir, "libllama.so")) }), 1},
@@ -110,13 +115,20 @@ func TestCheckCPU(t *testing.T) {
 			})(m)
 		}, 1},
 		{"cpu-no-sums", cpu(), spoilt(func(dir string) error { return os.Remove(filepath.Join(dir, "SHA256SUMS")) }), 1},
-		{"cpu-no-right-to-run", cpu(), spoilt(func(dir string) error { return os.Chmod(filepath.Join(dir, "llama-server"), 0o644) }), 1},
+		{"cpu-no-right-to-run", cpu(), spoilt(func(dir string) error {
+			return os.Chmod(filepath.Join(dir, "llama-server"), 0o644)
+		}), 1},
 		{"cpu-no-sha256sum", cpu(), without("sha256sum"), 0},
 		{"cpu-openssl", cpu(), func(m *machine) {
-			m.tools["sha256sum"], m.tools["openssl"] = "#!/bin/sh\necho broken\n", "#!/bin/sh\ntest \"$*\" = 'dgst -sha256 -r' && exec /usr/bin/sha256sum\n"
+			m.tools["sha256sum"], m.tools["openssl"] = "#!/bin/sh\necho broken\n",
+				"#!/bin/sh\ntest \"$*\" = 'dgst -sha256 -r' && exec /usr/bin/sha256sum\n"
 		}, 0},
-		{"cpu-other-machine", cpu(), func(m *machine) { m.tools["uname"] = strings.Replace(unameTool, "x86_64", "aarch64", 1) }, 1},
-		{"cpu-other-system", cpu(), func(m *machine) { m.tools["uname"] = strings.Replace(unameTool, "Linux", "FreeBSD", 1) }, 1},
+		{"cpu-other-machine", cpu(), func(m *machine) {
+			m.tools["uname"] = strings.Replace(unameTool, "x86_64", "aarch64", 1)
+		}, 1},
+		{"cpu-other-system", cpu(), func(m *machine) {
+			m.tools["uname"] = strings.Replace(unameTool, "Linux", "FreeBSD", 1)
+		}, 1},
 		{"cpu-old-glibc", cpu(), func(m *machine) {
 			m.files[libsAt+"libc.so.6"] = "\x00GLIBC_2.9\x00GLIBC_2.31\x00GLIBC_2.4\x00GLIBC_PRIVATE\x00"
 		}, 1},
@@ -146,7 +158,10 @@ func TestCheckCPU(t *testing.T) {
 		{"cpu-no-ssl-fedora", cpu(), func(m *machine) { delete(m.files, noSSL); m.tools["dnf"] = "#!/bin/sh\n" }, 1},
 		{"cpu-no-ssl-elsewhere", cpu(), func(m *machine) { delete(m.files, noSSL) }, 1},
 		{"cpu-no-start", cpu(), says("echo 'symbol lookup error: undefined symbol: x' >&2; exit 127"), 1},
-		{"cpu-hangs", cpu(), func(m *machine) { says("trap '' TERM; exec sleep 60")(m); m.env = []string{"CHECK_SECONDS=1"} }, 2},
+		{"cpu-hangs", cpu(), func(m *machine) {
+			says("trap '' TERM; exec sleep 60")(m)
+			m.env = []string{"CHECK_SECONDS=1"}
+		}, 2},
 		{"cpu-hangs-no-timeout", cpu(), func(m *machine) {
 			says("trap '' TERM; exec sleep 60")(m)
 			m.env, m.tools["timeout"] = []string{"CHECK_SECONDS=1"}, ""
@@ -154,13 +169,17 @@ func TestCheckCPU(t *testing.T) {
 		{"cpu-no-timeout", cpu(), without("timeout"), 0},
 		{"cpu-illegal-instruction", cpu(), says("kill -ILL $$"), 1},
 		{"cpu-other-build", cpu(), func(m *machine) { m.bundle["LICENSES/answer--version"] = "version: 1 (0123456)\n" }, 1},
-		{"cpu-server-gone", cpu(), func(m *machine) { delete(m.bundle, "llama-server"); m.info.Sums["z"], m.bundle["z"] = "x", "" }, 2},
+		{"cpu-server-gone", cpu(), func(m *machine) {
+			delete(m.bundle, "llama-server")
+			m.info.Sums["z"], m.bundle["z"] = "x", ""
+		}, 2},
 		{"ik", ik("flags\t\t: fpu avx avx2 fma f16c\nflags\t\t: fpu\n"), nil, 0},
 		{"ik-old-processor", ik("flags\t\t: fpu avx f16c_not avx2x\n"), nil, 1},
 		{"ik-no-cpuinfo", ik(""), nil, 0},
 		{"drop-in", dropIn(), nil, 0},
 		{"drop-in-at-its-place", dropIn(), func(m *machine) {
-			m.bundle["LICENSES/answer--version"], m.bundle["LICENSES/answer--list-devices"] = "version: 8833 (0123456)\n", lists("8.6")
+			m.bundle["LICENSES/answer--version"], m.bundle["LICENSES/answer--list-devices"] = "version: 8833 (0123456)\n",
+				lists("8.6")
 			spoilt(func(dir string) error {
 				return os.WriteFile(filepath.Join(dir, "llama-server"), []byte(serverTool), 0o755)
 			})(m)
@@ -180,7 +199,8 @@ func TestCheckCPU(t *testing.T) {
 // cards86 is what [verify.cuda] of linux-cuda comes to, in short.
 func cards86() *binary.Verdict {
 	return &binary.Verdict{
-		Newer: true, Driver: &binary.Driver{Version: "525.60.13", CUDA: "12.0"}, JIT: &binary.Driver{Version: "550.54.14", CUDA: "12.4"},
+		Newer: true, Driver: &binary.Driver{Version: "525.60.13", CUDA: "12.0"},
+		JIT: &binary.Driver{Version: "550.54.14", CUDA: "12.4"},
 		Cards: []binary.Card{
 			{Capability: "7.5", By: []string{"sm_75"}},
 			{Capability: "8.6", By: []string{"sm_80", "sm_86"}},
@@ -197,7 +217,9 @@ func smi(driver string, cards ...[4]string) string {
 		rows += fmt.Sprintf("%d, GPU-0000000%d, %s, %s, %s, %s\n", i, i, driver, c[2], c[3], c[0])
 		kinds += fmt.Sprintf("%d, %s\n", i, c[1])
 	}
-	return "#!/bin/sh\ncase $* in\n*index,uuid,driver_version*) cat <<'E'\n" + rows + "E\n;;\n*index,compute_cap*) cat <<'E'\n" + kinds + "E\n;;\n'') echo '| NVIDIA-SMI " + driver + "   Driver Version: " + driver + "   CUDA Version: 12.4     |' ;;\nesac\n"
+	return "#!/bin/sh\ncase $* in\n*index,uuid,driver_version*) cat <<'E'\n" + rows + "E\n;;\n*index,compute_cap*) " +
+		"cat <<'E'\n" + kinds + "E\n;;\n'') echo '| NVIDIA-SMI " + driver + "   Driver Version: " + driver +
+		"   CUDA Version: 12.4     |' ;;\nesac\n"
 }
 
 // lists is what llama-server --list-devices of b8833 prints of cards of these capabilities.
@@ -207,7 +229,8 @@ func lists(kinds ...string) string {
 		seen += fmt.Sprintf("  Device %d: NVIDIA GeForce, compute capability %s, VMM: yes, VRAM: 24109 MiB\n", i, kind)
 		devices += fmt.Sprintf("  CUDA%d: NVIDIA GeForce (24109 MiB, 20000 MiB free)\n", i)
 	}
-	return "ggml_cuda_init: found CUDA devices:\n" + seen + "load_backend: loaded CUDA backend from /x/libggml-cuda.so\n" + devices
+	return "ggml_cuda_init: found CUDA devices:\n" + seen +
+		"load_backend: loaded CUDA backend from /x/libggml-cuda.so\n" + devices
 }
 
 var (
@@ -220,7 +243,8 @@ var (
 func nvidia(m *machine) {
 	maps.Copy(m.files, map[string]string{
 		libsAt + "libcuda.so.1": "", "dev/nvidiactl": "",
-		"proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  560.28.03  Release Build  (dvs-builder@U22-I3-AE18-23-3)  Sat May 24 07:03:13 UTC 2025\nGCC version:  gcc version 12.3.0\n",
+		"proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  560.28.03  Release Build  " +
+			"(dvs-builder@U22-I3-AE18-23-3)  Sat May 24 07:03:13 UTC 2025\nGCC version:  gcc version 12.3.0\n",
 	})
 	m.tools["nvidia-smi"] = smi("560.28.03", rtx3090)
 }
@@ -248,7 +272,8 @@ func drives(driver string, seen []string, cards ...[4]string) func(m *machine) {
 
 // cuda is a machine on which everything is right for a bundle for NVIDIA's cards.
 func cuda() machine {
-	i := linuxCPU().with("linux-cuda", fileOf("libggml-cuda.so", "libcudart.so.12", "libcublas.so.12", "libcuda.so.1", "libc.so.6"))
+	i := linuxCPU().with("linux-cuda", fileOf("libggml-cuda.so", "libcudart.so.12", "libcublas.so.12", "libcuda.so.1",
+		"libc.so.6"))
 	i.Runtime, i.CUDA = "thin", cards86()
 	i.Symbols = maps.Clone(i.Symbols)
 	i.Symbols["libcublas.so.12"] = []string{"libcublas.so.12"}
@@ -268,9 +293,11 @@ func TestCheckCUDA(t *testing.T) {
 		{"cuda", cuda(), nil, 0},
 		{"cuda-by-ptx", cuda(), drives("560.28.03", []string{"9.0"}, h100), 0},
 		{"cuda-old-driver-for-ptx", cuda(), drives("535.154.05", []string{"9.0"}, h100), 1},
-		{"cuda-newer-card", cuda(), drives("560.28.03", []string{"13.2"}, [4]string{"NVIDIA Next", "13.2", "[N/A]", "[N/A]"}), 0},
+		{"cuda-newer-card", cuda(), drives("560.28.03", []string{"13.2"},
+			[4]string{"NVIDIA Next", "13.2", "[N/A]", "[N/A]"}), 0},
 		{"cuda-in-part", cuda(), drives("560.28.03", []string{"8.7"}, [4]string{"Orin", "8.7", "1", "2"}), 1},
-		{"cuda-no-driver", cuda(), without(libsAt+"libcuda.so.1", "nvidia-smi", "proc/driver/nvidia/version", "dev/nvidiactl"), 1},
+		{"cuda-no-driver", cuda(), without(libsAt+"libcuda.so.1", "nvidia-smi", "proc/driver/nvidia/version",
+			"dev/nvidiactl"), 1},
 		{"cuda-old-driver", cuda(), drives("470.256.02", []string{"8.6"}, rtx3090), 1},
 		{"cuda-driver-by-cuda", cuda(), byCUDA("12.4"), 0},
 		{"cuda-old-driver-by-cuda", cuda(), byCUDA("13.9"), 1},
@@ -286,7 +313,9 @@ func TestCheckCUDA(t *testing.T) {
 		{"cuda-no-libcuda", cuda(), without(libsAt + "libcuda.so.1"), 1},
 		{"cuda-no-smi", cuda(), without("nvidia-smi"), 0},
 		{"cuda-driver-unknown", cuda(), without("nvidia-smi", "proc/driver/nvidia/version", "dev/nvidiactl"), 0},
-		{"cuda-smi-hangs", cuda(), func(m *machine) { m.tools["nvidia-smi"], m.env = hanging, []string{"CHECK_SECONDS=1"} }, 0},
+		{"cuda-smi-hangs", cuda(), func(m *machine) {
+			m.tools["nvidia-smi"], m.env = hanging, []string{"CHECK_SECONDS=1"}
+		}, 0},
 		{"cuda-other-card", cuda(), drives("560.28.03", []string{"6.1"}, gtx1080), 1},
 		{"cuda-other-card-no-smi", cuda(), func(m *machine) {
 			m.tools["nvidia-smi"], m.bundle["LICENSES/answer--list-devices"] = "", lists("6.1")
@@ -296,13 +325,19 @@ func TestCheckCUDA(t *testing.T) {
 			drives("560.28.03", []string{"8.6"}, gtx1080, rtx3090)(m)
 			m.env = []string{"CUDA_VISIBLE_DEVICES=1"}
 		}, 0},
-		{"cuda-hidden", cuda(), func(m *machine) { drives("560.28.03", nil, rtx3090)(m); m.env = []string{"CUDA_VISIBLE_DEVICES="} }, 0},
+		{"cuda-hidden", cuda(), func(m *machine) {
+			drives("560.28.03", nil, rtx3090)(m)
+			m.env = []string{"CUDA_VISIBLE_DEVICES="}
+		}, 0},
 		{"cuda-sees-none", cuda(), drives("560.28.03", nil, rtx3090), 1},
 		{"cuda-capability-unknown", cuda(), func(m *machine) {
-			m.tools["nvidia-smi"] = strings.Replace(smi("560.28.03", rtx3090), "*index,compute_cap*)", "*index,compute_cap*) echo 'Field \"compute_cap\" is not a valid field to query.'; exit 2 ;;\nnever)", 1)
-			m.bundle["LICENSES/answer--list-devices"] = "Available devices:\n  CUDA0: NVIDIA GeForce (24109 MiB, 20000 MiB free)\n"
+			m.tools["nvidia-smi"] = strings.Replace(smi("560.28.03", rtx3090), "*index,compute_cap*)",
+				"*index,compute_cap*) echo 'Field \"compute_cap\" is not a valid field to query.'; exit 2 ;;\nnever)", 1)
+			m.bundle["LICENSES/answer--list-devices"] = "Available devices:\n  CUDA0: NVIDIA GeForce (24109 MiB, 20000 " +
+				"MiB free)\n"
 		}, 2},
-		{"cuda-full-card", cuda(), drives("560.28.03", []string{"8.6"}, [4]string{"NVIDIA GeForce RTX 3090", "8.6", "300", "24576"}), 0},
+		{"cuda-full-card", cuda(), drives("560.28.03", []string{"8.6"},
+			[4]string{"NVIDIA GeForce RTX 3090", "8.6", "300", "24576"}), 0},
 		{"cuda-not-yours", cuda(), func(m *machine) { m.nobody, m.shut = true, "dev/nvidiactl" }, 1},
 		{"cuda-no-libraries", cuda(), func(m *machine) {
 			without(libsAt+"libcudart.so.12", noBLAS)(m)

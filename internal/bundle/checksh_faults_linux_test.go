@@ -38,10 +38,13 @@ func TestCheckWaits(t *testing.T) {
 			const libc = libsAt + "libc.so.6"
 			m.files["far/libc.so.6"], m.files[loaderAt] = m.files[libc], silent
 			delete(m.files, libc)
-			m.tools["ldconfig"] = "#!/bin/sh\nprintf '\\tlib%s.so (libc6,x86-64) => /none\\n' " + strings.Repeat("x ", 5000) + "\nprintf '\\tlibc.so.6 (libc6,x86-64) => %s\\n' \"$CHECK_ROOT/far/libc.so.6\"\n"
+			m.tools["ldconfig"] = "#!/bin/sh\nprintf '\\tlib%s.so (libc6,x86-64) => /none\\n' " + strings.Repeat("x ", 5000) +
+				"\nprintf '\\tlibc.so.6 (libc6,x86-64) => %s\\n' \"$CHECK_ROOT/far/libc.so.6\"\n"
 		}, 0},
 		{"cuda-smi-leaves-a-child", cuda(), func(m *machine) { m.tools["nvidia-smi"] += left }, 0},
-		{"cuda-smi-no-end", cuda(), second(func(m *machine) { m.tools["nvidia-smi"] = "#!/bin/sh\nexec cat /dev/zero\n" }), 0},
+		{"cuda-smi-no-end", cuda(), second(func(m *machine) {
+			m.tools["nvidia-smi"] = "#!/bin/sh\nexec cat /dev/zero\n"
+		}), 0},
 	})
 }
 
@@ -121,7 +124,10 @@ func TestCheckStarts(t *testing.T) {
 			m.nobody = true
 			spoilt(func(dir string) error { return os.Chmod(dir, 0o555) })(m)
 		}},
-		"with room for a core": {start: `ulimit -S -c "$(ulimit -H -c)"; exec "$@" "$check"`, change: says(`test "$(ulimit -c)" = 0 && cat "${0%/*}/LICENSES/answer$1"`)},
+		"with room for a core": {
+			start:  `ulimit -S -c "$(ulimit -H -c)"; exec "$@" "$check"`,
+			change: says(`test "$(ulimit -c)" = 0 && cat "${0%/*}/LICENSES/answer$1"`),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -163,7 +169,8 @@ func TestCheckCannotStart(t *testing.T) {
 			c.change(&m)
 			out, code := m.judged(t, l, checkSh(t, m.info, nil))
 			_, advice, _ := strings.Cut(out, "\n\n")
-			if code != 2 || strings.Count(out, "\n") != 3 || !strings.HasPrefix(advice, "Whether it can run is not known, because ") || !strings.Contains(advice, c.want) {
+			if code != 2 || strings.Count(out, "\n") != 3 || !strings.HasPrefix(advice,
+				"Whether it can run is not known, because ") || !strings.Contains(advice, c.want) {
 				t.Errorf("exit code %d, want 2 with %q:\n%s", code, c.want, out)
 			}
 		})

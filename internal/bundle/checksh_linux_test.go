@@ -26,11 +26,13 @@ type machine struct {
 	env    []string          // ROOT in it is the root
 	bundle map[string]string // files of the bundle, before SHA256SUMS is made
 	spoil  func(dir string)  // the bundle, after that
-	from   string            // the folder that it is called from, of the bundle and of what holds it: ".", ".."; empty: another one
-	start  string            // how a shell, "$@", is started with the script, "$check"; empty: as one does
-	nobody bool              // the user is not root
-	shut   string            // a file below the root that is not the user's
-	info   Info              // what the bundle is
+	// the folder that it is called from, of the bundle and of what holds it: ".", ".."; empty:
+	// another one
+	from   string
+	start  string // how a shell, "$@", is started with the script, "$check"; empty: as one does
+	nobody bool   // the user is not root
+	shut   string // a file below the root that is not the user's
+	info   Info   // what the bundle is
 }
 
 // odd is the name of the bundle's folder.
@@ -89,7 +91,8 @@ func open(t *testing.T, dir string) {
 }
 
 // scriptTools are the programs that check.sh may use besides those of a driver.
-var scriptTools = strings.Fields("sh cat cut env grep head id ls readlink sed sha256sum sleep sort tail timeout tr true")
+var scriptTools = strings.Fields("sh cat cut env grep head id ls readlink sed sha256sum sleep sort tail " +
+	"timeout tr true")
 
 const (
 	// As uname of a PC says.
@@ -109,9 +112,11 @@ func plain(info Info) machine {
 	m := machine{
 		info: info,
 		files: map[string]string{
-			loaderAt:             glibcs,
-			libsAt + "libc.so.6": "\x7fELF\x00GLIBC_2.2.5\x00GLIBC_2.9\x00GLIBC_2.34\x00GLIBC_2.36\x00GLIBC_PRIVATE\x00", libsAt + "libm.so.6": "\x00GLIBC_2.29\x00",
-			libsAt + "libstdc++.so.6": "\x00GLIBCXX_3.4.30\x00CXXABI_1.3.13\x00", libsAt + "libssl.so.3": "\x00OPENSSL_3.0.0\x00",
+			loaderAt:                  glibcs,
+			libsAt + "libc.so.6":      "\x7fELF\x00GLIBC_2.2.5\x00GLIBC_2.9\x00GLIBC_2.34\x00GLIBC_2.36\x00GLIBC_PRIVATE\x00",
+			libsAt + "libm.so.6":      "\x00GLIBC_2.29\x00",
+			libsAt + "libstdc++.so.6": "\x00GLIBCXX_3.4.30\x00CXXABI_1.3.13\x00", libsAt +
+				"libssl.so.3": "\x00OPENSSL_3.0.0\x00",
 			"proc/cpuinfo": "processor\t: 0\nflags\t\t: fpu sse4_2 avx avx2 fma f16c\n",
 		},
 		tools: map[string]string{"uname": unameTool},
@@ -143,8 +148,14 @@ func fileOf(name string, needed ...string) *binary.File {
 func linuxCPU() Info {
 	i := Info{
 		Tag: "b8833", Target: "linux-cpu", Version: "45cac7ca7-llp1", Check: checkScript, Glibc: "2.34",
-		Symbols: map[string][]string{"libc.so.6": {"GLIBC_2.34"}, "libm.so.6": {"GLIBC_2.29"}, "libstdc++.so.6": {"CXXABI_1.3.13", "GLIBCXX_3.4.30"}, "libssl.so.3": {"OPENSSL_3.0.0"}},
-		Files:   []*binary.File{fileOf("libllama.so.0", "libc.so.6", "libm.so.6", "libstdc++.so.6"), fileOf("llama-server", "libllama.so.0", "libssl.so.3", "libc.so.6")},
+		Symbols: map[string][]string{
+			"libc.so.6": {"GLIBC_2.34"}, "libm.so.6": {"GLIBC_2.29"},
+			"libstdc++.so.6": {"CXXABI_1.3.13", "GLIBCXX_3.4.30"}, "libssl.so.3": {"OPENSSL_3.0.0"},
+		},
+		Files: []*binary.File{
+			fileOf("libllama.so.0", "libc.so.6", "libm.so.6", "libstdc++.so.6"),
+			fileOf("llama-server", "libllama.so.0", "libssl.so.3", "libc.so.6"),
+		},
 		Sums:    map[string]string{"llama-server": "x", "libllama.so.0": "x"},
 		Options: map[string]string{"GGML_CPU_ALL_VARIANTS": "ON", "GGML_AVX": "ON"},
 	}
@@ -205,7 +216,8 @@ func write(t *testing.T, dir string, files map[string]string) {
 		case strings.HasPrefix(name, "dev/"):
 			mode = 0o666
 		}
-		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), mode), os.Chmod(file, mode)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), mode),
+			os.Chmod(file, mode)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -221,9 +233,12 @@ func (m machine) check(t *testing.T, l lab, shell, script string) (out string, c
 	if kind := files[loaderAt]; kind == glibcs || kind == silent {
 		delete(files, loaderAt)
 		if kind == glibcs {
-			files["lib64/needs"] = strings.Join(slices.DeleteFunc(slices.Clone(m.info.Needs), func(lib string) bool { return strings.HasPrefix(lib, "ld-") }), " ")
+			files["lib64/needs"] = strings.Join(slices.DeleteFunc(slices.Clone(m.info.Needs), func(lib string) bool {
+				return strings.HasPrefix(lib, "ld-")
+			}), " ")
 		}
-		if err := errors.Join(os.MkdirAll(filepath.Join(root, "lib64"), 0o755), os.Symlink(l.loader, filepath.Join(root, loaderAt))); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Join(root, "lib64"), 0o755),
+			os.Symlink(l.loader, filepath.Join(root, loaderAt))); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -39,11 +39,16 @@ func newWindows(t *testing.T) *windows {
 		t.Skip("no wine64 or no MinGW-w64 (sh scripts/setup win7): the scripts for Windows did not run here")
 	}
 	dir := t.TempDir()
-	w.bin, w.root, w.bundle = filepath.Join(dir, "standin.exe"), filepath.Join(dir, "root"), filepath.Join(dir, "b (1) & x")
-	if out, err := exec.CommandContext(t.Context(), gcc, "-O1", "-s", "-o", w.bin, "testdata/windows/standin.c", "-ladvapi32", "-lshell32").CombinedOutput(); err != nil {
+	w.bin, w.root, w.bundle = filepath.Join(dir, "standin.exe"), filepath.Join(dir, "root"),
+		filepath.Join(dir, "b (1) & x")
+	if out, err := exec.CommandContext(t.Context(), gcc, "-O1", "-s", "-o", w.bin, "testdata/windows/standin.c",
+		"-ladvapi32", "-lshell32").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	win, err := wine.Start(t.Context(), wine.Options{Program: w.wine, Version: spec.Win7, Dir: dir, Env: []string{"HOME=" + dir, "PATH=/usr/bin:/bin"}})
+	win, err := wine.Start(t.Context(), wine.Options{
+		Program: w.wine, Version: spec.Win7, Dir: dir,
+		Env: []string{"HOME=" + dir, "PATH=/usr/bin:/bin"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +130,9 @@ func (w *windows) set(t *testing.T, files map[string]string) {
 func (w *windows) registry(build, kex string, on ...string) string {
 	var b strings.Builder
 	const current = `HKEY_LOCAL_MACHINE\SOFTWARE\Microsoft\Windows NT\CurrentVersion`
-	fmt.Fprintf(&b, "REGEDIT4\r\n\r\n[-%s\\Image File Execution Options]\r\n\r\n[-HKEY_LOCAL_MACHINE\\SOFTWARE\\VXsoft]\r\n\r\n[%s]\r\n\"CurrentBuildNumber\"=%q\r\n", current, current, build)
+	fmt.Fprintf(&b, "REGEDIT4\r\n\r\n[-%s\\Image File Execution "+
+		"Options]\r\n\r\n[-HKEY_LOCAL_MACHINE\\SOFTWARE\\VXsoft]\r\n\r\n[%s]\r\n\"CurrentBuildNumber\"=%q\r\n", current,
+		current, build)
 	if kex != "" {
 		fmt.Fprintf(&b, "\r\n[HKEY_LOCAL_MACHINE\\SOFTWARE\\VXsoft\\VxKex]\r\n\"KexDir\"=%q\r\n", kex)
 	}
@@ -133,8 +140,10 @@ func (w *windows) registry(build, kex string, on ...string) string {
 		// As KexCfg of VxKex NEXT writes it: a key of its own for each path.
 		path := strings.ReplaceAll(`Z:`+strings.ReplaceAll(w.bundle, "/", `\`)+`\`+exe, `\`, `\\`)
 		fmt.Fprintf(&b, "\r\n[%s\\Image File Execution Options\\%s]\r\n\"UseFilter\"=dword:00000001\r\n", current, exe)
-		fmt.Fprintf(&b, "\r\n[%s\\Image File Execution Options\\%s\\VxKex_0]\r\n\"FilterFullPath\"=\"C:\\\\elsewhere\\\\%s\"\r\n\"GlobalFlag\"=dword:00000100\r\n\"VerifierDlls\"=\"kexdll.dll\"\r\n", current, exe, exe)
-		fmt.Fprintf(&b, "\r\n[%s\\Image File Execution Options\\%s\\VxKex_1]\r\n\"FilterFullPath\"=\"%s\"\r\n\"GlobalFlag\"=dword:00000100\r\n\"VerifierDlls\"=\"other.dll kexdll.dll\"\r\n", current, exe, path)
+		fmt.Fprintf(&b, "\r\n[%s\\Image File Execution "+
+			"Options\\%s\\VxKex_0]\r\n\"FilterFullPath\"=\"C:\\\\elsewhere\\\\%s\"\r\n\"GlobalFlag\"=dword:00000100\r\n\"VerifierDlls\"=\"kexdll.dll\"\r\n", current, exe, exe)
+		fmt.Fprintf(&b, "\r\n[%s\\Image File Execution "+
+			"Options\\%s\\VxKex_1]\r\n\"FilterFullPath\"=\"%s\"\r\n\"GlobalFlag\"=dword:00000100\r\n\"VerifierDlls\"=\"other.dll kexdll.dll\"\r\n", current, exe, path)
 	}
 	return b.String()
 }
@@ -159,7 +168,11 @@ func cmdScripts(t *testing.T, i Info) map[string][]byte {
 
 var (
 	cpuInfo  = Info{Windows: spec.Win7}
-	cudaInfo = Info{Windows: spec.Win7VxKex, CUDA: &binary.Verdict{Cards: []binary.Card{{Capability: "8.0"}, {Capability: "8.6"}}}, NVIDIA: []string{"cudart64_110.dll", "cublas64_11.dll", "cublasLt64_11.dll"}}
+	cudaInfo = Info{
+		Windows: spec.Win7VxKex,
+		CUDA:    &binary.Verdict{Cards: []binary.Card{{Capability: "8.0"}, {Capability: "8.6"}}},
+		NVIDIA:  []string{"cudart64_110.dll", "cublas64_11.dll", "cublasLt64_11.dll"},
+	}
 )
 
 func TestCmdScripts(t *testing.T) {
@@ -170,7 +183,9 @@ func TestCmdScripts(t *testing.T) {
 
 // seen is what llama-server.exe --list-devices of b8833 prints where it sees a card.
 func seen(capability string) string {
-	return "ggml_cuda_init: found 1 CUDA devices (Total VRAM: 12287 MiB):\n  Device 0: NVIDIA GeForce RTX 3060, compute capability " + capability + ", VMM: no, VRAM: 12287 MiB\nload_backend: loaded CUDA backend from C:\\x\\ggml-cuda.dll\nAvailable devices:\n  CUDA0: NVIDIA GeForce RTX 3060 (12287 MiB, 11000 MiB free)\n"
+	return "ggml_cuda_init: found 1 CUDA devices (Total VRAM: 12287 MiB):\n  Device 0: NVIDIA GeForce RTX 3060, " +
+		"compute capability " + capability + ", VMM: no, VRAM: 12287 MiB\nload_backend: loaded CUDA backend from " +
+		"C:\\x\\ggml-cuda.dll\nAvailable devices:\n  CUDA0: NVIDIA GeForce RTX 3060 (12287 MiB, 11000 MiB free)\n"
 }
 
 // Every outcome of check-win7.cmd, each a golden text with its exit code.
@@ -188,7 +203,8 @@ func checkWin7(t *testing.T, w *windows) {
 				m["b (1) & x/"+dll] = dll
 			}
 			m["b (1) & x/llama-cli.exe"] = ""
-			m["root/System32/kernel32.dll"], m["root/System32/d2d1.dll"] = "x\x00AddDllDirectory\x00", "D2D1CreateDeviceContext\x00"
+			m["root/System32/kernel32.dll"], m["root/System32/d2d1.dll"] = "x\x00AddDllDirectory\x00",
+				"D2D1CreateDeviceContext\x00"
 			m["root/System32/nvcuda.dll"], m["root/nvidia-smi.txt"] = "", "474.11, 11000, 12288, NVIDIA GeForce RTX 3060\r\n"
 			m["root/list-devices.txt"] = seen("8.6")
 		}
@@ -225,7 +241,9 @@ func checkWin7(t *testing.T, w *windows) {
 		{"cpu-changed", cpuInfo, w.registry("7601", ""), nil, func() error {
 			return os.WriteFile(filepath.Join(w.bundle, "llama-server.exe"), []byte("x"), 0o644)
 		}, 1},
-		{"cpu-gone", cpuInfo, w.registry("7601", ""), nil, func() error { return os.Remove(filepath.Join(w.bundle, "llama-server.exe")) }, 1},
+		{"cpu-gone", cpuInfo, w.registry("7601", ""), nil, func() error {
+			return os.Remove(filepath.Join(w.bundle, "llama-server.exe"))
+		}, 1},
 		{"cpu-many-gone", cpuInfo, w.registry("7601", ""), func(m map[string]string) {
 			for n := range 6 {
 				m[fmt.Sprintf("b (1) & x/%d.txt", n)] = "x"
@@ -238,13 +256,21 @@ func checkWin7(t *testing.T, w *windows) {
 			return errors.Join(errs...)
 		}, 1},
 		{"cpu-no-certutil", cpuInfo, w.registry("7601", ""), without("root/certutil.exe"), nil, 0},
-		{"cpu-no-certutil-and-gone", cpuInfo, w.registry("7601", ""), without("root/certutil.exe"), func() error { return os.Remove(filepath.Join(w.bundle, "llama-server.exe")) }, 1},
-		{"cpu-unread", cpuInfo, w.registry("7601", ""), func(m map[string]string) { m["b (1) & x/ggml.dll"], m["b (1) & x/ggml-base.dll"] = "deaf", "busy" }, nil, 0},
-		{"cpu-unread-and-changed", cpuInfo, w.registry("7601", ""), func(m map[string]string) { m["b (1) & x/ggml.dll"], m["b (1) & x/ggml-base.dll"] = "deaf", "busy" }, func() error {
+		{"cpu-no-certutil-and-gone", cpuInfo, w.registry("7601", ""), without("root/certutil.exe"), func() error {
+			return os.Remove(filepath.Join(w.bundle, "llama-server.exe"))
+		}, 1},
+		{"cpu-unread", cpuInfo, w.registry("7601", ""), func(m map[string]string) {
+			m["b (1) & x/ggml.dll"], m["b (1) & x/ggml-base.dll"] = "deaf", "busy"
+		}, nil, 0},
+		{"cpu-unread-and-changed", cpuInfo, w.registry("7601", ""), func(m map[string]string) {
+			m["b (1) & x/ggml.dll"], m["b (1) & x/ggml-base.dll"] = "deaf", "busy"
+		}, func() error {
 			return os.WriteFile(filepath.Join(w.bundle, "llama-server.exe"), []byte("x"), 0o644)
 		}, 1},
 		{"cpu-no-start", cpuInfo, w.registry("7601", ""), lists("load_backend: failed\n"), nil, 1},
-		{"cpu-no-sums", cpuInfo, w.registry("7601", ""), nil, func() error { return os.Remove(filepath.Join(w.bundle, "SHA256SUMS")) }, 1},
+		{"cpu-no-sums", cpuInfo, w.registry("7601", ""), nil, func() error {
+			return os.Remove(filepath.Join(w.bundle, "SHA256SUMS"))
+		}, 1},
 		{"cuda", cudaInfo, right, nil, nil, 0},
 		{"cuda-no-updates", cudaInfo, right, without("root/System32/d2d1.dll", "root/System32/kernel32.dll"), nil, 1},
 		{"cuda-no-vxkex", cudaInfo, w.registry("7601", ""), nil, nil, 1},
@@ -260,14 +286,19 @@ func checkWin7(t *testing.T, w *windows) {
 		}, nil, 0},
 		{"cuda-sees-none", cudaInfo, right, lists("Available devices:\n"), nil, 1},
 		{"cuda-other-card", cudaInfo, right, lists(seen("6.1")), nil, 1},
-		{"cuda-capability-unknown", cudaInfo, right, lists("Available devices:\n  CUDA0: NVIDIA GeForce RTX 3060 (12287 MiB, 11000 MiB free)\n"), nil, 0},
+		{
+			"cuda-capability-unknown", cudaInfo, right,
+			lists("Available devices:\n  CUDA0: NVIDIA GeForce RTX 3060 (12287 MiB, 11000 MiB free)\n"), nil, 0,
+		},
 		{"cuda-full-card", cudaInfo, right, smi("474.11, 300, 12288, NVIDIA GeForce RTX 3060\r\n"), nil, 0},
-		{"cuda-two-cards", cudaInfo, right, smi("474.11, 300, 2048, NVIDIA GeForce GT 1030\r\n474.11, 11000, 12288, NVIDIA GeForce RTX 3060\r\n"), nil, 0},
+		{"cuda-two-cards", cudaInfo, right, smi(
+			"474.11, 300, 2048, NVIDIA GeForce GT 1030\r\n474.11, 11000, 12288, NVIDIA GeForce RTX 3060\r\n"), nil, 0},
 		{"cuda-memory-unknown", cudaInfo, right, smi("474.11, [N/A], [N/A], NVIDIA GeForce RTX 3060\r\n"), nil, 0},
 		{"cuda-windows10", cudaInfo, on("19045"), without("root/System32/d2d1.dll", "root/System32/kernel32.dll"), nil, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if testing.Short() && !slices.Contains([]string{"cpu", "cpu-changed", "cuda", "cuda-no-vxkex", "cuda-old-driver"}, c.name) {
+			if testing.Short() && !slices.Contains([]string{"cpu", "cpu-changed", "cuda", "cuda-no-vxkex", "cuda-old-driver"},
+				c.name) {
 				t.Skip("-short: five outcomes through wine (make test-all)")
 			}
 			files := able(c.info)
@@ -299,7 +330,8 @@ func checkWin7(t *testing.T, w *windows) {
 // %cmdcmdline%, so a dropped file with an ampersand and no space was not tried.
 func startServer(t *testing.T, w *windows) {
 	base := map[string]string{
-		"b (1) & x/llama-server.exe": "", "b (1) & x/m/plain.gguf": "", "b (1) & x/m/a (2) & b.gguf": "", "b (1) & x/m/größe.gguf": "", "b (1) & x/m/wow!.gguf": "",
+		"b (1) & x/llama-server.exe": "", "b (1) & x/m/plain.gguf": "", "b (1) & x/m/a (2) & b.gguf": "",
+		"b (1) & x/m/größe.gguf": "", "b (1) & x/m/wow!.gguf": "",
 	}
 	const defaults = "LLAMA_ARG_HOST=127.0.0.1\nLLAMA_ARG_PORT=8080\nLLAMA_ARG_CTX_SIZE=8192\n"
 	const page = "API, and no web page: http://127.0.0.1:8080/v1\n"
@@ -313,20 +345,41 @@ func startServer(t *testing.T, w *windows) {
 		want  string
 		code  int
 	}{
-		"a model":            {cpuInfo, []string{`m\plain.gguf`}, "", nil, page + "[-m]\n[m\\plain.gguf]\n" + defaults, 0},
-		"odd letters":        {cpuInfo, []string{`m\a (2) & b.gguf`}, "", nil, page + "[-m]\n[m\\a (2) & b.gguf]\n" + defaults, 0},
-		"not ASCII":          {cpuInfo, []string{`m\größe.gguf`}, "", nil, page + "[-m]\n[m\\größe.gguf]\n" + defaults, 0},
-		"an exclamation":     {cpuInfo, []string{`m\wow!.gguf`}, "", nil, page + "[-m]\n[m\\wow!.gguf]\n" + defaults, 0},
-		"more options":       {cpuInfo, []string{`m\plain.gguf`, "-c", "4096", "--alias", "x & y"}, "", nil, page + "[-m]\n[m\\plain.gguf]\n[-c]\n[4096]\n[--alias]\n[x & y]\n" + defaults, 0},
-		"options first":      {cpuInfo, []string{"-m", `m\a (2) & b.gguf`, "-a", "1", "-b", "2", "-c", "3", "-d", "4", "-e", "5"}, "", nil, page + "[-m]\n[m\\a (2) & b.gguf]\n[-a]\n[1]\n[-b]\n[2]\n[-c]\n[3]\n[-d]\n[4]\n[-e]\n[5]\n" + defaults, 0},
-		"a page":             {withPage, []string{`m\plain.gguf`}, "", nil, "Page and API: http://127.0.0.1:8080/\n[-m]\n[m\\plain.gguf]\n" + defaults, 0},
-		"a card":             {cudaInfo, []string{`m\plain.gguf`}, "", nil, page + "[-m]\n[m\\plain.gguf]\n" + defaults + "LLAMA_ARG_N_GPU_LAYERS=99\n", 0},
-		"the user's own":     {cudaInfo, []string{`m\plain.gguf`}, "", []string{"LLAMA_ARG_PORT=9", "LLAMA_ARG_CTX_SIZE=1", "LLAMA_ARG_N_GPU_LAYERS=2"}, "API, and no web page: http://127.0.0.1:9/v1\n[-m]\n[m\\plain.gguf]\nLLAMA_ARG_HOST=127.0.0.1\nLLAMA_ARG_PORT=9\nLLAMA_ARG_CTX_SIZE=1\nLLAMA_ARG_N_GPU_LAYERS=2\n", 0},
-		"asked":              {cpuInfo, nil, "\"m\\a (2) & b.gguf\"\r\n", nil, "Model file (.gguf): " + page + "[-m]\n[m\\a (2) & b.gguf]\n" + defaults, 0},
-		"asked in vain":      {cpuInfo, nil, "", nil, "No model was given.", 1},
-		"no such file":       {cpuInfo, []string{"none.gguf"}, "", nil, `There is no file "none.gguf".`, 1},
-		"the server's error": {cpuInfo, []string{`m\plain.gguf`, "--fail"}, "", nil, "[--fail]\n" + defaults + "llama-server.exe ended with 7: README-WIN7.txt says what to do, under \"If it does not work\".\n", 7},
-		"no server":          {cpuInfo, []string{"GONE"}, "", nil, "llama-server.exe is not beside this file", 1},
+		"a model": {cpuInfo, []string{`m\plain.gguf`}, "", nil, page + "[-m]\n[m\\plain.gguf]\n" + defaults, 0},
+		"odd letters": {cpuInfo, []string{`m\a (2) & b.gguf`}, "", nil, page + "[-m]\n[m\\a (2) & b.gguf]\n" +
+			defaults, 0},
+		"not ASCII":      {cpuInfo, []string{`m\größe.gguf`}, "", nil, page + "[-m]\n[m\\größe.gguf]\n" + defaults, 0},
+		"an exclamation": {cpuInfo, []string{`m\wow!.gguf`}, "", nil, page + "[-m]\n[m\\wow!.gguf]\n" + defaults, 0},
+		"more options": {cpuInfo, []string{`m\plain.gguf`, "-c", "4096", "--alias", "x & y"}, "", nil, page +
+			"[-m]\n[m\\plain.gguf]\n[-c]\n[4096]\n[--alias]\n[x & y]\n" + defaults, 0},
+		"options first": {cpuInfo, []string{
+			"-m", `m\a (2) & b.gguf`, "-a", "1", "-b", "2", "-c", "3", "-d", "4", "-e",
+			"5",
+		}, "", nil, page + "[-m]\n[m\\a (2) & b.gguf]\n[-a]\n[1]\n[-b]\n[2]\n[-c]\n[3]\n[-d]\n[4]\n[-e]\n[5]\n" +
+			defaults, 0},
+		"a page": {
+			withPage,
+			[]string{`m\plain.gguf`},
+			"", nil,
+			"Page and API: http://127.0.0.1:8080/\n[-m]\n[m\\plain.gguf]\n" + defaults, 0,
+		},
+		"a card": {cudaInfo, []string{`m\plain.gguf`}, "", nil, page + "[-m]\n[m\\plain.gguf]\n" + defaults +
+			"LLAMA_ARG_N_GPU_LAYERS=99\n", 0},
+		"the user's own": {
+			cudaInfo,
+			[]string{`m\plain.gguf`},
+			"",
+			[]string{"LLAMA_ARG_PORT=9", "LLAMA_ARG_CTX_SIZE=1", "LLAMA_ARG_N_GPU_LAYERS=2"},
+			"API, and no web page: " +
+				"http://127.0.0.1:9/v1\n[-m]\n[m\\plain.gguf]\nLLAMA_ARG_HOST=127.0.0.1\nLLAMA_ARG_PORT=9\nLLAMA_ARG_CTX_SIZE=1\nLLAMA_ARG_N_GPU_LAYERS=2\n", 0,
+		},
+		"asked": {cpuInfo, nil, "\"m\\a (2) & b.gguf\"\r\n", nil, "Model file (.gguf): " + page +
+			"[-m]\n[m\\a (2) & b.gguf]\n" + defaults, 0},
+		"asked in vain": {cpuInfo, nil, "", nil, "No model was given.", 1},
+		"no such file":  {cpuInfo, []string{"none.gguf"}, "", nil, `There is no file "none.gguf".`, 1},
+		"the server's error": {cpuInfo, []string{`m\plain.gguf`, "--fail"}, "", nil, "[--fail]\n" + defaults +
+			"llama-server.exe ended with 7: README-WIN7.txt says what to do, under \"If it does not work\".\n", 7},
+		"no server": {cpuInfo, []string{"GONE"}, "", nil, "llama-server.exe is not beside this file", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if testing.Short() && !slices.Contains([]string{"odd letters", "the user's own", "the server's error"}, name) {
@@ -361,7 +414,8 @@ func TestCmdScript(t *testing.T) {
 	if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, []string{"check-win7.cmd", "start-server.cmd"}) {
 		t.Fatalf("scripts %v", names)
 	}
-	for _, want := range []string{"\r\nset \"system=win7-vxkex\"\r\n", "\r\nset \"dlls=cudart64_110.dll cublas64_11.dll cublasLt64_11.dll\"\r\n", "\r\nset \"driver=452.39\"\r\n", "\r\nset \"cards=8.0 8.6\"\r\n"} {
+	for _, want := range []string{"\r\nset \"system=win7-vxkex\"\r\n", "\r\nset \"dlls=cudart64_110.dll " +
+		"cublas64_11.dll cublasLt64_11.dll\"\r\n", "\r\nset \"driver=452.39\"\r\n", "\r\nset \"cards=8.0 8.6\"\r\n"} {
 		if !bytes.Contains(got["check-win7.cmd"], []byte(want)) {
 			t.Errorf("no %q", want)
 		}
@@ -378,11 +432,13 @@ func TestCmdScript(t *testing.T) {
 		}
 	}
 	// An editor of Windows wrote it.
-	if text, err := cmdScript("recipes/x.cmd", []byte("@echo off\r\nset \"gpu=\"\r\nset \"driver=\"\r\n"), cudaInfo); err != nil || string(text) != "@echo off\r\nset \"gpu=1\"\r\nset \"driver=452.39\"\r\n" {
+	if text, err := cmdScript("recipes/x.cmd", []byte("@echo off\r\nset \"gpu=\"\r\nset \"driver=\"\r\n"),
+		cudaInfo); err != nil || string(text) != "@echo off\r\nset \"gpu=1\"\r\nset \"driver=452.39\"\r\n" {
 		t.Errorf("%q, %v", text, err)
 	}
 	var fault *spec.Error
-	if _, err := cmdScript("recipes/x.cmd", []byte("@echo off\necho größe\n"), cpuInfo); !errors.As(err, &fault) || fault.Line != 2 {
+	if _, err := cmdScript("recipes/x.cmd", []byte("@echo off\necho größe\n"), cpuInfo); !errors.As(err, &fault) ||
+		fault.Line != 2 {
 		t.Errorf("%v", err)
 	}
 }

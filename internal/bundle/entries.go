@@ -86,7 +86,9 @@ func Behind(r io.Reader) (int64, error) {
 
 // ReadZip is ReadTar for a zip of so many bytes: files are tar.TypeReg, folders tar.TypeDir, and
 // anything else is tar.TypeChar. It returns the zip's comment.
-func ReadZip(ctx context.Context, f io.ReaderAt, size int64, each func(*tar.Header, io.Reader) error) (comment string, err error) {
+func ReadZip(ctx context.Context, f io.ReaderAt, size int64,
+	each func(*tar.Header, io.Reader) error,
+) (comment string, err error) {
 	// The section refuses offsets that a damaged directory leads to.
 	z, err := zip.NewReader(io.NewSectionReader(regular.UntilAt(ctx, f), 0, size), size)
 	if err != nil {
@@ -135,7 +137,9 @@ func Unpack(ctx context.Context, archive, dir string) error {
 	if strings.HasSuffix(archive, "."+spec.Zip) {
 		st, err := f.Stat()
 		if err == nil {
-			_, err = ReadZip(ctx, f, st.Size(), func(e *tar.Header, r io.Reader) error { return unpackEntry(root, e.Name, e, r) })
+			_, err = ReadZip(ctx, f, st.Size(), func(e *tar.Header, r io.Reader) error {
+				return unpackEntry(root, e.Name, e, r)
+			})
 		}
 		return err
 	}

@@ -112,7 +112,8 @@ func TestReadBounds(t *testing.T) {
 	if err := errors.Join(zw.SetComment("c"), zw.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if comment, err := ReadZip(t.Context(), bytes.NewReader(b.Bytes()), int64(b.Len()), nothing); !errors.Is(err, ErrTooMuch) || comment != "c" {
+	if comment, err := ReadZip(t.Context(), bytes.NewReader(b.Bytes()), int64(b.Len()), nothing); !errors.Is(err,
+		ErrTooMuch) || comment != "c" {
 		t.Errorf("a zip with too many: %q, %v", comment, err)
 	}
 }
@@ -121,9 +122,14 @@ func TestReadBounds(t *testing.T) {
 func FuzzReproduced(f *testing.F) {
 	sum, i := strings.Repeat("a", 64), Info{Plan: "plan", Patched: "tree"}
 	good := func(sum, plan, by string) []byte {
-		text, err := json.Marshal(Statement{StatementType, []Resource{{Digest: map[string]string{"sha256": sum}}}, TestResultType, TestResult{
-			Result: "PASSED", Configuration: []Resource{{Name: by, Digest: map[string]string{"plan": plan, "gitTree": "tree"}}},
-		}})
+		text, err := json.Marshal(Statement{
+			StatementType,
+			[]Resource{{Digest: map[string]string{"sha256": sum}}},
+			TestResultType,
+			TestResult{
+				Result: "PASSED", Configuration: []Resource{{Name: by, Digest: map[string]string{"plan": plan, "gitTree": "tree"}}},
+			},
+		})
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -133,7 +139,8 @@ func FuzzReproduced(f *testing.F) {
 		f.Fatalf("%+v, %v", got, err)
 	}
 	for name, text := range map[string][]byte{
-		"another archive": good("b", "plan", rebuiltBy), "another plan": good(sum, "other", rebuiltBy), "the release's own": good(sum, "plan", "recipes/x.toml"),
+		"another archive": good("b", "plan", rebuiltBy), "another plan": good(sum, "other", rebuiltBy),
+		"the release's own": good(sum, "plan", "recipes/x.toml"),
 	} {
 		if _, err := i.ReadReproduced(text, sum); err == nil {
 			f.Errorf("%s passes", name)
@@ -142,7 +149,8 @@ func FuzzReproduced(f *testing.F) {
 	}
 	f.Add(good(sum, "plan", rebuiltBy))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if _, err := i.ReadReproduced(text, sum); err == nil && !bytes.Contains(text, []byte("verify")) && !bytes.Contains(text, []byte(`\u`)) {
+		if _, err := i.ReadReproduced(text, sum); err == nil && !bytes.Contains(text, []byte("verify")) &&
+			!bytes.Contains(text, []byte(`\u`)) {
 			t.Errorf("%q passes", text)
 		}
 	})

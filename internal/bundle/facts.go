@@ -49,8 +49,10 @@ func Machine() string {
 // instructions are ggml's options for what the only variant of its code for the processor
 // uses, and what /proc/cpuinfo calls that.
 var instructions = map[string]string{
-	"GGML_SSE42": "sse4_2", "GGML_AVX": "avx", "GGML_AVX2": "avx2", "GGML_BMI2": "bmi2", "GGML_FMA": "fma", "GGML_F16C": "f16c",
-	"GGML_AVX_VNNI": "avx_vnni", "GGML_AVX512": "avx512f", "GGML_AVX512_VBMI": "avx512vbmi", "GGML_AVX512_VNNI": "avx512_vnni", "GGML_AVX512_BF16": "avx512_bf16",
+	"GGML_SSE42": "sse4_2", "GGML_AVX": "avx", "GGML_AVX2": "avx2", "GGML_BMI2": "bmi2", "GGML_FMA": "fma",
+	"GGML_F16C":     "f16c",
+	"GGML_AVX_VNNI": "avx_vnni", "GGML_AVX512": "avx512f", "GGML_AVX512_VBMI": "avx512vbmi",
+	"GGML_AVX512_VNNI": "avx512_vnni", "GGML_AVX512_BF16": "avx512_bf16",
 }
 
 // debian names the Debian packages of libraries that builds of llama.cpp use.
@@ -82,4 +84,7 @@ func Instead(lib string) string {
 
 // ToolkitFolders are where NVIDIA's and AMD's installers put libraries, which not every
 // loader is told of: patterns.
-var ToolkitFolders = []string{"/usr/local/cuda/lib64", "/usr/local/cuda-*/lib64", "/opt/cuda/lib64", "/opt/rocm/lib", "/opt/rocm-*/lib"}
+var ToolkitFolders = []string{
+	"/usr/local/cuda/lib64", "/usr/local/cuda-*/lib64", "/opt/cuda/lib64", "/opt/rocm/lib",
+	"/opt/rocm-*/lib",
+}

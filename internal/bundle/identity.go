@@ -83,7 +83,8 @@ type CheckInfo struct {
 // nothing, and would make two builds of the same plan differ.
 func Options(p build.Plan) map[string]string {
 	all := map[string]string{}
-	neutral := strings.NewReplacer(p.Dir, "BUILD", p.Source, "SOURCE", build.InsideDir, "BUILD", build.InsideSource, "SOURCE")
+	neutral := strings.NewReplacer(p.Dir, "BUILD", p.Source, "SOURCE", build.InsideDir, "BUILD", build.InsideSource,
+		"SOURCE")
 	for _, o := range p.Options {
 		switch {
 		case strings.HasSuffix(o.Name, "_COMPILER_LAUNCHER"):

@@ -114,8 +114,10 @@ func (x Index) Find(name, sum string) (release Release, found Archive, there boo
 func (x Index) Newer(than Archive) (Archive, bool) {
 	for _, r := range x.Releases {
 		for _, a := range r.Archives {
-			same := a.Upstream == than.Upstream && a.Target == than.Target && a.Runtime == than.Runtime && a.DropIn == than.DropIn
-			if same && r.Withdrawn == nil && cmp.Or(cmp.Compare(a.Build, than.Build), cmp.Compare(a.Revision, than.Revision)) > 0 {
+			same := a.Upstream == than.Upstream && a.Target == than.Target && a.Runtime == than.Runtime &&
+				a.DropIn == than.DropIn
+			if same && r.Withdrawn == nil && cmp.Or(cmp.Compare(a.Build, than.Build),
+				cmp.Compare(a.Revision, than.Revision)) > 0 {
 				return a, true
 			}
 		}
@@ -126,7 +128,8 @@ func (x Index) Newer(than Archive) (Archive, bool) {
 // Entry is what the index says of an archive, without its addresses.
 func (i Info) Entry(p Packed, name string) Archive {
 	return Archive{
-		Name: name, SHA256: p.SHA256, Bytes: p.Bytes, Upstream: i.Upstream, Tag: i.Tag, Build: i.Build, Revision: i.Revision, Target: i.Target,
+		Name: name, SHA256: p.SHA256, Bytes: p.Bytes, Upstream: i.Upstream, Tag: i.Tag, Build: i.Build, Revision: i.Revision,
+		Target:  i.Target,
 		Runtime: i.Runtime, DropIn: i.DropIn, Open: len(i.Security.Open), Cured: len(i.Security.Cured), Facts: i.Facts(),
 	}
 }
@@ -156,7 +159,8 @@ func (x Index) Newest() []Archive {
 	}
 	slices.SortStableFunc(all, func(a, b Archive) int {
 		// Upstreams count their builds apart, and the user who asks for no other wants llama.cpp.
-		return cmp.Or(-cmp.Compare(a.Upstream, b.Upstream), -cmp.Compare(a.Build, b.Build), -cmp.Compare(a.Revision, b.Revision))
+		return cmp.Or(-cmp.Compare(a.Upstream, b.Upstream), -cmp.Compare(a.Build, b.Build),
+			-cmp.Compare(a.Revision, b.Revision))
 	})
 	seen := map[string]bool{}
 	all = slices.DeleteFunc(all, func(a Archive) bool {

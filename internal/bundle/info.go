@@ -21,46 +21,53 @@ import (
 // Info is BUILD_INFO.json: what the bundle is and how it came to be. It
 // holds nothing of the machine or the moment of the build.
 type Info struct {
-	Llpatch   string            `json:"llpatch"`
-	Upstream  string            `json:"upstream"`
-	Tag       string            `json:"tag"`
-	Asked     string            `json:"asked,omitempty"` // the tag that was asked for, where Tag is only the nearest to be had
-	Source    string            `json:"source"`          // where the tree came from, as recipes/sources.toml names it
-	Build     int               `json:"build"`
-	Commit    string            `json:"commit,omitempty"`
-	Tree      string            `json:"tree"`
-	Patched   string            `json:"patched_tree"`
-	Target    string            `json:"target"`
-	Revision  int               `json:"level"`
-	Runtime   string            `json:"runtime,omitempty"` // spec.Thin or spec.Full, where the target uses a toolkit's libraries
-	Carried   []string          `json:"carried,omitempty"` // those that are in the bundle
-	Linked    []string          `json:"linked,omitempty"`  // libraries that are in the programs themselves, with their versions
-	Version   string            `json:"version_commit"`    // as llama-server --version prints it
-	Series    *spec.Series      `json:"series"`
-	Security  spec.Known        `json:"security"` // defects of this build that are known, which of them the series cures, and which are not in the programs
+	Llpatch  string `json:"llpatch"`
+	Upstream string `json:"upstream"`
+	Tag      string `json:"tag"`
+	// the tag that was asked for, where Tag is only the nearest to be had
+	Asked    string `json:"asked,omitempty"`
+	Source   string `json:"source"` // where the tree came from, as recipes/sources.toml names it
+	Build    int    `json:"build"`
+	Commit   string `json:"commit,omitempty"`
+	Tree     string `json:"tree"`
+	Patched  string `json:"patched_tree"`
+	Target   string `json:"target"`
+	Revision int    `json:"level"`
+	// spec.Thin or spec.Full, where the target uses a toolkit's libraries
+	Runtime string   `json:"runtime,omitempty"`
+	Carried []string `json:"carried,omitempty"` // those that are in the bundle
+	// libraries that are in the programs themselves, with their versions
+	Linked  []string     `json:"linked,omitempty"`
+	Version string       `json:"version_commit"` // as llama-server --version prints it
+	Series  *spec.Series `json:"series"`
+	// defects of this build that are known, which of them the series cures, and which are not in
+	// the programs
+	Security  spec.Known        `json:"security"`
 	Plan      string            `json:"plan"`
 	Options   map[string]string `json:"options"`
 	LeftOut   []string          `json:"left_out"`
 	Tools     map[string]string `json:"tools"`
 	Glibc     string            `json:"glibc,omitempty"` // lowest version that runs it
 	Libstdcpp string            `json:"glibcxx,omitempty"`
-	Buildenv  string            `json:"buildenv,omitempty"`     // in whose root it was built; empty: with what its maker's machine has
-	Check     string            `json:"check_script,omitempty"` // script in the bundle that looks at the user's machine
-	Windows   string            `json:"windows,omitempty"`      // what it was checked to run on: spec.Win7 or spec.Win7VxKex
-	WebUI     bool              `json:"webui"`                  // the page of llama-server is in
-	Page      *page.Page        `json:"page,omitempty"`         // that page, where it was built beside the tree
-	NVIDIA    []string          `json:"nvidia,omitempty"`       // DLLs of NVIDIA's that it loads on Windows
+	// in whose root it was built; empty: with what its maker's machine has
+	Buildenv string     `json:"buildenv,omitempty"`
+	Check    string     `json:"check_script,omitempty"` // script in the bundle that looks at the user's machine
+	Windows  string     `json:"windows,omitempty"`      // what it was checked to run on: spec.Win7 or spec.Win7VxKex
+	WebUI    bool       `json:"webui"`                  // the page of llama-server is in
+	Page     *page.Page `json:"page,omitempty"`         // that page, where it was built beside the tree
+	NVIDIA   []string   `json:"nvidia,omitempty"`       // DLLs of NVIDIA's that it loads on Windows
 	authenticode.Signed
-	Needs    []string            `json:"needs"`                     // libraries of the user's system
-	Symbols  map[string][]string `json:"symbol_versions,omitempty"` // that those must have
-	DropIn   string              `json:"drop_in,omitempty"`         // the one library that the bundle holds, for the official package of the tag
-	CUDA     *binary.Verdict     `json:"cuda,omitempty"`            // on which cards and with which driver it runs
-	AMD      []binary.GPU        `json:"amd,omitempty"`             // on which of AMD's cards it runs
-	Notes    []string            `json:"notes,omitempty"`           // the recipe's
-	Vendored []Vendored          `json:"vendored,omitempty"`        // libraries of others in the patched tree
-	Checks   []CheckInfo         `json:"checks"`
-	Files    []*binary.File      `json:"files"`
-	Sums     map[string]string   `json:"sha256"`
+	Needs   []string            `json:"needs"`                     // libraries of the user's system
+	Symbols map[string][]string `json:"symbol_versions,omitempty"` // that those must have
+	// the one library that the bundle holds, for the official package of the tag
+	DropIn   string            `json:"drop_in,omitempty"`
+	CUDA     *binary.Verdict   `json:"cuda,omitempty"`     // on which cards and with which driver it runs
+	AMD      []binary.GPU      `json:"amd,omitempty"`      // on which of AMD's cards it runs
+	Notes    []string          `json:"notes,omitempty"`    // the recipe's
+	Vendored []Vendored        `json:"vendored,omitempty"` // libraries of others in the patched tree
+	Checks   []CheckInfo       `json:"checks"`
+	Files    []*binary.File    `json:"files"`
+	Sums     map[string]string `json:"sha256"`
 
 	MayDiffer []MayDiffer `json:"may_differ,omitempty"` // what a second build of the same need not have alike
 }
@@ -69,7 +76,8 @@ func patchesPage(s *spec.Series) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# Patches on %s %s\n", s.Upstream, s.Tag)
 	for i, c := range s.In {
-		fmt.Fprintf(&b, "\n## %04d %s\n\n%s.\n\n%s\n\n- chosen because %s\n", i+1, c.Fix, strings.TrimRight(c.Summary, "."), strings.TrimSpace(c.Why), c.Reason)
+		fmt.Fprintf(&b, "\n## %04d %s\n\n%s.\n\n%s\n\n- chosen because %s\n", i+1, c.Fix, strings.TrimRight(c.Summary, "."),
+			strings.TrimSpace(c.Why), c.Reason)
 		for _, part := range c.Partly {
 			fmt.Fprintf(&b, "- upstream cured a part in %s\n", part)
 		}
@@ -101,7 +109,8 @@ func bundlePage(i Info) []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# %s %s, patched by llpatch, for %s\n\n", i.Upstream, i.Tag, i.Target)
 	if i.DropIn != "" {
-		fmt.Fprintf(&b, "This is %s alone. Put it beside the programs of the official package of the same tag, which load it when they start; their `--version` stays as it is.\n\n", i.DropIn)
+		fmt.Fprintf(&b, "This is %s alone. Put it beside the programs of the official package of the same tag, which load "+
+			"it when they start; their `--version` stays as it is.\n\n", i.DropIn)
 	} else {
 		start := "./llama-server"
 		if i.Windows != "" {
@@ -123,9 +132,12 @@ func bundlePage(i Info) []byte {
 	b.WriteString(i.security(readmeDefects))
 	b.WriteString("\n")
 	if i.Check == checkScript {
-		b.WriteString("- check.sh: `sh check.sh` says in one sentence whether it can run on your machine, or what is in the way and what to do; it changes nothing\n")
+		b.WriteString("- check.sh: `sh check.sh` says in one sentence whether it can run on your machine, or what is in " +
+			"the way and what to do; it changes nothing\n")
 	}
-	b.WriteString("- PATCHES/: every change to upstream's source, and why\n- BUILD_INFO.json: the source, the options, the tools, the checks\n- SHA256SUMS: " + i.compare() + "\n- LICENSES/: upstream's licence and those of what it holds\n" + i.checks())
+	b.WriteString("- PATCHES/: every change to upstream's source, and why\n- BUILD_INFO.json: the source, the options, " +
+		"the tools, the checks\n- SHA256SUMS: " + i.compare() +
+		"\n- LICENSES/: upstream's licence and those of what it holds\n" + i.checks())
 	return b.Bytes()
 }
 
@@ -176,7 +188,11 @@ var linuxes = [][]struct {
 	openssl3             bool
 }{
 	{{"Debian 13", "2.41", "3.4.33", true}, {"Debian 12", "2.36", "3.4.30", true}, {"Debian 11", "2.31", "3.4.28", false}},
-	{{"Ubuntu 24.04", "2.39", "3.4.33", true}, {"Ubuntu 22.04", "2.35", "3.4.30", true}, {"Ubuntu 20.04", "2.31", "3.4.28", false}},
+	{
+		{"Ubuntu 24.04", "2.39", "3.4.33", true},
+		{"Ubuntu 22.04", "2.35", "3.4.30", true},
+		{"Ubuntu 20.04", "2.31", "3.4.28", false},
+	},
 	{{"RHEL 10", "2.39", "3.4.32", true}, {"RHEL 9", "2.34", "3.4.29", true}},
 }
 
@@ -186,12 +202,14 @@ func (i Info) linux(between string) string {
 	if i.Glibc == "" {
 		return ""
 	}
-	text := fmt.Sprintf("It needs a Linux with glibc %s or newer and these libraries of the system:%s%s.\n", i.Glibc, between, strings.Join(i.Needs, ", "))
+	text := fmt.Sprintf("It needs a Linux with glibc %s or newer and these libraries of the system:%s%s.\n", i.Glibc,
+		between, strings.Join(i.Needs, ", "))
 	var first []string
 	for _, kind := range linuxes {
 		name := ""
 		for _, l := range kind {
-			if !binary.Less(l.glibc, i.Glibc) && !binary.Less(l.glibcxx, i.Libstdcpp) && (l.openssl3 || !slices.Contains(i.Needs, "libssl.so.3")) {
+			if !binary.Less(l.glibc, i.Glibc) && !binary.Less(l.glibcxx, i.Libstdcpp) &&
+				(l.openssl3 || !slices.Contains(i.Needs, "libssl.so.3")) {
 				name = l.name
 			}
 		}
@@ -203,7 +221,8 @@ func (i Info) linux(between string) string {
 		text += "Such a glibc, libstdc++ and OpenSSL have: " + strings.Join(first, ", ") + ", and newer ones.\n"
 	}
 	if i.Buildenv == "" {
-		text += "It was made with the compilers and the C library of its maker's own machine, so older systems than that may lack something.\n"
+		text += "It was made with the compilers and the C library of its maker's own machine, so older systems than that " +
+			"may lack something.\n"
 	}
 	return text
 }
@@ -213,7 +232,8 @@ func (i Info) windows() string {
 	if i.Windows == "" {
 		return ""
 	}
-	text := fmt.Sprintf("\nIt is for 64-bit %s: every function that it takes from %s is there.\n", binary.SystemName(i.Windows), strings.Join(i.Needs, ", "))
+	text := fmt.Sprintf("\nIt is for 64-bit %s: every function that it takes from %s is there.\n",
+		binary.SystemName(i.Windows), strings.Join(i.Needs, ", "))
 	if slices.ContainsFunc(i.Checks, func(c CheckInfo) bool { return c.Place == "wine" }) {
 		text += "The checks below ran it through wine, which only stands for Windows: on Windows itself it was not tried.\n"
 	}
@@ -258,16 +278,22 @@ func (i Info) cards() string {
 func (i Info) toolkit() string {
 	switch i.Runtime {
 	case spec.Full:
-		return fmt.Sprintf("\nThe CUDA libraries that it uses are inside: %s. Their terms are in LICENSES/.\n", strings.Join(i.Carried, ", "))
+		return fmt.Sprintf("\nThe CUDA libraries that it uses are inside: %s. Their terms are in LICENSES/.\n",
+			strings.Join(i.Carried, ", "))
 	case spec.Thin:
 		if i.Windows != "" {
-			return fmt.Sprintf("\nIt uses NVIDIA's %s, which are to lie beside the programs, or in the full bundle.\n", strings.Join(i.NVIDIA, ", "))
+			return fmt.Sprintf("\nIt uses NVIDIA's %s, which are to lie beside the programs, or in the full bundle.\n",
+				strings.Join(i.NVIDIA, ", "))
 		}
 		says := "llpatch doctor FOLDER"
 		if i.Check == checkScript {
 			says = "sh check.sh"
 		}
-		return fmt.Sprintf("\nIt uses CUDA libraries of the system (%s), which any CUDA toolkit of the version in their names has: install one, or take the full bundle. `%s` says what is missing.\n", strings.Join(slices.DeleteFunc(slices.Clone(i.Needs), func(lib string) bool { return !stage.CanCarry(lib) }), ", "), says)
+		return fmt.Sprintf("\nIt uses CUDA libraries of the system (%s), which any CUDA toolkit of the version in their "+
+			"names has: install one, or take the full bundle. `%s` says what is missing.\n",
+			strings.Join(slices.DeleteFunc(slices.Clone(i.Needs), func(lib string) bool {
+				return !stage.CanCarry(lib)
+			}), ", "), says)
 	}
 	return ""
 }
@@ -290,7 +316,8 @@ func notesPage(i Info, r Packed) []byte {
 		}
 	}
 	if n := len(r.Parts); n > 0 {
-		fmt.Fprintf(&b, "\nIt is given in %d parts. Download all of them and SHA256SUMS, and join them:\n\n    cat %s.part* > %s\n    sha256sum --ignore-missing -c SHA256SUMS\n", n, name, name)
+		fmt.Fprintf(&b, "\nIt is given in %d parts. Download all of them and SHA256SUMS, and join them:\n\n    cat "+
+			"%s.part* > %s\n    sha256sum --ignore-missing -c SHA256SUMS\n", n, name, name)
 	}
 	b.WriteString(i.checks())
 	return b.Bytes()
@@ -321,11 +348,15 @@ type Made struct {
 // Describe gathers what BUILD_INFO.json says.
 func Describe(m Made) (Info, error) {
 	i := Info{
-		Llpatch: m.Llpatch, Upstream: m.Recipe.Upstream, Tag: m.Tree.Tag.String(), Asked: m.Tree.Asked.String(), Source: m.Tree.Origin,
-		Build: m.Tree.Pin.Build, Commit: m.Tree.Pin.Commit, Tree: m.Tree.ID(), Patched: m.Patched, Target: m.Recipe.Name,
-		Revision: m.Revision, Version: m.Plan.VersionCommit, Carried: m.Carried, Linked: m.Linked, DropIn: m.DropIn, Signed: m.Signed,
-		Series: m.Series, Plan: m.Plan.Digest, Options: Options(m.Plan), LeftOut: append([]string{}, m.Plan.Off...), Tools: m.Tools,
-		Glibc: binary.Floor(m.Files, "GLIBC"), Libstdcpp: binary.Floor(m.Files, "GLIBCXX"), Needs: binary.Outside(m.Files), Files: m.Files, Sums: m.Sums,
+		Llpatch: m.Llpatch, Upstream: m.Recipe.Upstream, Tag: m.Tree.Tag.String(), Asked: m.Tree.Asked.String(),
+		Source: m.Tree.Origin,
+		Build:  m.Tree.Pin.Build, Commit: m.Tree.Pin.Commit, Tree: m.Tree.ID(), Patched: m.Patched, Target: m.Recipe.Name,
+		Revision: m.Revision, Version: m.Plan.VersionCommit, Carried: m.Carried, Linked: m.Linked, DropIn: m.DropIn,
+		Signed: m.Signed,
+		Series: m.Series, Plan: m.Plan.Digest, Options: Options(m.Plan), LeftOut: append([]string{}, m.Plan.Off...),
+		Tools: m.Tools,
+		Glibc: binary.Floor(m.Files, "GLIBC"), Libstdcpp: binary.Floor(m.Files, "GLIBCXX"), Needs: binary.Outside(m.Files),
+		Files: m.Files, Sums: m.Sums,
 		Check: checkName(m.Recipe.Bundle.Check), Vendored: m.Vendored, WebUI: m.DropIn == "" && m.Plan.WebUI(),
 	}
 	id := Identity{Upstream: i.Upstream, Build: i.Build, Series: i.Series, DropIn: i.DropIn, Options: i.Options}
@@ -353,7 +384,8 @@ func Describe(m Made) (Info, error) {
 		i.Runtime = m.Recipe.Bundle.Runtime
 	}
 	if nvcc := m.Plan.Tools["nvcc"]; nvcc.Path != "" && !m.Plan.CUDA.Seed && m.Plan.Tools["clang"].Path == "" {
-		i.MayDiffer = append(i.MayDiffer, MayDiffer{DeviceCode, "nvcc without --frandom-seed writes the number of its process into names, which chooses registers too (" + nvcc.Banner + ")"})
+		i.MayDiffer = append(i.MayDiffer, MayDiffer{DeviceCode, "nvcc without --frandom-seed writes the number of its " +
+			"process into names, which chooses registers too (" + nvcc.Banner + ")"})
 	}
 	if i.Signer != "" {
 		i.MayDiffer = append(i.MayDiffer, MayDiffer{Signature, "an Authenticode signature needs the signer's key"})
@@ -391,7 +423,9 @@ func (i *Info) read(m Made) error {
 			i.AMD = append(i.AMD, binary.GPUs(w)...)
 		}
 		if v := binary.Judge(w); cuda && v != nil {
-			v.Cards = slices.DeleteFunc(v.Cards, func(card binary.Card) bool { return m.Recipe.Verify.CUDA.Beyond(card.Capability) })
+			v.Cards = slices.DeleteFunc(v.Cards, func(card binary.Card) bool {
+				return m.Recipe.Verify.CUDA.Beyond(card.Capability)
+			})
 			i.CUDA = v
 		}
 	}

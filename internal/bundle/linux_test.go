@@ -21,15 +21,34 @@ func TestLinuxPage(t *testing.T) {
 		i          Info
 		want, lack []string
 	}{
-		"old":          {Info{Glibc: "2.31", Libstdcpp: "3.4.28", Buildenv: "debian-11"}, []string{"glibc 2.31 or newer", "have: Debian 11, Ubuntu 20.04, RHEL 9, and newer"}, []string{host}},
-		"libstdc++":    {Info{Glibc: "2.31", Libstdcpp: "3.4.30", Buildenv: "debian-11"}, []string{"have: Debian 12, Ubuntu 22.04, RHEL 10, and newer"}, []string{host}},
-		"openssl":      {Info{Glibc: "2.29", Libstdcpp: "3.4.21", Needs: []string{"libssl.so.3"}}, []string{"libssl.so.3", "have: Debian 12, Ubuntu 22.04, RHEL 9, and newer", host}, nil},
+		"old": {
+			Info{Glibc: "2.31", Libstdcpp: "3.4.28", Buildenv: "debian-11"},
+			[]string{"glibc 2.31 or newer", "have: Debian 11, Ubuntu 20.04, RHEL 9, and newer"},
+			[]string{host},
+		},
+		"libstdc++": {
+			Info{Glibc: "2.31", Libstdcpp: "3.4.30", Buildenv: "debian-11"},
+			[]string{"have: Debian 12, Ubuntu 22.04, RHEL 10, and newer"},
+			[]string{host},
+		},
+		"openssl": {
+			Info{Glibc: "2.29", Libstdcpp: "3.4.21", Needs: []string{"libssl.so.3"}},
+			[]string{"libssl.so.3", "have: Debian 12, Ubuntu 22.04, RHEL 9, and newer", host},
+			nil,
+		},
 		"unknown ones": {Info{Glibc: "2.43"}, []string{"glibc 2.43 or newer", host}, []string{"Debian", "Ubuntu"}},
-		"linked":       {Info{Glibc: "2.31", Linked: []string{"OpenSSL 3.5.5"}, Buildenv: "debian-11"}, []string{"Debian 11"}, nil},
-		"no glibc":     {Info{}, nil, []string{"glibc", host}},
+		"linked": {
+			Info{Glibc: "2.31", Linked: []string{"OpenSSL 3.5.5"}, Buildenv: "debian-11"},
+			[]string{"Debian 11"},
+			nil,
+		},
+		"no glibc": {Info{}, nil, []string{"glibc", host}},
 	} {
 		c.i.Series, c.i.Target = &spec.Series{}, "linux-cpu"
-		for page, text := range map[string]string{"README.md": string(bundlePage(c.i)), "NOTES.md": string(notesPage(c.i, Packed{Archive: "x"}))} {
+		for page, text := range map[string]string{
+			"README.md": string(bundlePage(c.i)),
+			"NOTES.md":  string(notesPage(c.i, Packed{Archive: "x"})),
+		} {
 			for _, w := range c.want {
 				if !strings.Contains(text, w) {
 					t.Errorf("%s: %s lacks %q:\n%s", name, page, w, text)
@@ -90,7 +109,10 @@ func TestLinuxBundleName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for most, want := range map[string]string{"": "llama-b8833-llp1-bin-linux-cpu-x64.tar.gz", "2.31": "llama-b8833-llp1-bin-linux-cpu-glibc2.31-x64.tar.gz"} {
+	for most, want := range map[string]string{
+		"":     "llama-b8833-llp1-bin-linux-cpu-x64.tar.gz",
+		"2.31": "llama-b8833-llp1-bin-linux-cpu-glibc2.31-x64.tar.gz",
+	} {
 		rec.Verify.Limits = buildenv.Limits{GlibcMax: most}
 		if got := Name("b8833", rec, build.Plan{}, Info{Revision: 1, Glibc: "2.29"}); got != want {
 			t.Errorf("%s, want %s", got, want)

@@ -22,14 +22,16 @@ func TestHIPBundleName(t *testing.T) {
 	}
 	p := build.Plan{HIP: build.HIPFact{Version: "6.4", System: "debian"}}
 	i := Info{Revision: 2, Glibc: "2.38"}
-	if got, want := Name("b8833", rec, p, i), "llama-b8833-llp2-bin-debian-rocm-6.4-gfx1201-glibc2.38-x64.tar.gz"; got != want {
+	if got, want := Name("b8833", rec, p, i),
+		"llama-b8833-llp2-bin-debian-rocm-6.4-gfx1201-glibc2.38-x64.tar.gz"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	if err := rec.SetGFX("gfx12-generic,gfx90a:sramecc+:xnack-"); err != nil {
 		t.Fatal(err)
 	}
 	p.HIP.System, i = "", Info{Revision: 2, DropIn: "libggml-hip.so"}
-	if got, want := Name("b8833", rec, p, i), "llama-b8833-llp2-backend-linux-rocm-6.4-gfx12-generic-gfx90a-srameccon-xnackoff-x64.tar.gz"; got != want {
+	if got, want := Name("b8833", rec, p, i),
+		"llama-b8833-llp2-backend-linux-rocm-6.4-gfx12-generic-gfx90a-srameccon-xnackoff-x64.tar.gz"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 
@@ -42,7 +44,8 @@ func TestHIPBundleName(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := Name("b8833", rec, p, i)
-		if seen[got] || len(got) > 157 || !strings.Contains(got, fmt.Sprintf("-rocm-6.4-%d-targets-", len(rec.Verify.HIP.Archs))) {
+		if seen[got] || len(got) > 157 || !strings.Contains(got, fmt.Sprintf("-rocm-6.4-%d-targets-",
+			len(rec.Verify.HIP.Archs))) {
 			t.Errorf("%s (%d bytes)", got, len(got))
 		}
 		seen[got] = true

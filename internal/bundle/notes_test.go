@@ -25,7 +25,8 @@ func TestMemoryNotes(t *testing.T) {
 			t.Fatal(err)
 		}
 		// What the notes say is what the recipe compiles in.
-		compiled := strings.Contains(strings.Join(append(rec.CUDAFlags, rec.HIPFlags...), " "), "-DGGML_CUDA_POOL_TRIM_DEFAULT=1")
+		compiled := strings.Contains(strings.Join(append(rec.CUDAFlags, rec.HIPFlags...), " "),
+			"-DGGML_CUDA_POOL_TRIM_DEFAULT=1")
 		if compiled != strings.Contains(trim, "is on") {
 			t.Errorf("%s: %q, and the flags are %q %q", target, trim, rec.CUDAFlags, rec.HIPFlags)
 		}
@@ -40,7 +41,8 @@ func TestMemoryNotes(t *testing.T) {
 		}
 		for name, page := range pages {
 			text := strings.Join(strings.Fields(strings.ReplaceAll(string(page), "`", "")), " ")
-			for _, want := range append([]string{trim, "-fit off", "--cache-ram N: llama-server keeps up to 8192 MiB"}, managed...) {
+			for _, want := range append([]string{trim, "-fit off", "--cache-ram N: llama-server keeps up to 8192 MiB"},
+				managed...) {
 				if !strings.Contains(text, want) {
 					t.Errorf("%s, %s: no %q", target, name, want)
 				}

@@ -26,13 +26,17 @@ func (c Content) SBOM(p Packed) ([]byte, error) {
 	id[6], id[8] = id[6]&0x0f|0x80, id[8]&0x3f|0x80 // version 8 of RFC 9562: a form of our own
 	b.SerialNumber = fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:16])
 	whole := cdx.Component{
-		BOMRef: "archive", Type: cdx.ComponentTypeApplication, Name: filepath.Base(p.Archive), Version: fmt.Sprintf("%s-llp%d", i.Tag, i.Revision),
+		BOMRef: "archive", Type: cdx.ComponentTypeApplication, Name: filepath.Base(p.Archive),
+		Version:     fmt.Sprintf("%s-llp%d", i.Tag, i.Revision),
 		Description: fmt.Sprintf("%s %s for %s, patched by llpatch", i.Upstream, i.Tag, i.Target),
 		Hashes:      sha256Of(p.SHA256),
 	}
 	b.Metadata = &cdx.Metadata{
 		Component: &whole,
-		Tools:     &cdx.ToolsChoice{Components: &[]cdx.Component{{Type: cdx.ComponentTypeApplication, Name: "llpatch", Version: i.Llpatch}}},
+		Tools: &cdx.ToolsChoice{Components: &[]cdx.Component{{
+			Type: cdx.ComponentTypeApplication, Name: "llpatch",
+			Version: i.Llpatch,
+		}}},
 	}
 	all := []cdx.Component{i.source()}
 	within := []string{}
@@ -58,7 +62,10 @@ func (c Content) SBOM(p Packed) ([]byte, error) {
 	for _, f := range i.Files {
 		ref := "file:" + f.Name
 		files = append(files, ref)
-		all = append(all, cdx.Component{BOMRef: ref, Type: cdx.ComponentTypeFile, Name: f.Name, Hashes: sha256Of(i.Sums[f.Name])})
+		all = append(all, cdx.Component{
+			BOMRef: ref, Type: cdx.ComponentTypeFile, Name: f.Name,
+			Hashes: sha256Of(i.Sums[f.Name]),
+		})
 	}
 	system := []string{}
 	for _, lib := range i.Needs {
@@ -109,10 +116,13 @@ func (i Info) source() cdx.Component {
 	}
 	s := cdx.Component{
 		BOMRef: "source", Type: cdx.ComponentTypeLibrary, Name: i.Upstream, Version: i.Tag,
-		PackageURL:         fmt.Sprintf("pkg:github/%s@%s", path.Join(path.Base(path.Dir(spec.UpstreamPage(i.Upstream))), i.Upstream), cmp.Or(i.Commit, i.Tag)),
+		PackageURL: fmt.Sprintf("pkg:github/%s@%s", path.Join(path.Base(path.Dir(spec.UpstreamPage(i.Upstream))),
+			i.Upstream), cmp.Or(i.Commit, i.Tag)),
 		ExternalReferences: &[]cdx.ExternalReference{{URL: spec.UpstreamPage(i.Upstream), Type: cdx.ERTypeVCS}},
 		Properties: &[]cdx.Property{
-			{Name: "llpatch:tree", Value: i.Tree}, {Name: "llpatch:patched_tree", Value: i.Patched}, {Name: "llpatch:plan", Value: i.Plan},
+			{Name: "llpatch:tree", Value: i.Tree},
+			{Name: "llpatch:patched_tree", Value: i.Patched},
+			{Name: "llpatch:plan", Value: i.Plan},
 		},
 		Pedigree: &cdx.Pedigree{Patches: &patches},
 	}
@@ -138,14 +148,18 @@ func (i Info) vex() *[]cdx.Vulnerability {
 			case 1:
 				v.Analysis.State, v.Analysis.Detail = cdx.IASResolvedWithPedigree, "cured by "+a.By
 			case 2:
-				v.Analysis.State, v.Analysis.Justification, v.Analysis.Detail = cdx.IASNotAffected, cdx.IAJCodeNotPresent, "not in these programs, "+a.Why
+				v.Analysis.State, v.Analysis.Justification, v.Analysis.Detail = cdx.IASNotAffected, cdx.IAJCodeNotPresent,
+					"not in these programs, "+a.Why
 			}
 			if a.Avoid != "" {
 				v.Workaround = a.Avoid
 			}
 			if a.Score > 0 {
 				score := a.Score
-				v.Ratings = &[]cdx.VulnerabilityRating{{Score: &score, Method: cdx.ScoringMethodOther, Source: &cdx.Source{Name: a.ScoredBy}}}
+				v.Ratings = &[]cdx.VulnerabilityRating{{
+					Score: &score, Method: cdx.ScoringMethodOther,
+					Source: &cdx.Source{Name: a.ScoredBy},
+				}}
 			}
 			out = append(out, v)
 		}
@@ -167,6 +181,7 @@ func (i Info) authorities() string {
 	if i.Windows != "" || !slices.ContainsFunc(i.Linked, func(l string) bool { return strings.HasPrefix(l, "OpenSSL ") }) {
 		return ""
 	}
-	return "HTTPS trusts the authorities in /etc/ssl/certs, as Debian and Ubuntu have them. RHEL and Fedora keep them elsewhere: " +
+	return "HTTPS trusts the authorities in /etc/ssl/certs, as Debian and Ubuntu have them. RHEL and Fedora keep them " +
+		"elsewhere: " +
 		"there, set SSL_CERT_FILE=/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem.\n"
 }

@@ -40,9 +40,11 @@ func (i Info) shSettings(rec spec.Recipe) map[string]string {
 			return binary.FromDriver(lib) || i.DropIn != "" && strings.HasPrefix(lib, "libggml")
 		}),
 		"roots": nil, "links": nil, "debian": nil, "gfx": nil, "rebuild": nil, "full": nil, "folders": nil,
-		"rocm": pick(toolkit, rocmRE.MatchString), "hint_system": {HintNewerSystem}, "hint_glibc": {HintGlibc}, "hint_build": {HintOtherBuild},
-		"hint_full": {hintFull}, "hint_rocm": {hintROCm}, "hint_nvidia": {HintNVIDIA}, "hint_libcuda": {HintLibcuda}, "hint_driver": {HintNewerDriver},
-		"hint_amd": {HintAMD}, "hint_nvidia_group": {HintNVIDIAGroup}, "hint_amd_group": {HintAMDGroup},
+		"rocm": pick(toolkit, rocmRE.MatchString), "hint_system": {HintNewerSystem}, "hint_glibc": {HintGlibc},
+		"hint_build": {HintOtherBuild},
+		"hint_full":  {hintFull}, "hint_rocm": {hintROCm}, "hint_nvidia": {HintNVIDIA}, "hint_libcuda": {HintLibcuda},
+		"hint_driver": {HintNewerDriver},
+		"hint_amd":    {HintAMD}, "hint_nvidia_group": {HintNVIDIAGroup}, "hint_amd_group": {HintAMDGroup},
 	})
 	if i.DropIn != "" {
 		s["version"] = nil // the official package's own
@@ -133,7 +135,8 @@ func (i Info) capabilities() (all []string) {
 func (i Info) facts() map[string][]string {
 	s := map[string][]string{
 		"glibc": {i.Glibc}, "toolkit": pick(i.Needs, func(lib string) bool { return Instead(lib) != "" }), "flags": i.flags(),
-		"machine": nil, "loader": nil, "symbols": nil, "runs_on": nil, "newest": nil, "driver": nil, "driver_cuda": nil, "jit_driver": nil, "jit_cuda": nil,
+		"machine": nil, "loader": nil, "symbols": nil, "runs_on": nil, "newest": nil, "driver": nil, "driver_cuda": nil,
+		"jit_driver": nil, "jit_cuda": nil,
 		"elders": nil, "jit_elders": nil,
 	}
 	loader := ""

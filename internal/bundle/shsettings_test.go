@@ -70,7 +70,10 @@ func TestShSettingsOfBundle(t *testing.T) {
 				{Name: "libggml-x.so", SOName: "libggml-x.so", Machine: "EM_X86_64", Needed: needs},
 				{Name: "libllama.so", SOName: "libllama.so.0", Machine: "EM_X86_64", Needed: []string{"libc.so.6"}},
 				{Name: "libllama.so.0", SOName: "libllama.so.0", Machine: "EM_X86_64", Needed: []string{"libc.so.6"}},
-				{Name: "llama-server", Interp: "/lib64/ld-linux-x86-64.so.2", Machine: "EM_X86_64", Needed: []string{"libllama.so.0", "libssl.so.3"}},
+				{
+					Name: "llama-server", Interp: "/lib64/ld-linux-x86-64.so.2", Machine: "EM_X86_64",
+					Needed: []string{"libllama.so.0", "libssl.so.3"},
+				},
 			},
 			Sums:    map[string]string{"libggml-x.so": "1", "libllama.so.0": "2", "llama-server": "3"},
 			Symbols: map[string][]string{"libc.so.6": {"GLIBC_2.34"}, "libcudart.so.12": {"libcudart.so.12"}},
@@ -82,11 +85,18 @@ func TestShSettingsOfBundle(t *testing.T) {
 	cuda.Runtime, cuda.Options = spec.Thin, map[string]string{"GGML_AVX2": "ON", "GGML_CPU_ALL_VARIANTS": "ON"}
 	cuda.CUDA = &binary.Verdict{
 		Newer: true, Driver: &binary.Driver{Version: "525.60.13", CUDA: "12.0"}, JIT: &binary.Driver{CUDA: "13.9"},
-		Cards: []binary.Card{{Capability: "8.6", By: []string{"sm_80", "sm_86"}}, {Capability: "8.9", Missing: 2, By: []string{"sm_86"}}, {Capability: "9.0", By: []string{"compute_86"}, JIT: true}},
+		Cards: []binary.Card{
+			{Capability: "8.6", By: []string{"sm_80", "sm_86"}},
+			{Capability: "8.9", Missing: 2, By: []string{"sm_86"}},
+			{Capability: "9.0", By: []string{"compute_86"}, JIT: true},
+		},
 	}
 	full := cuda
 	full.Runtime = spec.Full
-	full.CUDA = &binary.Verdict{Cards: cuda.CUDA.Cards[:1], Driver: &binary.Driver{CUDA: "12.0"}, JIT: &binary.Driver{Version: "9"}}
+	full.CUDA = &binary.Verdict{
+		Cards: cuda.CUDA.Cards[:1], Driver: &binary.Driver{CUDA: "12.0"},
+		JIT: &binary.Driver{Version: "9"},
+	}
 	hip := base("libamdhip64.so.7", "libhipblas.so.3", "libc.so.6")
 	own := targets["rocm-gfx1201"]
 	if err := own.SetGFX("gfx1201,gfx11-generic"); err != nil {
@@ -103,19 +113,35 @@ func TestShSettingsOfBundle(t *testing.T) {
 		want map[string]string
 	}{
 		"cuda": {cuda, targets["linux-cuda"], map[string]string{
-			"machine": "x86_64", "loader": "/lib64/ld-linux-x86-64.so.2", "glibc": "2.34", "version": "45cac7ca7-llp1", "programs": "llama-server llama-cli llama-bench llama-quantize",
-			"roots": "libggml-x.so llama-server", "sums_end": "llama-server", "links": "libllama.so", "drop": "", "elsewhere": "libcuda.so.1", "symbols": "libc.so.6:GLIBC_2.34", "flags": "",
-			"debian": "libcudart.so.12:libcudart12 libssl.so.3:libssl3", "toolkit": "libcudart.so.12", "full": "libcudart.so.12", "rocm": "", "folders": strings.Join(ToolkitFolders, " "),
-			"runs_on": "8.6:sm_80+sm_86 9.0:compute_86", "newest": binary.NewestCapability(), "rebuild": "llpatch release b8833 T --cuda-archs",
-			"driver": "525.60.13", "driver_cuda": "12.0", "jit_driver": "", "jit_cuda": "13.9",
+			"machine": "x86_64", "loader": "/lib64/ld-linux-x86-64.so.2", "glibc": "2.34", "version": "45cac7ca7-llp1",
+			"programs": "llama-server llama-cli llama-bench llama-quantize",
+			"roots":    "libggml-x.so llama-server", "sums_end": "llama-server", "links": "libllama.so", "drop": "",
+			"elsewhere": "libcuda.so.1", "symbols": "libc.so.6:GLIBC_2.34", "flags": "",
+			"debian": "libcudart.so.12:libcudart12 libssl.so.3:libssl3", "toolkit": "libcudart.so.12",
+			"full": "libcudart.so.12", "rocm": "", "folders": strings.Join(ToolkitFolders, " "),
+			"runs_on": "8.6:sm_80+sm_86 9.0:compute_86", "newest": binary.NewestCapability(),
+			"rebuild": "llpatch release b8833 T --cuda-archs",
+			"driver":  "525.60.13", "driver_cuda": "12.0", "jit_driver": "", "jit_cuda": "13.9",
 		}},
-		"cuda, full": {full, targets["linux-cuda"], map[string]string{"full": "", "runs_on": "8.6:sm_80+sm_86", "newest": "", "driver": "", "driver_cuda": "12.0", "jit_driver": "", "jit_cuda": ""}},
+		"cuda, full": {full, targets["linux-cuda"], map[string]string{
+			"full": "", "runs_on": "8.6:sm_80+sm_86", "newest": "",
+			"driver": "", "driver_cuda": "12.0", "jit_driver": "", "jit_cuda": "",
+		}},
 		"rocm": {hip, own, map[string]string{
-			"gfx": "gfx1201 gfx11-generic", "toolkit": "libamdhip64.so.7 libhipblas.so.3", "rocm": "libamdhip64.so.7 libhipblas.so.3", "full": "", "hint_amd": HintAMD, "rebuild": "llpatch release b8833 T --gfx",
-			"runs_on": "gfx1100 gfx1101 gfx1102 gfx1103 gfx1150 gfx1151 gfx1152 gfx1153 gfx1201", "debian": "libssl.so.3:libssl3",
+			"gfx": "gfx1201 gfx11-generic", "toolkit": "libamdhip64.so.7 libhipblas.so.3",
+			"rocm": "libamdhip64.so.7 libhipblas.so.3", "full": "", "hint_amd": HintAMD,
+			"rebuild": "llpatch release b8833 T --gfx",
+			"runs_on": "gfx1100 gfx1101 gfx1102 gfx1103 gfx1150 gfx1151 gfx1152 gfx1153 gfx1201",
+			"debian":  "libssl.so.3:libssl3",
 		}},
-		"ik":      {ik, targets["ik-linux-cpu"], map[string]string{"flags": "avx2 fma", "toolkit": "", "folders": "", "rebuild": "", "elsewhere": ""}},
-		"drop-in": {drop, targets["linux-cuda"], map[string]string{"drop": "libggml-x.so", "version": "", "loader": "/lib64/ld-linux-x86-64.so.2", "elsewhere": "libggml-base.so.0", "roots": "libggml-x.so"}},
+		"ik": {ik, targets["ik-linux-cpu"], map[string]string{
+			"flags": "avx2 fma", "toolkit": "", "folders": "",
+			"rebuild": "", "elsewhere": "",
+		}},
+		"drop-in": {drop, targets["linux-cuda"], map[string]string{
+			"drop": "libggml-x.so", "version": "",
+			"loader": "/lib64/ld-linux-x86-64.so.2", "elsewhere": "libggml-base.so.0", "roots": "libggml-x.so",
+		}},
 	} {
 		got := c.info.shSettings(c.rec)
 		for key, want := range c.want {
@@ -152,7 +178,8 @@ func TestSumsEnd(t *testing.T) {
 
 // What stands in a setting is a word of the shell, whatever it is.
 func TestShScript(t *testing.T) {
-	text := shScript([]byte("a=''\nown=''\n\tb=''\nb=''\nb='' # x\n"), map[string]string{"a": "it's $HOME `x` \\ \"y\"", "b": ""})
+	text := shScript([]byte("a=''\nown=''\n\tb=''\nb=''\nb='' # x\n"),
+		map[string]string{"a": "it's $HOME `x` \\ \"y\"", "b": ""})
 	if want := "a='it'\\''s $HOME `x` \\ \"y\"'\nown=''\n\tb=''\nb=''\nb='' # x\n"; string(text) != want {
 		t.Errorf("%q, want %q", text, want)
 	}
@@ -178,7 +205,8 @@ func TestShellcheck(t *testing.T) {
 		if err := os.WriteFile(file, text, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if out, err := exec.CommandContext(t.Context(), program, "--shell=sh", "--severity=warning", file).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(t.Context(), program, "--shell=sh", "--severity=warning",
+			file).CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", name, err, out)
 		}
 	}

@@ -79,8 +79,14 @@ func (c Content) Statements(p Packed) ([][]byte, error) {
 	if i.Series != nil && len(i.Series.Groups) > 0 {
 		made.Definition.External["without"] = i.Series.Groups
 	}
-	made.Definition.Internal = map[string]any{"plan": i.Plan, "options": i.Options, "tools": i.Tools, "revision": i.Revision, "patched_tree": i.Patched}
-	tree := Resource{URI: fmt.Sprintf("git+%s@%s", spec.UpstreamPage(i.Upstream), i.Tag), Digest: map[string]string{"gitTree": i.Tree}}
+	made.Definition.Internal = map[string]any{
+		"plan": i.Plan, "options": i.Options, "tools": i.Tools,
+		"revision": i.Revision, "patched_tree": i.Patched,
+	}
+	tree := Resource{
+		URI:    fmt.Sprintf("git+%s@%s", spec.UpstreamPage(i.Upstream), i.Tag),
+		Digest: map[string]string{"gitTree": i.Tree},
+	}
 	if i.Commit != "" {
 		tree.Digest["gitCommit"] = i.Commit
 	}
@@ -95,7 +101,10 @@ func (c Content) Statements(p Packed) ([][]byte, error) {
 	made.Run.Builder.ID = "https://github.com/llpatch/llpatch"
 	made.Run.Builder.Version = map[string]string{"llpatch": i.Llpatch}
 
-	tested := TestResult{Result: "PASSED", Configuration: []Resource{{Name: path.Join("recipes", i.Target+".toml"), Digest: map[string]string{"plan": i.Plan}}}}
+	tested := TestResult{Result: "PASSED", Configuration: []Resource{{
+		Name:   path.Join("recipes", i.Target+".toml"),
+		Digest: map[string]string{"plan": i.Plan},
+	}}}
 	for _, check := range i.Checks {
 		name := strings.TrimSpace(check.Name + " " + check.Place)
 		switch check.Verdict {
@@ -135,11 +144,15 @@ type Reproduction struct {
 // rebuiltBy is the configuration of a Reproduced statement that tells it from other test results.
 const rebuiltBy = "llpatch verify --rebuild"
 
-// Reproduced is what a second builder states of an archive, signed: a test result, whose PASSED is the same bytes, WARNED
+// Reproduced is what a second builder states of an archive, signed: a test result, whose PASSED is
+// the same bytes, WARNED
 // only what the manifest lets differ, and FAILED anything else. (SLSA's VSA would be about levels, of which nobody's is
 // looked at here, and would have a time.) It is a line, a DSSE envelope.
 func (i Info) Reproduced(ctx context.Context, p Packed, r Reproduction, key trust.Key) ([]byte, error) {
-	tested := TestResult{Result: "PASSED", Configuration: []Resource{{Name: rebuiltBy, Digest: map[string]string{"plan": i.Plan, "gitTree": i.Patched}}}}
+	tested := TestResult{Result: "PASSED", Configuration: []Resource{{
+		Name:   rebuiltBy,
+		Digest: map[string]string{"plan": i.Plan, "gitTree": i.Patched},
+	}}}
 	if r.Same > 0 {
 		tested.Passed = []string{fmt.Sprintf("%d files are the same bytes", r.Same)}
 	}

@@ -21,7 +21,10 @@ var vendored = []struct {
 	name, file, page string
 	version          *regexp.Regexp
 }{
-	{"cpp-httplib", "httplib.h", "https://github.com/yhirose/cpp-httplib", regexp.MustCompile(`CPPHTTPLIB_VERSION "([^"]+)"`)},
+	{
+		"cpp-httplib", "httplib.h", "https://github.com/yhirose/cpp-httplib",
+		regexp.MustCompile(`CPPHTTPLIB_VERSION "([^"]+)"`),
+	},
 	{"miniaudio", "miniaudio.h", "https://github.com/mackron/miniaudio", regexp.MustCompile(`miniaudio - v(\S+)`)},
 	{"nlohmann-json", "json.hpp", "https://github.com/nlohmann/json", regexp.MustCompile(`version (\d+\.\d+\.\d+)`)},
 	{"subprocess.h", "subprocess.h", "https://github.com/sheredom/subprocess.h", nil},

@@ -63,7 +63,8 @@ func NewPlan(e Workspace, p Patched, at Site) (build.Plan, error) {
 	if err != nil {
 		return build.Plan{}, err
 	}
-	if in.Revision, _ = e.Repo.Revisions.Find(p.Series.Upstream, p.Series.Tag, p.Series.Target, in.Tree, digest); p.As != nil {
+	if in.Revision, _ = e.Repo.Revisions.Find(p.Series.Upstream, p.Series.Tag, p.Series.Target, in.Tree,
+		digest); p.As != nil {
 		in.Revision = p.As.Revision
 	}
 	plan, err := build.NewPlan(in)
@@ -170,7 +171,8 @@ func Build(ctx context.Context, e Workspace, p Patched, at Site) (_ Built, err e
 			e.Log.Warn("what the build took could not be kept for the next estimate", "error", err)
 		}
 	}
-	e.Log.Info("built", "target", p.Recipe.Name, "compiled", b.Artifacts.Compiled, "seconds", int(time.Since(start).Seconds()))
+	e.Log.Info("built", "target", p.Recipe.Name, "compiled", b.Artifacts.Compiled, "seconds",
+		int(time.Since(start).Seconds()))
 	return b, records.Write(p.file("artifacts.json"), b)
 }
 
@@ -256,7 +258,8 @@ func libraries(ctx context.Context, e Workspace, o Order, m Machine) (*buildenv.
 		decl = &d
 	}
 	if decl == nil {
-		return nil, &BadOption{"--bundle full", fmt.Errorf("buildenv %s has no libraries to carry: no runtime is in its %s", m.Root.Name, spec.BuildenvFile)}
+		return nil, &BadOption{"--bundle full", fmt.Errorf("buildenv %s has no libraries to carry: no runtime is in its %s",
+			m.Root.Name, spec.BuildenvFile)}
 	}
 	return buildenv.Open(ctx, e.Cache, *decl, e.Log)
 }
@@ -269,7 +272,8 @@ type NoRoom struct {
 
 // Error gives both figures.
 func (e *NoRoom) Error() string {
-	return fmt.Sprintf("%s: %d MiB are free for %s, and the release takes %d MiB more", e.Target, e.FreeMiB, e.Dir, e.NeedMiB)
+	return fmt.Sprintf("%s: %d MiB are free for %s, and the release takes %d MiB more", e.Target, e.FreeMiB, e.Dir,
+		e.NeedMiB)
 }
 
 // ExitCode is exit.Build.

@@ -18,10 +18,14 @@ func TestLibrariesOfABuildenv(t *testing.T) {
 	inside := buildenv.Decl{Name: "kit", Suite: "bookworm", Arch: "amd64"}
 	full := spec.Recipe{Name: "small", Bundle: spec.Bundle{Runtime: spec.Full}}
 	e, m, o := Workspace{Cache: t.TempDir()}, Machine{Root: &inside}, Order{Recipe: full}
-	if _, err := libraries(t.Context(), e, o, m); err == nil || !strings.Contains(err.Error(), "--bundle full: buildenv kit has no libraries to carry") {
+	if _, err := libraries(t.Context(), e, o, m); err == nil || !strings.Contains(err.Error(),
+		"--bundle full: buildenv kit has no libraries to carry") {
 		t.Errorf("none is named: %v", err)
 	}
-	libs := buildenv.Decl{Name: "kit-runtime", Suite: "bookworm", Arch: "amd64", Lock: &buildenv.Lock{Kind: buildenv.Debian, Suite: "bookworm", Arch: "amd64"}}
+	libs := buildenv.Decl{
+		Name: "kit-runtime", Suite: "bookworm", Arch: "amd64",
+		Lock: &buildenv.Lock{Kind: buildenv.Debian, Suite: "bookworm", Arch: "amd64"},
+	}
 	m.Libraries = &libs
 	var not *buildenv.NotMade
 	if _, err := libraries(t.Context(), e, o, m); !errors.As(err, &not) || not.Name != "kit-runtime" {

@@ -54,7 +54,8 @@ func Smoke(ctx context.Context, e Workspace, p Patched, at Site, v Venue) (*smok
 // what is packed (docs/adr/0002). A larger archive is also cut into parts of partMiB. The signer
 // of Windows' programs and the key of the whole may be nil.
 func Release(
-	ctx context.Context, e Workspace, p Patched, at Site, v Venue, signer *authenticode.Signer, key *trust.Key, partMiB int64,
+	ctx context.Context, e Workspace, p Patched, at Site, v Venue, signer *authenticode.Signer, key *trust.Key,
+	partMiB int64,
 ) (packed bundle.Packed, err error) {
 	c, err := smoked(ctx, e, p, at, v, signer)
 	if err == nil {

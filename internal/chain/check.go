@@ -146,7 +146,8 @@ func inside(ctx context.Context, e Workspace, s Staged, v Venue) (*smoke.Inside,
 		return nil, s.notRun(old)
 	}
 	if v.Name == spec.Card {
-		return nil, s.notRun(fmt.Errorf("%w, and a card's driver is not in buildenv %s, where other checks run", old, s.Plan.Root.Name))
+		return nil, s.notRun(fmt.Errorf("%w, and a card's driver is not in buildenv %s, where other checks run", old,
+			s.Plan.Root.Name))
 	}
 	enter, err := s.site.root.Runner(ctx, s.own("smoke"), buildenv.Same(s.Dir)...)
 	if ctx.Err() != nil {
@@ -155,8 +156,12 @@ func inside(ctx context.Context, e Workspace, s Staged, v Venue) (*smoke.Inside,
 	if err != nil {
 		return nil, s.notRun(errors.Join(old, err))
 	}
-	e.Log.Info("smoke: this machine's glibc is too old for the programs: they run in the build root", "buildenv", s.Plan.Root.Name, "glibc", here)
-	return &smoke.Inside{Name: "buildenv " + s.Plan.Root.Name + " (" + s.Plan.Root.Digest + ")", Root: s.site.root.Root, Enter: enter}, nil
+	e.Log.Info("smoke: this machine's glibc is too old for the programs: they run in the build root", "buildenv",
+		s.Plan.Root.Name, "glibc", here)
+	return &smoke.Inside{
+		Name: "buildenv " + s.Plan.Root.Name + " (" + s.Plan.Root.Digest + ")", Root: s.site.root.Root,
+		Enter: enter,
+	}, nil
 }
 
 // canStart says why programs built with a newer C library cannot be run here; nil:
@@ -165,5 +170,6 @@ func canStart(floor, here string) error {
 	if floor == "" || here == "" || !binary.Less(here, floor) {
 		return nil
 	}
-	return fmt.Errorf("the programs need glibc %s and this machine has %s: run llpatch on a newer system, or smoke the bundle there", floor, here)
+	return fmt.Errorf("the programs need glibc %s and this machine has %s: run llpatch on a newer system, or smoke the "+
+		"bundle there", floor, here)
 }

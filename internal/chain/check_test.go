@@ -17,7 +17,8 @@ func TestCanStart(t *testing.T) {
 		{"2.38", "", ""},
 		{"2.43", "2.36", "the programs need glibc 2.43 and this machine has 2.36"},
 	} {
-		if err := canStart(c.floor, c.here); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+		if err := canStart(c.floor, c.here); (err == nil) != (c.want == "") || err != nil &&
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
@@ -32,10 +33,19 @@ func TestCanStart(t *testing.T) {
 
 // What the plan has in is asked for, and what it leaves out is to be out.
 func TestChecksAsPlanned(t *testing.T) {
-	rec := spec.Recipe{Smoke: []spec.Check{{Name: "health"}, {Name: "tls", Args: map[string]any{"model": "q8_0"}}, {Name: "webui"}, {Name: "tls", Args: map[string]any{"expect": true}}}}
+	rec := spec.Recipe{Smoke: []spec.Check{
+		{Name: "health"},
+		{Name: "tls", Args: map[string]any{"model": "q8_0"}},
+		{Name: "webui"},
+		{Name: "tls", Args: map[string]any{"expect": true}},
+	}}
 	for _, on := range []string{"ON", "OFF"} {
-		got := checks(rec, build.Plan{Options: []build.Option{{Name: "LLAMA_OPENSSL", Value: on}, {Name: "LLAMA_BUILD_UI", Value: on}}})
-		if got[0].Args != nil || got[1].Args["expect"] != (on == "ON") || got[1].Args["model"] != "q8_0" || got[2].Args["expect"] != (on == "ON") || got[3].Args["expect"] != true {
+		got := checks(rec, build.Plan{Options: []build.Option{
+			{Name: "LLAMA_OPENSSL", Value: on},
+			{Name: "LLAMA_BUILD_UI", Value: on},
+		}})
+		if got[0].Args != nil || got[1].Args["expect"] != (on == "ON") || got[1].Args["model"] != "q8_0" ||
+			got[2].Args["expect"] != (on == "ON") || got[3].Args["expect"] != true {
 			t.Errorf("%s: %+v", on, got)
 		}
 	}

@@ -8,7 +8,10 @@ import (
 )
 
 func TestDropIn(t *testing.T) {
-	rec := spec.Recipe{Name: "r", DropInTarget: "h", Backends: []string{"cuda", "cpu"}, CMake: spec.Options{"GGML_BACKEND_DL": true}}
+	rec := spec.Recipe{
+		Name: "r", DropInTarget: "h", Backends: []string{"cuda", "cpu"},
+		CMake: spec.Options{"GGML_BACKEND_DL": true},
+	}
 	if got, err := dropIn(rec); got != "libggml-cuda.so" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}

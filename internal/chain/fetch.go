@@ -108,7 +108,9 @@ func (e Workspace) withRecord(err error, upstream, name string) error {
 
 // Explain chooses the series of a tag for a target, without fetching anything where the tag's
 // build number is known from its name or the lock.
-func (e Workspace) Explain(ctx context.Context, t tag.Tag, target string, with, without []string) (*spec.Series, error) {
+func (e Workspace) Explain(ctx context.Context, t tag.Tag, target string, with,
+	without []string,
+) (*spec.Series, error) {
 	rec, err := e.recipe(target, with, without)
 	if err != nil {
 		return nil, err

@@ -81,7 +81,9 @@ func (s *Site) findLibrary(ctx context.Context, e Workspace, o Order) error {
 		return err
 	}
 	lib := build.LibraryFact{Name: d.Library.Name, Header: d.Library.Header}
-	if !slices.ContainsFunc(o.Recipe.Optional, func(f spec.Optional) bool { return f.Header == lib.Header }) || o.DropIn != "" {
+	if !slices.ContainsFunc(o.Recipe.Optional, func(f spec.Optional) bool {
+		return f.Header == lib.Header
+	}) || o.DropIn != "" {
 		return nil
 	}
 	if s.root != nil {
@@ -90,14 +92,18 @@ func (s *Site) findLibrary(ctx context.Context, e Workspace, o Order) error {
 	s.library, err = buildenv.Open(ctx, e.Cache, d, e.Log)
 	if errors.As(err, new(*buildenv.NotMade)) && s.Builds && !e.Offline {
 		e.Log.Info("building a library, once", "library", lib.Name)
-		if _, err = buildenv.Create(ctx, d, buildenv.Options{Cache: e.Cache, Log: e.Log, Progress: e.Progress, In: s.root}); err == nil {
+		if _, err = buildenv.Create(ctx, d, buildenv.Options{
+			Cache: e.Cache, Log: e.Log, Progress: e.Progress,
+			In: s.root,
+		}); err == nil {
 			s.library, err = buildenv.Open(ctx, e.Cache, d, e.Log)
 		}
 	}
 	switch {
 	case err == nil:
 		lib.Dir, s.linkable = s.library.Root, &d
-	case errors.As(err, new(*buildenv.NotMade)), errors.As(err, new(*buildenv.Missing)), errors.As(err, new(*buildenv.Unavailable)):
+	case errors.As(err, new(*buildenv.NotMade)), errors.As(err, new(*buildenv.Missing)),
+		errors.As(err, new(*buildenv.Unavailable)):
 		lib.Why = err.Error()
 	default:
 		return err
@@ -115,9 +121,15 @@ func (m Machine) toolchain(ctx context.Context, e Workspace, o Order) (spec.Tool
 		case m.Root != nil:
 			return spec.Toolchain{}, &BadOption{flag, errors.New("--env names a root of this machine; both cannot be had")}
 		case o.DropIn != "":
-			return spec.Toolchain{}, &BadOption{flag, errors.New("--backend-only tries its library in a stock build of this machine; both cannot be had")}
+			return spec.Toolchain{}, &BadOption{
+				flag,
+				errors.New("--backend-only tries its library in a stock build of this machine; both cannot be had"),
+			}
 		case rec.Bundle.Runtime == spec.Full:
-			return spec.Toolchain{}, &BadOption{flag, errors.New("a full bundle carries the toolkit's libraries of the machine that builds; take --bundle thin")}
+			return spec.Toolchain{}, &BadOption{
+				flag,
+				errors.New("a full bundle carries the toolkit's libraries of the machine that builds; take --bundle thin"),
+			}
 		}
 		kind, err := build.RemoteOS(ctx, *m.Remote)
 		if err != nil {
@@ -138,5 +150,6 @@ func (m Machine) toolchain(ctx context.Context, e Workspace, o Order) (spec.Tool
 		}
 	}
 	slices.Sort(there)
-	return spec.Toolchain{}, &BadOption{flag, fmt.Errorf("%s is not built on a Windows machine; there are: %s", rec.Name, strings.Join(there, ", "))}
+	return spec.Toolchain{}, &BadOption{flag, fmt.Errorf("%s is not built on a Windows machine; there are: %s", rec.Name,
+		strings.Join(there, ", "))}
 }

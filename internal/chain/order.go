@@ -37,7 +37,9 @@ type Order struct {
 	Page         string // as Flags.Page
 	RequirePage  bool   // as Flags.RequirePage
 
-	As *bundle.Info // the manifest of an archive that is built again, of which the new one's own is taken; nil: it is a new one
+	// the manifest of an archive that is built again, of which the new one's own is taken; nil: it
+	// is a new one
+	As *bundle.Info
 }
 
 // BadOption is a flag that asks of a target what it cannot give.
@@ -60,7 +62,8 @@ type NoRuntime struct{ Target string }
 
 // Error names the target and the reason.
 func (e *NoRuntime) Error() string {
-	return fmt.Sprintf("%s has no full bundle: its recipe's bundle.carry names no library of a toolkit, and what it builds needs none", e.Target)
+	return fmt.Sprintf("%s has no full bundle: its recipe's bundle.carry names no library of a toolkit, and what it "+
+		"builds needs none", e.Target)
 }
 
 // ExitCode is exit.Usage.

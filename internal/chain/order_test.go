@@ -29,12 +29,14 @@ func TestNewOrder(t *testing.T) {
 		"full":        {Flags{Runtime: spec.Full}, true, "", spec.Full},
 	} {
 		o, err := NewOrder(e, b8833, "linux-cuda", c.flags)
-		if err != nil || o.Tag != b8833 || (o.Room > 0) != c.room || o.DropIn != c.drop || o.Recipe.Bundle.Runtime != c.runtime {
+		if err != nil || o.Tag != b8833 || (o.Room > 0) != c.room || o.DropIn != c.drop ||
+			o.Recipe.Bundle.Runtime != c.runtime {
 			t.Errorf("%s: %v, %d MiB, drop-in %q, %s, %v", name, o.Tag, o.Room, o.DropIn, o.Recipe.Bundle.Runtime, err)
 		}
 	}
 	for flag, f := range map[string]Flags{
-		"--cuda-archs": {Archs: "x"}, "--gfx": {GFX: "x"}, "--backend-only": {BackendOnly: true}, "--with": {With: []string{"none"}},
+		"--cuda-archs": {Archs: "x"}, "--gfx": {GFX: "x"}, "--backend-only": {BackendOnly: true},
+		"--with": {With: []string{"none"}},
 	} {
 		if _, err := NewOrder(e, b8833, "linux-cpu", f); !is[*BadOption](err) {
 			t.Errorf("%s: %v", flag, err)

@@ -33,15 +33,16 @@ func Pack(ctx context.Context, e Workspace, c Checked, limit int64, key *trust.K
 	if err != nil {
 		return bundle.Packed{}, err
 	}
-	packed, err := Memo(c.own("bundle.json"), fmt.Sprintf("%s %d", of, limit), bundle.Packed.Whole, func() (bundle.Packed, error) {
-		packed, err := Memo(c.own("archive.json"), of, bundle.Packed.Whole, func() (bundle.Packed, error) {
-			return all.Pack(ctx, c.Top(), archive, c.Tree.Pin.Time)
+	packed, err := Memo(c.own("bundle.json"), fmt.Sprintf("%s %d", of, limit), bundle.Packed.Whole,
+		func() (bundle.Packed, error) {
+			packed, err := Memo(c.own("archive.json"), of, bundle.Packed.Whole, func() (bundle.Packed, error) {
+				return all.Pack(ctx, c.Top(), archive, c.Tree.Pin.Time)
+			})
+			if err != nil {
+				return packed, err
+			}
+			return packed.Cut(ctx, limit)
 		})
-		if err != nil {
-			return packed, err
-		}
-		return packed.Cut(ctx, limit)
-	})
 	if err != nil {
 		return packed, err
 	}
@@ -123,7 +124,8 @@ func content(e Workspace, c Checked) (bundle.Content, error) {
 	out.Info, err = bundle.Describe(bundle.Made{
 		Llpatch: e.Version, Recipe: c.Recipe, Tree: c.Tree, Patched: c.Result.Tree.ID(), Series: c.Series,
 		Plan: c.Plan, Revision: c.Revision, Tools: c.Artifacts.Tools, Top: c.Top(), Files: c.Files, Sums: sums,
-		Signed: c.Signed, Carried: slices.Sorted(maps.Keys(terms)), Linked: slices.Sorted(maps.Keys(linked)), DropIn: c.DropIn,
+		Signed: c.Signed, Carried: slices.Sorted(maps.Keys(terms)), Linked: slices.Sorted(maps.Keys(linked)),
+		DropIn: c.DropIn,
 		Checks: c.Report.Checks, Known: e.Repo.Advisories, Vendored: vendored,
 	})
 	if err != nil {
@@ -147,7 +149,9 @@ func (c Checked) linked() (map[string][]byte, error) {
 	}
 	l := *from.Library
 	for _, o := range c.Plan.Options {
-		if o.Value != "ON" || !slices.ContainsFunc(c.Recipe.Optional, func(f spec.Optional) bool { return f.Option == o.Name && f.Header == l.Header }) {
+		if o.Value != "ON" || !slices.ContainsFunc(c.Recipe.Optional, func(f spec.Optional) bool {
+			return f.Option == o.Name && f.Header == l.Header
+		}) {
 			continue
 		}
 		text, err := os.ReadFile(filepath.Join(in.Root, l.Terms()))

@@ -26,9 +26,11 @@ type WrongPage struct {
 // Error gives both hashes.
 func (e *WrongPage) Error() string {
 	if e.Want == "" {
-		return fmt.Sprintf("the web page of %s from %s: %s has no hash of it, and a page that was made elsewhere is taken by its hash alone", e.Tag, e.From, spec.PageLockFile)
+		return fmt.Sprintf("the web page of %s from %s: %s has no hash of it, and a page that was made elsewhere is taken "+
+			"by its hash alone", e.Tag, e.From, spec.PageLockFile)
 	}
-	return fmt.Sprintf("the web page of %s from %s has the SHA-256 %s, and %s has %s", e.Tag, e.From, e.Got, spec.PageLockFile, e.Want)
+	return fmt.Sprintf("the web page of %s from %s has the SHA-256 %s, and %s has %s", e.Tag, e.From, e.Got,
+		spec.PageLockFile, e.Want)
 }
 
 // ExitCode is exit.Source.
@@ -55,7 +57,8 @@ func (e *NoPage) ExitCode() int { return exit.Source }
 
 // Hint says what to do.
 func (e *NoPage) Hint() string {
-	return "llpatch fetch " + e.Tag + " --ui builds it where there is a network; --ui PATH takes one that was built elsewhere"
+	return "llpatch fetch " + e.Tag + " --ui builds it where there is a network; --ui PATH takes one that was " +
+		"built elsewhere"
 }
 
 // Page gives a patched tree the web page of llama-server, where the tree holds only its
@@ -91,7 +94,8 @@ func FetchPage(ctx context.Context, e Workspace, upstream string, t tag.Tag, fro
 	t = p.Tree.Tag
 	place, ok := e.Repo.PageOf(upstream, p.Tree.Pin.Build)
 	if !ok {
-		return t, page.Page{}, errors.Join(&BadOption{"--ui", fmt.Errorf("%s has no web page to build: it lies in the tree, or %s does not say where its sources are", t, spec.SourcesFile)}, p.Tree.Close())
+		return t, page.Page{}, errors.Join(&BadOption{"--ui", fmt.Errorf("%s has no web page to build: it lies in the "+
+			"tree, or %s does not say where its sources are", t, spec.SourcesFile)}, p.Tree.Close())
 	}
 	got, err := e.page(ctx, p, place, true)
 	return t, got, errors.Join(err, p.Tree.Close())
@@ -178,7 +182,8 @@ func (p Patched) setTimes() error {
 		return nil
 	}
 	for _, e := range p.Page.Tree.Files() {
-		if err := os.Chtimes(p.file(filepath.Join("src", filepath.FromSlash(p.place.Dist), filepath.FromSlash(e.Path))), time.Time{}, p.Tree.Pin.Time); err != nil {
+		if err := os.Chtimes(p.file(filepath.Join("src", filepath.FromSlash(p.place.Dist), filepath.FromSlash(e.Path))),
+			time.Time{}, p.Tree.Pin.Time); err != nil {
 			return err
 		}
 	}
@@ -190,5 +195,8 @@ func (p Patched) builtPage() *build.Page {
 	if p.Page == nil {
 		return nil
 	}
-	return &build.Page{Page: *p.Page, Place: p.place, Env: page.Env(p.Tree.Pin.Build, p.Page.Sources), Time: p.Tree.Pin.Time}
+	return &build.Page{
+		Page: *p.Page, Place: p.place, Env: page.Env(p.Tree.Pin.Build, p.Page.Sources),
+		Time: p.Tree.Pin.Time,
+	}
 }

@@ -117,7 +117,8 @@ func (e Workspace) atHand(
 		case o.RequireCures:
 			return nil, nil, &NoCures{tree.Tag.String(), lack}
 		default:
-			e.Log.Warn("cures of security defects are left out: upstream's history is not at hand", "tag", tree.Tag, "cures", len(lack))
+			e.Log.Warn("cures of security defects are left out: upstream's history is not at hand", "tag", tree.Tag, "cures",
+				len(lack))
 		}
 		return s, patches, nil
 	}
@@ -161,7 +162,8 @@ func Place(o Order, tree *source.Tree, s *spec.Series, result *patch.Result) (Pa
 	if err == nil && len(names) == 0 && o.Recipe.Name != "" { // a fork for no target
 		err = &spec.Error{
 			File: recipeFile(o.Recipe),
-			Msg:  fmt.Sprintf("bundle.licenses %q matches no file of %s; a bundle needs upstream's licence", o.Recipe.Bundle.Licenses, tree.Tag),
+			Msg: fmt.Sprintf("bundle.licenses %q matches no file of %s; a bundle needs upstream's licence",
+				o.Recipe.Bundle.Licenses, tree.Tag),
 		}
 	}
 	if err != nil {

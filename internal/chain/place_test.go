@@ -51,8 +51,14 @@ func TestStockOfOneSystem(t *testing.T) {
 		}
 	}
 	up := filepath.Join(dir, "up")
-	for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-q", "-m", "first"}, {"tag", "b100"}} {
-		if out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", up}, args...)...).CombinedOutput(); err != nil {
+	for _, args := range [][]string{
+		{"init", "-q"},
+		{"add", "."},
+		{"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-q", "-m", "first"},
+		{"tag", "b100"},
+	} {
+		if out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", up},
+			args...)...).CombinedOutput(); err != nil {
 			t.Fatalf("git %v: %v %s", args, err, out)
 		}
 	}
@@ -78,7 +84,8 @@ func TestStockOfOneSystem(t *testing.T) {
 			t.Fatal(err)
 		}
 		paths, needs := c.compared(e), c.needs(e)
-		if got := strings.Join(slices.Sorted(maps.Keys(paths)), " "); got != want.compared || strings.Join(needs, " ") != want.needs {
+		if got := strings.Join(slices.Sorted(maps.Keys(paths)), " "); got != want.compared ||
+			strings.Join(needs, " ") != want.needs {
 			t.Errorf("%s: compared %q, needed %q", target, got, needs)
 		}
 		stock, err := c.unpatched(needs)
@@ -108,7 +115,8 @@ func TestStockOfOneSystem(t *testing.T) {
 			t.Fatal(err)
 		}
 		if paths := c.compared(e); len(paths) > 0 || cured.ID() != c.Result.Tree.ID() {
-			t.Errorf("%s: with cures alone %v is compared, and stock has tree %s, not %s", target, paths, cured.ID(), c.Result.Tree.ID())
+			t.Errorf("%s: with cures alone %v is compared, and stock has tree %s, not %s", target, paths, cured.ID(),
+				c.Result.Tree.ID())
 		}
 		if err := c.Tree.Close(); err != nil {
 			t.Error(err)

@@ -69,9 +69,11 @@ type NoFolder struct {
 // Error names the folder and what makes it.
 func (e *NoFolder) Error() string {
 	if e.HIP {
-		return fmt.Sprintf("there is no folder %s with AMD's HIP headers; scripts/hip-headers %s fetches them", e.Path, e.Path)
+		return fmt.Sprintf("there is no folder %s with AMD's HIP headers; scripts/hip-headers %s fetches them", e.Path,
+			e.Path)
 	}
-	return fmt.Sprintf("there is no folder %s with NVIDIA's CUDA headers; scripts/cuda-headers %s fetches them", e.Path, e.Path)
+	return fmt.Sprintf("there is no folder %s with NVIDIA's CUDA headers; scripts/cuda-headers %s fetches them", e.Path,
+		e.Path)
 }
 
 // ExitCode is exit.Usage.
@@ -92,7 +94,8 @@ func CanProve(ctx context.Context, e Workspace, p Patched, at Site, s Simulation
 		return &NoFolder{Path: s.HIP, HIP: true}
 	}
 	if s.HIP != "" && p.oneLibrary() {
-		return p.notRun(errors.New("ggml-cuda is a part of ik_llama.cpp's one library, and the simulated HIP device is not made for that: take --device sim"))
+		return p.notRun(errors.New("ggml-cuda is a part of ik_llama.cpp's one library, and the simulated HIP device is " +
+			"not made for that: take --device sim"))
 	}
 	if p.Recipe.Wine != "" {
 		if s.HIP != "" {
@@ -117,7 +120,10 @@ func CanProve(ctx context.Context, e Workspace, p Patched, at Site, s Simulation
 func listed(
 	e Workspace, c Patched, place string, pick func(spec.Fix) ([]smoke.ProofCheck, string),
 ) (*Proofs, []smoke.ProofOptions, error) {
-	p := &Proofs{Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Place: place, Proofs: []*smoke.Proof{}, Without: map[string]string{}, Why: map[string]string{}}
+	p := &Proofs{
+		Tag: c.Tree.Tag.String(), Target: c.Recipe.Name, Place: place, Proofs: []*smoke.Proof{},
+		Without: map[string]string{}, Why: map[string]string{},
+	}
 	var todo []smoke.ProofOptions
 	for _, in := range c.Series.In {
 		i := slices.IndexFunc(e.Repo.Fixes, func(f spec.Fix) bool { return f.ID == in.Fix })
@@ -127,7 +133,10 @@ func listed(
 		fix := e.Repo.Fixes[i]
 		checks, why := pick(fix)
 		for _, one := range checks {
-			todo = append(todo, smoke.ProofOptions{Fix: in.Fix, Check: one.Check, Fault: one.Fault, Case: one.Case, Control: one.Control, Same: one.Same})
+			todo = append(todo, smoke.ProofOptions{
+				Fix: in.Fix, Check: one.Check, Fault: one.Fault, Case: one.Case,
+				Control: one.Control, Same: one.Same,
+			})
 		}
 		if len(checks) == 0 {
 			p.Without[in.Fix] = fix.Proof
@@ -143,7 +152,9 @@ func listed(
 func toProve(e Workspace, c Patched, s Simulation) (*Proofs, []smoke.ProofOptions, error) {
 	n := c.Tree.Pin.Build
 	place, _, _ := s.names()
-	reserved := slices.ContainsFunc(e.Repo.Fixes, func(f spec.Fix) bool { return f.Proof == smoke.Reserve && slices.Contains(c.fixes(), f.ID) })
+	reserved := slices.ContainsFunc(e.Repo.Fixes, func(f spec.Fix) bool {
+		return f.Proof == smoke.Reserve && slices.Contains(c.fixes(), f.ID)
+	})
 	p, todo, err := listed(e, c, place, func(f spec.Fix) ([]smoke.ProofCheck, string) {
 		if !smoke.OnDevice(f.Proof) {
 			return nil, ""
@@ -170,7 +181,8 @@ func toProve(e Workspace, c Patched, s Simulation) (*Proofs, []smoke.ProofOption
 	for _, t := range c.Result.Touched {
 		proven := slices.ContainsFunc(todo, func(o smoke.ProofOptions) bool { return o.Fix == t.Fix })
 		if proven && !strings.HasPrefix(t.Path, simulated) {
-			return nil, nil, c.notRun(fmt.Errorf("%s changes %s, outside %s, so the programs with it are not those without it: such a fix cannot be proven on the simulated device", t.Fix, t.Path, simulated))
+			return nil, nil, c.notRun(fmt.Errorf("%s changes %s, outside %s, so the programs with it are not those without "+
+				"it: such a fix cannot be proven on the simulated device", t.Fix, t.Path, simulated))
 		}
 	}
 	return p, todo, nil
@@ -180,7 +192,8 @@ func toProve(e Workspace, c Patched, s Simulation) (*Proofs, []smoke.ProofOption
 // the simulated device: ggml-cuda's host code of the stock tree and of the patched one, each
 // with the same built programs, which run through wine where the recipe's are for Windows; of a tree with
 // one library each with its own. The fixes whose proof is not one of smoke.Proofs are told in the
-// result. A proof that does not hold is an error that wraps *smoke.FailedChecks or *smoke.NotRun, after all of them have
+// result. A proof that does not hold is an error that wraps *smoke.FailedChecks or *smoke.NotRun,
+// after all of them have
 // run. A tree that the simulated device's compiler refuses is a *build.Failed.
 func Prove(ctx context.Context, e Workspace, patched Patched, at Site, s Simulation) (p *Proofs, err error) {
 	p, todo, err := toProve(e, patched, s)
@@ -283,7 +296,8 @@ func simulate(
 		before = info.Size()
 	}
 	lib, err := sim.Build(ctx, sim.Options{
-		Src: plan.Source, Out: plan.Dir, Headers: s.Headers, HIP: s.HIP, Clang: s.Clang, NoVMM: true, Windows: rec.Wine != "", Defines: s.defines(rec),
+		Src: plan.Source, Out: plan.Dir, Headers: s.Headers, HIP: s.HIP, Clang: s.Clang, NoVMM: true,
+		Windows: rec.Wine != "", Defines: s.defines(rec),
 		Jobs: plan.Jobs, Logger: e.Log, Log: log, Progress: e.Progress,
 	})
 	var failed *run.Error

@@ -116,7 +116,8 @@ func (b Built) sanitized(ctx context.Context, e Workspace, program string) (pair
 		return pair, err
 	}
 	for i, tree := range []*source.Tree{stock, b.Result.Tree} {
-		if pair[i].bin, pair[i].plan, err = b.laidPrograms(ctx, e, tree, folder, filepath.Join(folder, program+"-"+sideNames[i])); err != nil {
+		if pair[i].bin, pair[i].plan, err = b.laidPrograms(ctx, e, tree, folder,
+			filepath.Join(folder, program+"-"+sideNames[i])); err != nil {
 			err = fmt.Errorf("%s with the address sanitizer, %s: %w", program, sideNames[i], err)
 			if ctx.Err() == nil {
 				err = b.notRun(err)
@@ -219,7 +220,9 @@ func sources(paths []string, tree *source.Tree) []string {
 // compiles compiles some files. What is wrong with one of them or with one that the fix
 // changes is the fault; with all, so is whatever else CMake and the compiler refuse.
 // Anything else is an error.
-func compiles(ctx context.Context, plan build.Plan, o build.RunOptions, touched, files []string, all bool) (*smoke.Result, error) {
+func compiles(ctx context.Context, plan build.Plan, o build.RunOptions, touched, files []string,
+	all bool,
+) (*smoke.Result, error) {
 	if len(files) == 0 {
 		return nil, errors.New("the fix changes no file that is compiled by itself")
 	}
@@ -230,12 +233,14 @@ func compiles(ctx context.Context, plan build.Plan, o build.RunOptions, touched,
 	var f *build.Failed
 	switch {
 	case !errors.As(err, &f):
-	case all && f.Kind == build.KindCMake, f.Kind == build.KindCompiler && (all || slices.Contains(slices.Concat(touched, files), f.File)):
+	case all && f.Kind == build.KindCMake, f.Kind == build.KindCompiler &&
+		(all || slices.Contains(slices.Concat(touched, files), f.File)):
 		at := f.File
 		if f.Line > 0 {
 			at += fmt.Sprintf(":%d", f.Line)
 		}
-		return &smoke.Result{Verdict: smoke.Failed, Fault: smoke.FaultCompile, Detail: strings.TrimPrefix(at+": ", ": ") + f.Cause, Log: f.Log, Tail: f.Tail}, nil
+		return &smoke.Result{Verdict: smoke.Failed, Fault: smoke.FaultCompile, Detail: strings.TrimPrefix(at+": ", ": ") +
+			f.Cause, Log: f.Log, Tail: f.Tail}, nil
 	}
 	return nil, err
 }
@@ -262,11 +267,13 @@ func noAVX512(ctx context.Context, plan build.Plan, o build.RunOptions) (*smoke.
 	}
 	switch {
 	case len(with) > 0:
-		return &smoke.Result{Verdict: smoke.Failed, Fault: smoke.FaultAVX512, Detail: "to be built for AVX-512: " + strings.Join(with, ", ")}, nil
+		return &smoke.Result{Verdict: smoke.Failed, Fault: smoke.FaultAVX512, Detail: "to be built for AVX-512: " +
+			strings.Join(with, ", ")}, nil
 	case len(without) == 0:
 		return nil, errors.New("CMake has no library ggml-cpu-* to build, so nothing is shown")
 	}
-	return &smoke.Result{Verdict: smoke.Passed, Detail: "to be built: " + strings.Join(without, ", ") + "; none for AVX-512"}, nil
+	return &smoke.Result{Verdict: smoke.Passed, Detail: "to be built: " + strings.Join(without, ", ") +
+		"; none for AVX-512"}, nil
 }
 
 // without is the patched tree without a fix, and without those that require it.

@@ -23,7 +23,8 @@ func TestDefines(t *testing.T) {
 		}
 		compiled := strings.Contains(strings.Join(append(rec.CUDAFlags, rec.HIPFlags...), " "), "-D"+trimOn)
 		hip, cuda := Simulation{HIP: "x"}.defines(rec), Simulation{}.defines(rec)
-		if slices.Contains(append(hip, cuda...), trimOn) != compiled || slices.Contains(hip, trimOn) != (target == "rocm-gfx1201") {
+		if slices.Contains(append(hip, cuda...), trimOn) != compiled ||
+			slices.Contains(hip, trimOn) != (target == "rocm-gfx1201") {
 			t.Errorf("%s: the proofs' backend is compiled with %q and %q", target, hip, cuda)
 		}
 	}

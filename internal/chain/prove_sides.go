@@ -29,7 +29,9 @@ type side struct {
 func (p Patched) oneLibrary() bool { return p.Recipe.Upstream == spec.IkLlamaCpp }
 
 // sharedPrograms builds the target's programs, of the patched tree, for both sides.
-func sharedPrograms(ctx context.Context, e Workspace, p Patched, at Site, folder string) (b Built, pair [2]side, err error) {
+func sharedPrograms(ctx context.Context, e Workspace, p Patched, at Site,
+	folder string,
+) (b Built, pair [2]side, err error) {
 	if b, err = Build(ctx, e, p, at); err != nil {
 		return b, pair, err
 	}
@@ -55,7 +57,9 @@ func sharedPrograms(ctx context.Context, e Workspace, p Patched, at Site, folder
 
 // ownPrograms builds llama-server once of the stock tree and once of the patched one, in one folder, so that
 // the second compiles what differs.
-func ownPrograms(ctx context.Context, e Workspace, p Patched, at Site, folder string) (b Built, pair [2]side, err error) {
+func ownPrograms(ctx context.Context, e Workspace, p Patched, at Site,
+	folder string,
+) (b Built, pair [2]side, err error) {
 	p.Recipe = beforeDevice(p.Recipe)
 	b = Built{Patched: p, site: at}
 	if at.Remote != nil {
@@ -75,7 +79,8 @@ func ownPrograms(ctx context.Context, e Workspace, p Patched, at Site, folder st
 		return b, pair, err
 	}
 	for i, tree := range []*source.Tree{stock, p.Result.Tree} {
-		if pair[i].bin, pair[i].plan, err = b.laidPrograms(ctx, e, tree, folder+"-programs", filepath.Join(folder, sideNames[i])); err != nil {
+		if pair[i].bin, pair[i].plan, err = b.laidPrograms(ctx, e, tree, folder+"-programs",
+			filepath.Join(folder, sideNames[i])); err != nil {
 			return b, pair, fmt.Errorf("programs for the simulated device, %s: %w", sideNames[i], err)
 		}
 		pair[i].plan.Source = filepath.Join([]string{p.file("stock"), p.Dir}[i], "src")
@@ -87,8 +92,11 @@ func ownPrograms(ctx context.Context, e Workspace, p Patched, at Site, folder st
 	return b, pair, nil
 }
 
-// laidPrograms builds the programs of a tree in a folder and lays them out in another, called as name, unless they lie there.
-func (b Built) laidPrograms(ctx context.Context, e Workspace, tree *source.Tree, folder, name string) (bin string, plan build.Plan, err error) {
+// laidPrograms builds the programs of a tree in a folder and lays them out in another, called as
+// name, unless they lie there.
+func (b Built) laidPrograms(ctx context.Context, e Workspace, tree *source.Tree, folder,
+	name string,
+) (bin string, plan build.Plan, err error) {
 	bin = b.file(name + "-bin")
 	in, err := e.inputFor(b.Patched, b.site, tree, b.file(folder))
 	if err != nil {

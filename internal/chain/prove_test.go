@@ -16,8 +16,14 @@ func TestProofsText(t *testing.T) {
 	p := &chain.Proofs{
 		Tag: "b8390", Target: "linux-cpu", Place: "simulated device",
 		Proofs: []*smoke.Proof{
-			{Fix: "holds", Verdict: smoke.Passed, Unpatched: report(smoke.Failed, "120.0 MiB more"), Patched: report(smoke.Passed, "20.0 MiB more")},
-			{Fix: "no-cure", Verdict: smoke.Failed, Unpatched: report(smoke.Failed, "40 graphs"), Patched: report(smoke.Failed, "41 graphs")},
+			{
+				Fix: "holds", Verdict: smoke.Passed, Unpatched: report(smoke.Failed, "120.0 MiB more"),
+				Patched: report(smoke.Passed, "20.0 MiB more"),
+			},
+			{
+				Fix: "no-cure", Verdict: smoke.Failed, Unpatched: report(smoke.Failed, "40 graphs"),
+				Patched: report(smoke.Failed, "41 graphs"),
+			},
 			{Fix: "not-shown", Verdict: smoke.Errored, Unpatched: report(smoke.Passed, "12 graphs")},
 			{Fix: "nothing-ran", Verdict: smoke.Errored},
 		},

@@ -51,7 +51,8 @@ func (e *CannotRebuild) Hint() string {
 func Again(e Workspace, info *bundle.Info) (Order, error) {
 	t, err := tag.Parse(info.Tag)
 	if err == nil && e.Version != info.Llpatch {
-		err = fmt.Errorf("llpatch %s made it, and this is %s: take that one (go install github.com/llpatch/llpatch/cmd/llpatch@%s)", info.Llpatch, e.Version, info.Llpatch)
+		err = fmt.Errorf("llpatch %s made it, and this is %s: take that one (go install "+
+			"github.com/llpatch/llpatch/cmd/llpatch@%s)", info.Llpatch, e.Version, info.Llpatch)
 	}
 	if err != nil {
 		return Order{}, cannot(info, err.Error())
@@ -67,7 +68,9 @@ func Again(e Workspace, info *bundle.Info) (Order, error) {
 		return o, cannot(info, err.Error())
 	}
 	// Archs that were asked for by a flag stand among the options.
-	for option, set := range map[string]func(string) error{"CMAKE_CUDA_ARCHITECTURES": o.Recipe.SetArchs, "CMAKE_HIP_ARCHITECTURES": o.Recipe.SetGFX} {
+	for option, set := range map[string]func(string) error{
+		"CMAKE_CUDA_ARCHITECTURES": o.Recipe.SetArchs, "CMAKE_HIP_ARCHITECTURES": o.Recipe.SetGFX,
+	} {
 		if list := info.Options[option]; list != "" {
 			if err := set(strings.ReplaceAll(list, ";", ",")); err != nil {
 				return o, cannot(info, err.Error())
@@ -161,12 +164,14 @@ func otherwise(e Workspace, p Patched, at Site) (lacks []string, err error) {
 	}
 	for _, fix := range was {
 		if !slices.Contains(is, fix) {
-			lacks = append(lacks, fmt.Sprintf("its fix %s (sha256 %s) is not one of these declarations, or its history is not at hand", firstWord(fix), lastWord(fix)))
+			lacks = append(lacks, fmt.Sprintf("its fix %s (sha256 %s) is not one of these declarations, or its history is "+
+				"not at hand", firstWord(fix), lastWord(fix)))
 		}
 	}
 	for _, fix := range is {
 		if !slices.Contains(was, fix) {
-			lacks = append(lacks, fmt.Sprintf("these declarations have the fix %s (sha256 %s), and it was made without", firstWord(fix), lastWord(fix)))
+			lacks = append(lacks, fmt.Sprintf("these declarations have the fix %s (sha256 %s), and it was made without",
+				firstWord(fix), lastWord(fix)))
 		}
 	}
 	if len(lacks) > 0 {

@@ -70,7 +70,8 @@ func buildStock(ctx context.Context, e Workspace, b Built, v Venue, checks []spe
 	if err != nil {
 		return s, fmt.Errorf("stock build, which checks compare with: %w", err)
 	}
-	e.Log.Info("built stock, for comparison", "because of", slices.Sorted(maps.Keys(read))[0], "compiled", art.Compiled, "seconds", int(time.Since(start).Seconds()))
+	e.Log.Info("built stock, for comparison", "because of", slices.Sorted(maps.Keys(read))[0], "compiled", art.Compiled,
+		"seconds", int(time.Since(start).Seconds()))
 	s.Bin = filepath.Join(art.Dir, "bin")
 	s.entries, err = inventory(s.Bin)
 	return s, err
@@ -177,12 +178,16 @@ func (d device) there() bool {
 // build.Reads returns it.
 func idle(p build.Plan, device string, checks []spec.Check, read map[string][]string) string {
 	sim := func(check spec.Check) bool { return cmp.Or(check.Device, device) == spec.Sim }
-	if slices.ContainsFunc(checks, sim) || !slices.ContainsFunc(p.Options, func(o build.Option) bool { return o.Name == "GGML_BACKEND_DL" && o.Value == "ON" }) {
+	if slices.ContainsFunc(checks, sim) || !slices.ContainsFunc(p.Options, func(o build.Option) bool {
+		return o.Name == "GGML_BACKEND_DL" && o.Value == "ON"
+	}) {
 		return ""
 	}
 	for _, d := range devices {
 		others := func(objects []string) bool {
-			return len(objects) == 0 || slices.ContainsFunc(objects, func(o string) bool { return !strings.Contains(o, d.objects) })
+			return len(objects) == 0 || slices.ContainsFunc(objects, func(o string) bool {
+				return !strings.Contains(o, d.objects)
+			})
 		}
 		if !d.there() && !slices.ContainsFunc(slices.Collect(maps.Values(read)), others) {
 			return fmt.Sprintf("but for %s, which does nothing on a machine without %s", d.library, d.driver)
@@ -224,7 +229,9 @@ func tryDropIn(ctx context.Context, e Workspace, s Staged) (bin string, plan bui
 
 // buildDropInTarget builds the tag as upstream's own package has it for another target, in a folder of
 // its own, on this machine.
-func buildDropInTarget(ctx context.Context, e Workspace, b Built, rec spec.Recipe) (plan build.Plan, art build.Artifacts, err error) {
+func buildDropInTarget(ctx context.Context, e Workspace, b Built,
+	rec spec.Recipe,
+) (plan build.Plan, art build.Artifacts, err error) {
 	if pin := b.Tree.Pin; !rec.Range.Contains(pin.Build) {
 		return plan, art, e.Repo.OutOfRange(rec, b.Tree.Tag.String(), pin)
 	}
@@ -237,7 +244,8 @@ func buildDropInTarget(ctx context.Context, e Workspace, b Built, rec spec.Recip
 	start := time.Now()
 	plan, art, err = b.buildStockIn(ctx, e, host, host.needs(e), at, "host")
 	if err == nil {
-		e.Log.Info("built stock, to try the drop-in in", "target", rec.Name, "compiled", art.Compiled, "seconds", int(time.Since(start).Seconds()))
+		e.Log.Info("built stock, to try the drop-in in", "target", rec.Name, "compiled", art.Compiled, "seconds",
+			int(time.Since(start).Seconds()))
 	}
 	return plan, art, err
 }
@@ -247,7 +255,8 @@ func buildDropInTarget(ctx context.Context, e Workspace, b Built, rec spec.Recip
 func warnHeaders(e Workspace, p Patched, host string) {
 	for name, fixes := range p.Result.Changed() {
 		if filepath.Ext(name) == ".h" && (strings.HasPrefix(name, "ggml/include/") || filepath.Dir(name) == "ggml/src") {
-			e.Log.Warn("a fix changes a header that the stock package was compiled without; a structure in it must be the same in both", "header", name, "fixes", strings.Join(fixes, ", "), "package", host)
+			e.Log.Warn("a fix changes a header that the stock package was compiled without; a structure in it must be the "+
+				"same in both", "header", name, "fixes", strings.Join(fixes, ", "), "package", host)
 		}
 	}
 }

@@ -36,7 +36,8 @@ func (d Device) Look(ctx context.Context, e Workspace, o Order, tc spec.Toolchai
 	v.Device = d
 	wanted := d.Name == spec.Card || d.Pick != ""
 	if d.Name == spec.Card && !slices.ContainsFunc(o.Recipe.Backends, usesCard) {
-		return v, o.notRun(fmt.Errorf("%s is built for %s and has no backend that uses a card: its programs would run on the processor", o.Recipe.Name, strings.Join(o.Recipe.Backends, ", ")))
+		return v, o.notRun(fmt.Errorf("%s is built for %s and has no backend that uses a card: its programs would run on "+
+			"the processor", o.Recipe.Name, strings.Join(o.Recipe.Backends, ", ")))
 	}
 	if wanted || slices.ContainsFunc(o.Recipe.Smoke, func(s spec.Check) bool { return s.Device == spec.Card }) {
 		v.Card, err = memory.ChooseCards(ctx, d.Environ, d.Pick)

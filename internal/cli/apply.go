@@ -29,36 +29,40 @@ func (a *app) applyCmd() *cobra.Command {
 			r.three = &merge.ThreeWay{Git: patch.FindGit(os.Getenv("PATH")), Follow: follow, Accept: f.accept, Show: a.showMerge}
 		}
 	}
-	c := a.chainCmd("apply", "Write the patched tree to a folder and print its git tree id", toTree, three, func(ctx context.Context, j job) error {
-		p := j.patched
-		stats, err := p.Checkout(ctx, f.to)
-		if err != nil {
-			return err
-		}
-		a.log.Info(f.to + ": " + stats.String())
-		for _, name := range p.Lacks {
-			a.log.Warn("not written: the source does not have this file", "file", name)
-		}
-		for _, v := range p.Variants {
-			_, _ = fmt.Fprintf(a.stderr, "written %s; to use it, add to patches/%s/fix.toml:\n\n%s\n", v.File, v.Fix, v.Block)
-		}
-		v := struct {
-			Tag        string            `json:"tag"`
-			Tree       string            `json:"tree"`
-			Dir        string            `json:"dir"`
-			Series     *spec.Series      `json:"series"`
-			Placements []patch.Placement `json:"placements"`
-			Variants   []merge.Variant   `json:"variants,omitempty"`
-			Unread     bool              `json:"source_unread,omitempty"` // the tag was in the cache, and --source was not read
-		}{p.Tree.Tag.String(), p.Result.Tree.ID(), f.to, p.Series, p.Result.Placements, p.Variants, p.Tree.Unread}
-		return a.print(v, func() string { return p.Result.Tree.ID() + "\n" })
-	})
-	c.Example = "  llpatch apply b8833 linux-cpu -o llama.cpp\n  llpatch apply b8900 linux-cpu -o llama.cpp --three-way --accept"
+	c := a.chainCmd("apply", "Write the patched tree to a folder and print its git tree id", toTree, three,
+		func(ctx context.Context, j job) error {
+			p := j.patched
+			stats, err := p.Checkout(ctx, f.to)
+			if err != nil {
+				return err
+			}
+			a.log.Info(f.to + ": " + stats.String())
+			for _, name := range p.Lacks {
+				a.log.Warn("not written: the source does not have this file", "file", name)
+			}
+			for _, v := range p.Variants {
+				_, _ = fmt.Fprintf(a.stderr, "written %s; to use it, add to patches/%s/fix.toml:\n\n%s\n", v.File, v.Fix, v.Block)
+			}
+			v := struct {
+				Tag        string            `json:"tag"`
+				Tree       string            `json:"tree"`
+				Dir        string            `json:"dir"`
+				Series     *spec.Series      `json:"series"`
+				Placements []patch.Placement `json:"placements"`
+				Variants   []merge.Variant   `json:"variants,omitempty"`
+				Unread     bool              `json:"source_unread,omitempty"` // the tag was in the cache, and --source was not read
+			}{p.Tree.Tag.String(), p.Result.Tree.ID(), f.to, p.Series, p.Result.Placements, p.Variants, p.Tree.Unread}
+			return a.print(v, func() string { return p.Result.Tree.ID() + "\n" })
+		})
+	c.Example = "  llpatch apply b8833 linux-cpu -o llama.cpp\n  llpatch apply b8900 linux-cpu -o llama.cpp " +
+		"--three-way --accept"
 	c.PreRunE = func(*cobra.Command, []string) error { return f.check(follow) }
 	c.Flags().StringVarP(&f.to, "output", "o", "", "folder to write; what is there already and right is left alone")
-	c.Flags().BoolVar(&f.threeWay, "three-way", false, "where a patch does not fit, replay it on a tag that it was made for and merge; fixes without a variant for the tag are tried, too")
+	c.Flags().BoolVar(&f.threeWay, "three-way", false, "where a patch does not fit, replay it on a tag that it was "+
+		"made for and merge; fixes without a variant for the tag are tried, too")
 	c.Flags().BoolVar(&f.accept, "accept", false, "with --three-way: write each merge as a new patch file of its fix")
-	c.Flags().StringArrayVar(&f.follow, "follow", nil, "with --three-way: `OLD=NEW` takes the file OLD of the patch for NEW of the tag, to which it has moved; may be repeated")
+	c.Flags().StringArrayVar(&f.follow, "follow", nil, "with --three-way: `OLD=NEW` takes the file OLD of the patch "+
+		"for NEW of the tag, to which it has moved; may be repeated")
 	return c
 }
 

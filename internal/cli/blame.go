@@ -9,7 +9,9 @@ import (
 
 // blame names the upstream commits that broke a fix: all of them, or the first behind the
 // tag of "FROM..".
-func (a *app) blame(ctx context.Context, h *compat.History, o compat.Options, s compat.Stack, fix string, tags []string) error {
+func (a *app) blame(ctx context.Context, h *compat.History, o compat.Options, s compat.Stack, fix string,
+	tags []string,
+) error {
 	from := ""
 	if len(tags) > 0 {
 		var to string

@@ -99,7 +99,8 @@ target, builds it, proves on the real programs that it works, and bundles it.
 		},
 	}
 	f := root.PersistentFlags()
-	f.StringVarP(&a.dir, "directory", "C", "", "folder that holds recipes/ and patches/ (default: this folder if it does, else those inside llpatch); without patches/series it is laid over those inside llpatch")
+	f.StringVarP(&a.dir, "directory", "C", "", "folder that holds recipes/ and patches/ (default: this folder if it "+
+		"does, else those inside llpatch); without patches/series it is laid over those inside llpatch")
 	f.StringVar(&a.out, "out", "dist", "folder that the stages write to")
 	f.BoolVar(&a.json, "json", false, "write the result as JSON")
 	f.BoolVarP(&a.verbose, "verbose", "v", false, "tell more of what is done")
@@ -114,14 +115,16 @@ target, builds it, proves on the real programs that it works, and bundles it.
 	}
 	root.SetFlagErrorFunc(flagError)
 	root.SetUsageTemplate(strings.NewReplacer(
-		".FlagUsages", ".FlagUsagesWrapped 80", "{{if .Runnable}}", "{{if not .HasAvailableSubCommands}}", "Additional Commands", "More",
+		".FlagUsages", ".FlagUsagesWrapped 80", "{{if .Runnable}}", "{{if not .HasAvailableSubCommands}}",
+		"Additional Commands", "More",
 	).Replace(root.UsageTemplate()))
 	for _, g := range []struct {
 		title    string
 		commands []*cobra.Command
 	}{
 		{"Build", []*cobra.Command{
-			a.targetsCmd(), a.explainCmd(), a.fetchCmd(), a.seriesCmd(), a.applyCmd(), a.planCmd(), a.buildCmd(), a.smokeCmd(), a.releaseCmd(),
+			a.targetsCmd(), a.explainCmd(), a.fetchCmd(), a.seriesCmd(), a.applyCmd(), a.planCmd(), a.buildCmd(), a.smokeCmd(),
+			a.releaseCmd(),
 		}},
 		{"Prove", []*cobra.Command{a.leakCmd(), a.vramCmd(), a.modelCmd(), a.evidenceCmd()}},
 		{"Upkeep", []*cobra.Command{a.statusCmd(), a.lintCmd(), a.forkCmd()}},
@@ -209,13 +212,15 @@ func notEmpty(c *cobra.Command) (err error) {
 // sourceFlags are for every command that may fetch.
 func (a *app) sourceFlags(c *cobra.Command) {
 	a.exactSourceFlags(c)
-	c.Flags().BoolVar(&a.nearest, "nearest", false, "where no source has the tag, take the nearest tag that one has, and say so")
+	c.Flags().BoolVar(&a.nearest, "nearest", false,
+		"where no source has the tag, take the nearest tag that one has, and say so")
 }
 
 // exactSourceFlags are for one that needs the very tag.
 func (a *app) exactSourceFlags(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&a.source, "source", "", "take the tag from here only: a git URL, or the path of a repository, a git bundle, an npm package or a source tarball")
+	f.StringVar(&a.source, "source", "", "take the tag from here only: a git URL, or the path of a repository, a git "+
+		"bundle, an npm package or a source tarball")
 	f.BoolVar(&a.locked, "locked", false, "refuse a tag that recipes/tags.lock does not have")
 	f.BoolVar(&a.offline, "offline", false, "use no network: only the cache and local paths")
 }
@@ -302,8 +307,9 @@ func (a *app) workspace() (chain.Workspace, error) {
 		return chain.Workspace{}, err
 	}
 	return chain.Workspace{
-		Repo: repo, Records: records, Cache: records.Cache, Out: a.out, Version: version(), Log: a.log, Progress: a.progress.update,
-		Source: a.source, Locked: a.locked, Offline: a.offline, Nearest: a.nearest,
+		Repo: repo, Records: records, Cache: records.Cache, Out: a.out, Version: version(), Log: a.log,
+		Progress: a.progress.update,
+		Source:   a.source, Locked: a.locked, Offline: a.offline, Nearest: a.nearest,
 	}, nil
 }
 

@@ -38,8 +38,12 @@ func (a *app) completions(c *cobra.Command) {
 	c.LocalFlags().VisitAll(func(f *pflag.Flag) {
 		words := map[string][]string{
 			"bundle": {spec.Thin, spec.Full}, "flash-attn": {"on", "off", "auto"},
-			"os": {spec.Win7, spec.Win7VxKex}, "preset": presets, "upstream": {spec.LlamaCpp, spec.IkLlamaCpp}, "with": leak.Tools(),
-			"workload": {"prefill", "requests", "none"}, "vram": {"auto", "nvidia-smi", "amdgpu", "amd-smi", "rocm-smi", "none", "sim:"},
+			"os": {spec.Win7, spec.Win7VxKex}, "preset": presets, "upstream": {spec.LlamaCpp, spec.IkLlamaCpp},
+			"with":     leak.Tools(),
+			"workload": {"prefill", "requests", "none"}, "vram": {
+				"auto", "nvidia-smi", "amdgpu", "amd-smi", "rocm-smi", "none",
+				"sim:",
+			},
 		}[f.Name]
 		value, _ := pflag.UnquoteUsage(f)
 		if value != "FIX" && value != "BUILDENV" && words == nil {

@@ -46,7 +46,8 @@ func (w workplace) command(ctx context.Context, args ...string) (*exec.Cmd, *byt
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	c := exec.CommandContext(ctx, self, append([]string{"-C", "decl", "release", "b101", "small", "--source", "up"}, args...)...)
+	c := exec.CommandContext(ctx, self, append([]string{"-C", "decl", "release", "b101", "small", "--source", "up"},
+		args...)...)
 	c.Dir = w.dir
 	c.Env = append(os.Environ(), "LLPATCH_CACHE="+filepath.Join(w.dir, "cache"))
 	var out bytes.Buffer
@@ -191,7 +192,8 @@ func TestFullDisk(t *testing.T) {
 			if err == nil {
 				t.Fatalf("a release in %s succeeds", size)
 			}
-			if !strings.Contains(out.String(), "no space left on device") && !strings.Contains(out.String(), "No space left on device") {
+			if !strings.Contains(out.String(), "no space left on device") &&
+				!strings.Contains(out.String(), "No space left on device") {
 				t.Errorf("the error does not say that the disk is full:\n%s", out)
 			}
 			if found, _ := filepath.Glob(small + "/b101/small/*.tar.gz"); len(found) > 0 {

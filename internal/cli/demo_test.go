@@ -17,9 +17,11 @@ func TestDemoSums(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"bin/llpatch":                    "#!/bin/sh\n[ \"$*\" = 'release b9 linux-cpu --nearest' ] && echo dist/b7/linux-cpu/llama.tar.gz\n",
+		"bin/llpatch": "#!/bin/sh\n[ \"$*\" = 'release b9 linux-cpu --nearest' ] && echo " +
+			"dist/b7/linux-cpu/llama.tar.gz\n",
 		"dist/b7/linux-cpu/llama.tar.gz": "an archive",
-		"dist/b7/linux-cpu/smoke.md":     "# Smoke\n\n17 checks: 16 passed, 0 failed, 0 could not run, 1 not run (no card here). 9.1 s.\n",
+		"dist/b7/linux-cpu/smoke.md": "# Smoke\n\n17 checks: 16 passed, 0 failed, 0 could not run, 1 not run (no card " +
+			"here). 9.1 s.\n",
 	} {
 		name = filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
@@ -40,7 +42,8 @@ func TestDemoSums(t *testing.T) {
 		t.Fatal(err, out)
 	}
 	for _, want := range []string{
-		"made      dist/b7/linux-cpu/llama.tar.gz (", "checked   17 checks: 16 passed, 0 failed, 0 could not run, 1 not run (no card here), on",
+		"made      dist/b7/linux-cpu/llama.tar.gz (",
+		"checked   17 checks: 16 passed, 0 failed, 0 could not run, 1 not run (no card here), on",
 		"report    dist/b7/linux-cpu/smoke.html", "explain b7 linux-cpu",
 	} {
 		if !strings.Contains(out, want) {

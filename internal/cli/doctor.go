@@ -59,7 +59,10 @@ func (a *app) doctorCmd() *cobra.Command {
 					}
 					t = &named
 				}
-				r, err = doctor.Target(c.Context(), doctor.Options{Workspace: e, Root: root, Environ: os.Environ(), CUDAHeaders: cmp.Or(headers, os.Getenv("CUDA_HEADERS")), Clang: clang}, got[0], t)
+				r, err = doctor.Target(c.Context(), doctor.Options{
+					Workspace: e, Root: root, Environ: os.Environ(),
+					CUDAHeaders: cmp.Or(headers, os.Getenv("CUDA_HEADERS")), Clang: clang,
+				}, got[0], t)
 			}
 			if unknown := new(spec.Unknown); errors.As(err, &unknown) {
 				return fmt.Errorf("%w; nor is there such a file", err)
@@ -70,11 +73,14 @@ func (a *app) doctorCmd() *cobra.Command {
 			return errors.Join(a.print(r, r.Text), r.Err())
 		},
 	}
-	c.Flags().StringVar(&headers, "cuda-headers", "", "NVIDIA's headers for the simulated device, as scripts/cuda-headers makes them (default $CUDA_HEADERS)")
+	c.Flags().StringVar(&headers, "cuda-headers", "",
+		"NVIDIA's headers for the simulated device, as scripts/cuda-headers makes them (default $CUDA_HEADERS)")
 	c.Flags().StringVar(&clang, "clang", "", "clang++ for the simulated device (default: the newest on the PATH)")
-	c.Flags().StringVar(&a.source, "source", "", "look at this source alone: a git URL, or the path of a repository, a git bundle, an npm package or a source tarball")
+	c.Flags().StringVar(&a.source, "source", "", "look at this source alone: a git URL, or the path of a repository, a "+
+		"git bundle, an npm package or a source tarball")
 	c.Flags().StringVar(&rootName, "env", "", "look at the root of this `BUILDENV` instead of this machine's tools")
-	c.Flags().BoolVar(&a.nearest, "nearest", false, "where no source has the tag, look for the nearest tag that one has, and say so")
+	c.Flags().BoolVar(&a.nearest, "nearest", false,
+		"where no source has the tag, look for the nearest tag that one has, and say so")
 	c.Flags().BoolVar(&a.offline, "offline", false, "use no network: sources that need it are not asked")
 	return c
 }

@@ -67,10 +67,15 @@ func (a *app) envCreateCmd() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.BoolVar(&update, "update-lock", false, "take what the mirror has now, and write packages.lock anew when all of it was fetched, checked and unpacked")
-	f.StringVar(&o.Mirror, "mirror", "", "take packages from this folder of a Debian mirror: a URL or a folder below which dists/ and pool/ lie (default: the one that this machine's apt uses). For NVIDIA's archives the folder with their redistrib_*.json, for wheels one with wheels")
-	f.StringVar(&o.Keyring, "keyring", "", "with --update-lock, a file with the keys that sign the mirror's lists (default: Debian's)")
-	f.BoolVar(&o.Past, "past", false, "with --update-lock, take lists whose time is over, as those of a snapshot of the mirror are; their signatures are checked all the same")
+	f.BoolVar(&update, "update-lock", false,
+		"take what the mirror has now, and write packages.lock anew when all of it was fetched, checked and unpacked")
+	f.StringVar(&o.Mirror, "mirror", "", "take packages from this folder of a Debian mirror: a URL or a folder below "+
+		"which dists/ and pool/ lie (default: the one that this machine's apt uses). For NVIDIA's archives the folder "+
+		"with their redistrib_*.json, for wheels one with wheels")
+	f.StringVar(&o.Keyring, "keyring", "", "with --update-lock, a file with the keys that sign the mirror's lists "+
+		"(default: Debian's)")
+	f.BoolVar(&o.Past, "past", false, "with --update-lock, take lists whose time is over, as those of a snapshot of "+
+		"the mirror are; their signatures are checked all the same")
 	return c
 }
 
@@ -103,7 +108,9 @@ func (a *app) buildenvDecl(repo *spec.Repo, cache, name string) (buildenv.Decl, 
 }
 
 // renewBuildenv makes the root of what the mirror has now, and writes the lock of it.
-func (a *app) renewBuildenv(ctx context.Context, d buildenv.Decl, o buildenv.Options, at records.Store) (buildenv.Made, error) {
+func (a *app) renewBuildenv(ctx context.Context, d buildenv.Decl, o buildenv.Options,
+	at records.Store,
+) (buildenv.Made, error) {
 	inside := at.Dir == at.Cache
 	name := filepath.Join(at.Dir, spec.BuildenvFolder, d.Name, spec.BuildenvLock)
 	if inside { // then the lock so far may be one that was made on this machine, and not be whole
@@ -119,7 +126,8 @@ func (a *app) renewBuildenv(ctx context.Context, d buildenv.Decl, o buildenv.Opt
 	return buildenv.Renew(ctx, d, o, func(l *buildenv.Lock) error {
 		// A Containerfile holds nothing of the lock: whatever happens here, the two fit.
 		if !inside && d.Kind() == buildenv.Debian {
-			if err := atomicfile.WriteFile(filepath.Join(filepath.Dir(name), spec.BuildenvContainerfile), []byte(d.Containerfile()), 0o644); err != nil {
+			if err := atomicfile.WriteFile(filepath.Join(filepath.Dir(name), spec.BuildenvContainerfile),
+				[]byte(d.Containerfile()), 0o644); err != nil {
 				return err
 			}
 		}
@@ -181,7 +189,9 @@ func (a *app) envListCmd() *cobra.Command {
 				if d.Lock != nil {
 					row.Digest, row.Packages = d.Digest(), len(d.Lock.Packages)
 				}
-				if i := slices.IndexFunc(made, func(m buildenv.Info) bool { return m.Name == name && m.Digest == row.Digest }); i >= 0 {
+				if i := slices.IndexFunc(made, func(m buildenv.Info) bool {
+					return m.Name == name && m.Digest == row.Digest
+				}); i >= 0 {
 					row.Made = &made[i]
 				}
 				rows = append(rows, row)

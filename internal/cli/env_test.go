@@ -17,8 +17,10 @@ import (
 func (w workplace) kit(url, lock string) (dir string) {
 	w.t.Helper()
 	dir = filepath.Join(w.dir, "decl/buildenv/kit")
-	text := fmt.Sprintf("summary = \"for this test\"\narch = \"amd64\"\nroom-mib = 1\nholds = [\"x\"]\n[redist]\nurl = %q\nrelease = \"11.4.4\"\nlinux = [\"a\"]\n", url)
-	err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "env.toml"), []byte(text), 0o644), os.WriteFile(filepath.Join(dir, "packages.lock"), []byte(lock), 0o644))
+	text := fmt.Sprintf("summary = \"for this test\"\narch = \"amd64\"\nroom-mib = 1\nholds = [\"x\"]\n[redist]\nurl = "+
+		"%q\nrelease = \"11.4.4\"\nlinux = [\"a\"]\n", url)
+	err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "env.toml"), []byte(text), 0o644),
+		os.WriteFile(filepath.Join(dir, "packages.lock"), []byte(lock), 0o644))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -66,7 +68,9 @@ func TestLockInterrupted(t *testing.T) {
 // A lock that cannot be written is said to be so before anything is fetched.
 func TestLockUnwritable(t *testing.T) {
 	w := newWorkplace(t)
-	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("asked for %s", r.URL) }))
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("asked for %s", r.URL)
+	}))
 	t.Cleanup(s.Close)
 	dir := w.kit(s.URL, oldLock)
 	if out, err := exec.Command("mount", "--bind", "-o", "ro", dir, dir).CombinedOutput(); err != nil {
@@ -75,7 +79,8 @@ func TestLockUnwritable(t *testing.T) {
 	t.Cleanup(func() { _ = exec.Command("umount", "-l", dir).Run() })
 	c, out := w.command(t.Context())
 	c.Args = []string{c.Path, "-C", "decl", "env", "create", "kit", "--update-lock"}
-	if err := c.Run(); err == nil || !strings.Contains(out.String(), "packages.lock") || !strings.Contains(out.String(), "read-only file system") {
+	if err := c.Run(); err == nil || !strings.Contains(out.String(), "packages.lock") ||
+		!strings.Contains(out.String(), "read-only file system") {
 		t.Errorf("%v\n%s", err, out)
 	}
 }

@@ -80,7 +80,8 @@ the plan was reached; 6: one was missed; 7: something could not be run or told.`
 	f.StringArrayVar(&vars, "var", nil, "KEY=VALUE: what {KEY} in the plan stands for")
 	f.StringSliceVar(&only, "only", nil, "names of the runs to do; the others are left out")
 	f.DurationVar(&o.Every, "every", memory.MinEvery, "time between two looks at memory, 20ms to 1s")
-	f.StringVar(&device, "vram", "auto", "where VRAM is read: auto, nvidia-smi, amdgpu, amd-smi, rocm-smi, none, or sim:FILE (a simulated device's state)")
+	f.StringVar(&device, "vram", "auto", "where VRAM is read: auto, nvidia-smi, amdgpu, amd-smi, rocm-smi, none, or "+
+		"sim:FILE (a simulated device's state)")
 	return c
 }
 
@@ -124,7 +125,8 @@ func (a *app) evidenceShowCmd() *cobra.Command {
 	}
 	exclusive(c, "figure chart")
 	c.Flags().StringVar(&chart, "chart", "", "draw one run's memory, all builds on one chart, into this `FILE.svg`")
-	c.Flags().StringVar(&figure, "figure", "", "print one figure as a page may write it: `KEY` is RUN/BUILD/MEASURE, such as speed/ours/pp-ratio")
+	c.Flags().StringVar(&figure, "figure", "",
+		"print one figure as a page may write it: `KEY` is RUN/BUILD/MEASURE, such as speed/ours/pp-ratio")
 	c.Flags().StringVar(&name, "run", "", "`NAME` of the run to draw (default: the record's first)")
 	return c
 }

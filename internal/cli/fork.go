@@ -29,12 +29,15 @@ func (a *app) forkCmd() *cobra.Command {
 		Long: `A fork is a branch of any git repository with one commit a fix on the commit of
 upstream's tag. The tag and the fixes alone decide its commits.`,
 	}
-	c.AddCommand(a.forkMakeCmd(), a.forkExportCmd(), a.forkRebaseCmd(), a.forkCheckCmd(), a.forkPushCmd(), a.forkImportCmd(), a.forkBackportCmd())
+	c.AddCommand(a.forkMakeCmd(), a.forkExportCmd(), a.forkRebaseCmd(), a.forkCheckCmd(), a.forkPushCmd(),
+		a.forkImportCmd(), a.forkBackportCmd())
 	return c
 }
 
 // forkSub is a command on a repository.
-func (a *app) forkSub(c *cobra.Command, f *forkFlags, do func(ctx context.Context, e chain.Workspace, r *fork.Repo, got []string) error) *cobra.Command {
+func (a *app) forkSub(c *cobra.Command, f *forkFlags, do func(ctx context.Context, e chain.Workspace, r *fork.Repo,
+	got []string) error,
+) *cobra.Command {
 	c.RunE = func(c *cobra.Command, got []string) error {
 		a.newDir = c.Name() != "check" && c.Name() != "push"
 		if err := fork.Recover(cmp.Or(a.dir, ".")); err != nil {
@@ -151,7 +154,9 @@ func (a *app) forkRebaseCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.print(done, func() string { return movedText(done.Commits, " (yours)") + done.Branch + " " + done.Tip + "\n" })
+		return a.print(done, func() string {
+			return movedText(done.Commits, " (yours)") + done.Branch + " " + done.Tip + "\n"
+		})
 	})
 	c.PreRunE = func(*cobra.Command, []string) error {
 		given := 0
@@ -168,9 +173,14 @@ func (a *app) forkRebaseCmd() *cobra.Command {
 	c.Flags().StringVar(&to, "to", "", "the `TAG` to move to")
 	c.Flags().StringVar(&o.Name, "name", "", "the branch to make (default llpatch/TAG)")
 	c.Flags().BoolVar(&o.Drop, "drop", false, "leave out the commits that conflict, and name them, instead of stopping")
-	c.Flags().BoolVar(&o.Each, "each", false, "go over every tag of the repository between, so that less changes at a time, as far as that goes by itself")
-	c.Flags().StringArrayVar(&moves, "follow", nil, "`OLD=NEW` takes the file OLD for NEW of the tag, to which it has moved; may be repeated")
-	for i, text := range []string{"go on with the conflict solved", "go on without the commit that conflicts", "go back to where it began"} {
+	c.Flags().BoolVar(&o.Each, "each", false,
+		"go over every tag of the repository between, so that less changes at a time, as far as that goes by itself")
+	c.Flags().StringArrayVar(&moves, "follow", nil,
+		"`OLD=NEW` takes the file OLD for NEW of the tag, to which it has moved; may be repeated")
+	for i, text := range []string{
+		"go on with the conflict solved", "go on without the commit that conflicts",
+		"go back to where it began",
+	} {
 		c.Flags().BoolVar(&onward[i], ways[i], false, text)
 	}
 	return c
@@ -227,7 +237,8 @@ func (a *app) forkCheckCmd() *cobra.Command {
 		return errors.Join(a.print(res, func() string { return checkedText(res) }), err)
 	})
 	withFlag(c, &o.With)
-	c.Flags().StringVar(&o.Remote, "remote", "", "the branch of this `REMOTE`, by name or address, instead of the repository's own")
+	c.Flags().StringVar(&o.Remote, "remote", "",
+		"the branch of this `REMOTE`, by name or address, instead of the repository's own")
 	return c
 }
 
@@ -347,7 +358,8 @@ func (a *app) forkBackportCmd() *cobra.Command {
 			return err
 		}
 		for _, n := range done.Needs {
-			a.log.Info("it was merged around lines of a commit that the tag does not have", "commit", n.Commit[:12], "subject", n.Subject, "file", n.File)
+			a.log.Info("it was merged around lines of a commit that the tag does not have", "commit", n.Commit[:12], "subject",
+				n.Subject, "file", n.File)
 		}
 		return a.print(done, func() string {
 			return movedText(done.Commits, "") + done.Branch + " " + done.Tip + "\n" + below(done.Dir, done.Files)

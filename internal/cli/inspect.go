@@ -59,8 +59,9 @@ func (a *app) inspectCmd() *cobra.Command {
 	var system string
 	c := &cobra.Command{
 		Use: "inspect FILE...", Short: "Show what a binary holds and needs, and where it runs",
-		Example: "  llpatch inspect libggml-cuda.so\n  llpatch inspect --compare one/b8833/linux-cpu/stage two/b8833/linux-cpu/stage",
-		Args:    cobra.ArbitraryArgs,
+		Example: "  llpatch inspect libggml-cuda.so\n  llpatch inspect --compare one/b8833/linux-cpu/stage " +
+			"two/b8833/linux-cpu/stage",
+		Args: cobra.ArbitraryArgs,
 		RunE: func(c *cobra.Command, files []string) error {
 			if compare {
 				if err := args("A", "B")(c, files); err != nil {
@@ -102,8 +103,10 @@ func (a *app) inspectCmd() *cobra.Command {
 	}
 	exclusive(c, "compare os", "compare exports")
 	c.Flags().BoolVar(&exports, "exports", false, "name every symbol that others can use")
-	c.Flags().BoolVar(&compare, "compare", false, "say in which sections two files, or the files of two folders, differ, and why; 5 where they do")
-	c.Flags().StringVar(&system, "os", "", "say what Windows programs and libraries, or folders of them, lack on this system: win7 or win7-vxkex")
+	c.Flags().BoolVar(&compare, "compare", false,
+		"say in which sections two files, or the files of two folders, differ, and why; 5 where they do")
+	c.Flags().StringVar(&system, "os", "", "say what Windows programs and libraries, or folders of them, lack on this "+
+		"system: win7 or win7-vxkex")
 	return c
 }
 
@@ -205,7 +208,8 @@ func missing(name string) string {
 	for _, e := range entries {
 		beside = append(beside, filepath.Join(filepath.Dir(name), e.Name()))
 	}
-	return cmp.Or(exit.DidYouMean(filepath.Clean(name), beside), "llpatch build TAG TARGET prints the folder of the programs that it built")
+	return cmp.Or(exit.DidYouMean(filepath.Clean(name), beside),
+		"llpatch build TAG TARGET prints the folder of the programs that it built")
 }
 
 // text writes what a person wants to see of a file, a line a fact.
@@ -264,9 +268,11 @@ func (i inspected) cuda(line func(what, format string, args ...any)) {
 		case c.Runtime == "" && i.PE == nil: // a DLL's linked-in runtime may leave no trace
 			runtime = "none"
 		}
-		line("cuda", "%d fatbins, runtime %s, device code by CUDA %s", c.Fatbins, runtime, cmp.Or(strings.Join(c.Toolkits, " and "), "unknown"))
+		line("cuda", "%d fatbins, runtime %s, device code by CUDA %s", c.Fatbins, runtime,
+			cmp.Or(strings.Join(c.Toolkits, " and "), "unknown"))
 		for _, code := range c.Code {
-			line("", "%-12s %d x %s, %s, %d KiB", code.Arch, code.Entries, strings.TrimSpace(code.Kind+" "+code.ISA), strings.Join(code.Compression, " and "), (code.Bytes+1023)>>10)
+			line("", "%-12s %d x %s, %s, %d KiB", code.Arch, code.Entries, strings.TrimSpace(code.Kind+" "+code.ISA),
+				strings.Join(code.Compression, " and "), (code.Bytes+1023)>>10)
 		}
 		if c.Unlinked {
 			line("", "an object file: it is to be linked")

@@ -11,7 +11,8 @@ func (i inspected) hip(line func(what, format string, args ...any)) {
 	if h == nil {
 		return
 	}
-	line("hip", "%d offload bundles, runtime %s, device code by %s", h.Bundles, cmp.Or(h.Runtime, "none"), cmp.Or(strings.Join(h.Compiler, " and "), "an unknown compiler"))
+	line("hip", "%d offload bundles, runtime %s, device code by %s", h.Bundles, cmp.Or(h.Runtime, "none"),
+		cmp.Or(strings.Join(h.Compiler, " and "), "an unknown compiler"))
 	for _, c := range h.Code {
 		features := ""
 		for _, f := range [][2]string{{"sramecc", c.SramECC}, {"xnack", c.Xnack}} {
@@ -19,7 +20,8 @@ func (i inspected) hip(line func(what, format string, args ...any)) {
 				features += ", " + f[0] + " " + f[1]
 			}
 		}
-		line("", "%-12s %d x code object version %d, %s, %d KiB%s", c.Target, c.Objects, c.Version, strings.Join(c.Compression, " and "), (c.Bytes+1023)>>10, features)
+		line("", "%-12s %d x code object version %d, %s, %d KiB%s", c.Target, c.Objects, c.Version,
+			strings.Join(c.Compression, " and "), (c.Bytes+1023)>>10, features)
 	}
 	for _, fault := range h.Faults {
 		line("fault", "%s", fault)

@@ -47,7 +47,8 @@ func (i inspected) windows(line func(what, format string, args ...any)) {
 	case s.Fault != "":
 		line("signed", "wrongly: %s", s.Fault)
 	default:
-		line("signed", "by %s, issued by %s, until %s; whether to trust that is not looked at", s.Signer, s.Issuer, s.Until.UTC().Format(time.DateOnly))
+		line("signed", "by %s, issued by %s, until %s; whether to trust that is not looked at", s.Signer, s.Issuer,
+			s.Until.UTC().Format(time.DateOnly))
 	}
 	line("lacks", "--os %s tells what, on Windows 7", spec.Win7)
 }
@@ -95,7 +96,8 @@ func windowsText(w *binary.Windows7) string {
 				if i.Standing == binary.ByUpdate && i.Why != "" {
 					continue
 				}
-				fmt.Fprintf(&b, "    %-8s %s\n", i.Standing, strings.TrimRight(fmt.Sprintf("%s!%s %s %s", i.DLL, i.Function, i.By, i.Why), " "))
+				fmt.Fprintf(&b, "    %-8s %s\n", i.Standing,
+					strings.TrimRight(fmt.Sprintf("%s!%s %s %s", i.DLL, i.Function, i.By, i.Why), " "))
 			}
 		}
 	}

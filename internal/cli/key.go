@@ -46,7 +46,8 @@ func forgetKeys(root *cobra.Command, args []string) error {
 // keyFlags are those that sign; what it returns reads them, nil where nothing signs.
 func keyFlags(c *cobra.Command, name, help string) func() (*trust.Key, error) {
 	var file, passwordFile string
-	c.Flags().StringVar(&file, name, "", help+" with this key, as llpatch key new makes it (default: the text in the variable "+keyEnv+", if any)")
+	c.Flags().StringVar(&file, name, "", help+
+		" with this key, as llpatch key new makes it (default: the text in the variable "+keyEnv+", if any)")
 	passwordFlag(c, &passwordFile)
 	return func() (*trust.Key, error) {
 		text, err := secret(keyEnv)
@@ -72,7 +73,8 @@ func keyFlags(c *cobra.Command, name, help string) func() (*trust.Key, error) {
 }
 
 func passwordFlag(c *cobra.Command, file *string) {
-	c.Flags().StringVar(file, keyPasswordFlag, "", "file whose first line is the key's password (default: the variable "+keyPasswordEnv+", else a question)")
+	c.Flags().StringVar(file, keyPasswordFlag, "", "file whose first line is the key's password (default: the variable "+
+		keyPasswordEnv+", else a question)")
 }
 
 // keyPassword is the password that a file or the variable gives, empty where neither does.
@@ -120,7 +122,8 @@ func ask(what string) ([]byte, error) {
 func (a *app) keyCmd() *cobra.Command {
 	c := &cobra.Command{
 		Use: "key", Short: "Make and show the key that signs releases",
-		Long: "A key is an Ed25519 key in minisign's form. Its file is secret; FILE.pub beside\nit is for everybody, who verifies with it: llpatch verify, or minisign -V.",
+		Long: "A key is an Ed25519 key in minisign's form. Its file is secret; FILE.pub beside\nit is for everybody, who " +
+			"verifies with it: llpatch verify, or minisign -V.",
 	}
 	c.AddCommand(a.keyNewCmd(), a.keyPublicCmd(), a.keyRotateCmd())
 	return c
@@ -142,7 +145,8 @@ func newKeyFlags(c *cobra.Command) func() ([]byte, error) {
 		case len(password) > 0:
 			return password, nil
 		case !term.IsTerminal(int(os.Stdin.Fd())):
-			return nil, usage("a key has a password: give --key-password-file FILE or the variable " + keyPasswordEnv + ", or say --no-password")
+			return nil, usage("a key has a password: give --key-password-file FILE or the variable " + keyPasswordEnv +
+				", or say --no-password")
 		}
 		first, err := ask("password")
 		if err != nil {
@@ -187,7 +191,8 @@ func writeKey(k trust.Key, file string, password []byte) (newKey, error) {
 }
 
 func (n newKey) text() string {
-	return fmt.Sprintf("%s  keep it, and a copy elsewhere; it signs\n%s%s  give it to everybody; key %s\n", n.File, n.File, publicSuffix, n.ID)
+	return fmt.Sprintf("%s  keep it, and a copy elsewhere; it signs\n%s%s  give it to everybody; key %s\n", n.File,
+		n.File, publicSuffix, n.ID)
 }
 
 func (a *app) keyNewCmd() *cobra.Command {
@@ -247,7 +252,8 @@ func (a *app) keyRotateCmd() *cobra.Command {
 		Args:    args("OLD", "NEW"),
 		Example: "  llpatch key rotate release.key release-2.key",
 	}
-	c.Flags().StringVar(&oldPasswordFile, "old-password-file", "", "file whose first line is OLD's password (default: a question)")
+	c.Flags().StringVar(&oldPasswordFile, "old-password-file", "",
+		"file whose first line is OLD's password (default: a question)")
 	password := newKeyFlags(c)
 	c.RunE = func(c *cobra.Command, got []string) error {
 		var oldPassword []byte
@@ -284,7 +290,8 @@ func (a *app) keyRotateCmd() *cobra.Command {
 			return err
 		}
 		return a.print(made, func() string {
-			return made.text() + strings.Join([]string{got[1] + publicSuffix + trust.SignatureSuffix, " lay it and " + got[1] + publicSuffix + " beside each release\n"}, " ")
+			return made.text() + strings.Join([]string{got[1] + publicSuffix + trust.SignatureSuffix, " lay it and " + got[1] +
+				publicSuffix + " beside each release\n"}, " ")
 		})
 	}
 	return c

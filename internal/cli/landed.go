@@ -48,13 +48,16 @@ func (a *app) landed(ctx context.Context, e chain.Workspace, s *spec.Series) (ma
 	if err != nil {
 		return nil, err
 	}
-	report, err := h.Status(ctx, compat.Options{Cache: e.Cache, Log: a.log, Progress: a.progress.update}, stack, h.Tags[at:at+1])
+	report, err := h.Status(ctx, compat.Options{Cache: e.Cache, Log: a.log, Progress: a.progress.update}, stack,
+		h.Tags[at:at+1])
 	if err != nil {
 		return nil, err
 	}
 	out := map[string]compat.Run{}
 	for _, st := range report.Fixes {
-		if run := st.Runs[0]; len(run.Landed) > 0 && slices.ContainsFunc(s.In, func(c spec.Chosen) bool { return c.Fix == st.Fix }) {
+		if run := st.Runs[0]; len(run.Landed) > 0 && slices.ContainsFunc(s.In, func(c spec.Chosen) bool {
+			return c.Fix == st.Fix
+		}) {
 			out[st.Fix] = run
 		}
 	}

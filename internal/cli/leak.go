@@ -42,7 +42,8 @@ flat, bounded, or what the context needs; 6: it grows; 7: it could not be told.
 			if o.Every < memory.MinEvery || o.Every > memory.MaxEvery {
 				return usage("--every %v: it must be %v to %v", o.Every, memory.MinEvery, memory.MaxEvery)
 			}
-			if o.Requests < 1 || o.Tokens < 0 || o.Tokens == 0 && c.Flags().Changed("tokens") || o.Clients < 1 || o.For <= 0 || o.Ready <= 0 {
+			if o.Requests < 1 || o.Tokens < 0 || o.Tokens == 0 && c.Flags().Changed("tokens") || o.Clients < 1 || o.For <= 0 ||
+				o.Ready <= 0 {
 				return usage("--requests, --tokens, --clients, --for and --ready must be more than nothing")
 			}
 			o.Argv, o.Env, o.Log, o.Status = argv, os.Environ(), a.log, a.status
@@ -71,7 +72,8 @@ flat, bounded, or what the context needs; 6: it grows; 7: it could not be told.
 		},
 	}
 	f := c.Flags()
-	f.StringVar(&o.Workload, "workload", "auto", "prefill, requests, none, or a shell command that is one request (LLPATCH_URL is the server)")
+	f.StringVar(&o.Workload, "workload", "auto",
+		"prefill, requests, none, or a shell command that is one request (LLPATCH_URL is the server)")
 	f.StringSliceVar(&o.With, "with", nil, "run it once more under: "+strings.Join(leak.Tools(), ", "))
 	f.IntVar(&o.Requests, "requests", 200, "how many requests")
 	f.IntVar(&o.Tokens, "tokens", 0, "tokens that a prefill grows to (default: what a slot holds, at most 8192)")
@@ -79,8 +81,10 @@ flat, bounded, or what the context needs; 6: it grows; 7: it could not be told.
 	f.DurationVar(&o.For, "for", 10*time.Minute, "limit of the workload, or of a program that does not end")
 	f.DurationVar(&o.Ready, "ready", 5*time.Minute, "limit until a server is ready")
 	f.DurationVar(&o.Every, "every", memory.DefaultEvery, "time between two looks at memory, 20ms to 1s")
-	f.StringVar(&device, "vram", "auto", "where VRAM is read: auto, nvidia-smi, amdgpu, amd-smi, rocm-smi, none, or sim:FILE (a simulated device's state)")
-	f.StringVar(&host, "ram", "", "read host memory of ssh:HOST:PROCESS, a process of a Windows machine that CMD starts, not of CMD")
+	f.StringVar(&device, "vram", "auto", "where VRAM is read: auto, nvidia-smi, amdgpu, amd-smi, rocm-smi, none, or "+
+		"sim:FILE (a simulated device's state)")
+	f.StringVar(&host, "ram", "", "read host memory of ssh:HOST:PROCESS, a process of a Windows machine that CMD "+
+		"starts, not of CMD")
 	f.StringVar(&page, "html", "", "write a page with charts to this file")
 	return c
 }

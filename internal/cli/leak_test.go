@@ -48,7 +48,8 @@ func TestLeakKilled(t *testing.T) {
 	}
 	dir := t.TempDir()
 	smi := filepath.Join(dir, "nvidia-smi")
-	if err := os.WriteFile(smi, []byte("#!/bin/sh\ncase $1 in *query-gpu*) while :; do echo '0, GPU-1, 5, 100'; sleep 0.05; done ;; esac\nsleep 77\n"), 0o755); err != nil {
+	if err := os.WriteFile(smi, []byte("#!/bin/sh\ncase $1 in *query-gpu*) while :; do echo '0, GPU-1, 5, 100'; sleep "+
+		"0.05; done ;; esac\nsleep 77\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	c := exec.CommandContext(t.Context(), self, "leak", "--", "sh", "-c", "trap '' TERM; setsid sleep 78 & sleep 79; true")
@@ -177,7 +178,8 @@ func TestVRAM(t *testing.T) {
 	if err := os.WriteFile(file, whole[:5000], 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), self, "vram", file).CombinedOutput(); err == nil || !strings.Contains(string(out), "ends inside its header") {
+	if out, err := exec.CommandContext(t.Context(), self, "vram", file).CombinedOutput(); err == nil ||
+		!strings.Contains(string(out), "ends inside its header") {
 		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -46,8 +46,10 @@ func (a *app) lintCmd() *cobra.Command {
 			return errors.Join(a.print(report, report.Text), report.Err())
 		},
 	}
-	c.Flags().StringVar(&o.Source, "source", "", "a local repository with upstream's tags and history: prove the ranges and the pins on it")
-	c.Flags().StringVar(&draft, "draft", "", "instead, print the beginning of an entry of recipes/advisories.toml for this record: a file or URL in OSV's format or CVE's")
+	c.Flags().StringVar(&o.Source, "source", "",
+		"a local repository with upstream's tags and history: prove the ranges and the pins on it")
+	c.Flags().StringVar(&draft, "draft", "", "instead, print the beginning of an entry of recipes/advisories.toml for "+
+		"this record: a file or URL in OSV's format or CVE's")
 	exclusive(c, "draft source", "draft json")
 	addUpstream(c, &o.Upstream, "whose history that is")
 	return c
@@ -66,7 +68,10 @@ func (a *app) draft(ctx context.Context, name string, known spec.Advisories) err
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
 		file = filepath.Join(dir, "record.json")
-		if _, err := (download.File{Client: http.DefaultClient, URL: u, Name: file, Most: maxFeed, Stall: time.Minute}).Get(ctx); err != nil {
+		if _, err := (download.File{
+			Client: http.DefaultClient, URL: u, Name: file, Most: maxFeed,
+			Stall: time.Minute,
+		}).Get(ctx); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}

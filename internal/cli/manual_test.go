@@ -70,13 +70,15 @@ func TestManualHasCommands(t *testing.T) {
 	}), "\n")
 	root := newRoot()
 	has := func(f *pflag.Flag) bool {
-		return regexp.MustCompile(`--`+f.Name+`\b`).MatchString(all) || f.Shorthand != "" && strings.Contains(all, " -"+f.Shorthand+" ")
+		return regexp.MustCompile(`--`+f.Name+`\b`).MatchString(all) || f.Shorthand != "" &&
+			strings.Contains(all, " -"+f.Shorthand+" ")
 	}
 	commands := 0
 	each(root, func(c *cobra.Command) {
 		commands++
 		row := "\n| `" + c.CommandPath()
-		if !c.HasAvailableSubCommands() && !strings.Contains(chapters["commands.md"], row+"`") && !strings.Contains(chapters["commands.md"], row+" ") {
+		if !c.HasAvailableSubCommands() && !strings.Contains(chapters["commands.md"], row+"`") &&
+			!strings.Contains(chapters["commands.md"], row+" ") {
 			t.Errorf("commands.md has no row for %s", c.CommandPath())
 		}
 		c.LocalNonPersistentFlags().VisitAll(func(f *pflag.Flag) {
@@ -211,7 +213,8 @@ func TestCallsShown(t *testing.T) {
 		switch {
 		case err != nil:
 			return err
-		case d.IsDir() && name != repository && (strings.HasPrefix(d.Name(), ".") || d.Name() == "dist" || d.Name() == "testdata"):
+		case d.IsDir() && name != repository && (strings.HasPrefix(d.Name(), ".") || d.Name() == "dist" ||
+			d.Name() == "testdata"):
 			return fs.SkipDir
 		case d.IsDir() || filepath.Ext(name) != ".md":
 			return nil

@@ -54,18 +54,41 @@ func newModelFlags(c *cobra.Command) *modelFlags {
 		{flag: "layers", about: "layers", field: func(m *gguf.Model) *int { return &m.Layers }},
 		{flag: "embd", about: "width of the embedding", field: func(m *gguf.Model) *int { return &m.Embd }},
 		{flag: "heads", about: "attention heads", field: func(m *gguf.Model) *int { return &m.Heads }},
-		{flag: "kv-heads", about: "heads of K and V: fewer than --heads is GQA", field: func(m *gguf.Model) *int { return &m.KVHeads }},
-		{flag: "head-dim", about: "elements of a head (0: embd / heads)", field: func(m *gguf.Model) *int { return &m.HeadDim }},
-		{flag: "ff", about: "width of the feed-forward layer, or of each expert", field: func(m *gguf.Model) *int { return &m.FF }},
-		{flag: "ctx", about: "tokens the model says it was trained for", field: func(m *gguf.Model) *int { return &m.Context }},
+		{flag: "kv-heads", about: "heads of K and V: fewer than --heads is GQA", field: func(m *gguf.Model) *int {
+			return &m.KVHeads
+		}},
+		{flag: "head-dim", about: "elements of a head (0: embd / heads)", field: func(m *gguf.Model) *int {
+			return &m.HeadDim
+		}},
+		{flag: "ff", about: "width of the feed-forward layer, or of each expert", field: func(m *gguf.Model) *int {
+			return &m.FF
+		}},
+		{flag: "ctx", about: "tokens the model says it was trained for", field: func(m *gguf.Model) *int {
+			return &m.Context
+		}},
 		{flag: "experts", about: "experts (0: a dense model)", field: func(m *gguf.Model) *int { return &m.Experts }},
-		{flag: "experts-used", about: "experts that work on each token", field: func(m *gguf.Model) *int { return &m.ExpertsUsed }},
-		{flag: "experts-shared", about: "experts for every token (MLA only)", field: func(m *gguf.Model) *int { return &m.ExpertsShared }},
-		{flag: "dense-lead", about: "layers without experts at the start (MLA only)", field: func(m *gguf.Model) *int { return &m.DenseLead }},
-		{flag: "kv-rank", about: "width of the compressed K and V: a model with MLA (0: none)", field: func(m *gguf.Model) *int { return &m.KVRank }},
-		{flag: "q-rank", about: "width of the compressed Q (MLA only; 0: not compressed)", field: func(m *gguf.Model) *int { return &m.QRank }},
-		{flag: "rope-dim", about: "elements of a head that rope turns (MLA only)", field: func(m *gguf.Model) *int { return &m.RopeDim }},
-		{flag: "value-dim", about: "elements of a head of V (MLA only)", field: func(m *gguf.Model) *int { return &m.ValueDim }},
+		{flag: "experts-used", about: "experts that work on each token", field: func(m *gguf.Model) *int {
+			return &m.ExpertsUsed
+		}},
+		{flag: "experts-shared", about: "experts for every token (MLA only)", field: func(m *gguf.Model) *int {
+			return &m.ExpertsShared
+		}},
+		{flag: "dense-lead", about: "layers without experts at the start (MLA only)", field: func(m *gguf.Model) *int {
+			return &m.DenseLead
+		}},
+		{
+			flag: "kv-rank", about: "width of the compressed K and V: a model with MLA (0: none)",
+			field: func(m *gguf.Model) *int { return &m.KVRank },
+		},
+		{flag: "q-rank", about: "width of the compressed Q (MLA only; 0: not compressed)", field: func(m *gguf.Model) *int {
+			return &m.QRank
+		}},
+		{flag: "rope-dim", about: "elements of a head that rope turns (MLA only)", field: func(m *gguf.Model) *int {
+			return &m.RopeDim
+		}},
+		{flag: "value-dim", about: "elements of a head of V (MLA only)", field: func(m *gguf.Model) *int {
+			return &m.ValueDim
+		}},
 	}}
 	var presets []string
 	for _, p := range gguf.Presets() {
@@ -176,7 +199,8 @@ func writable(out string, force bool) error {
 
 func (w written) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n  sha256   %s\n  bytes    %d\n  tensors  %d, %s\n  params   %d\n  context  %d\n  cache    %d bytes a token in F16",
+	fmt.Fprintf(&b, "%s\n  sha256   %s\n  bytes    %d\n  tensors  %d, %s\n  params   %d\n  context  %d\n  cache    %d "+
+		"bytes a token in F16",
 		w.Path, w.SHA256, w.Bytes, w.Tensors, w.Model.Type, w.Params, w.Context, w.KVF16)
 	if w.KVQ8 > 0 {
 		fmt.Fprintf(&b, ", %d in Q8_0", w.KVQ8)

@@ -21,8 +21,10 @@ import (
 
 // packFlags are for a command that ends in an archive; check looks at its other flags.
 func (a *app) packFlags(c *cobra.Command, check func() error) *cobra.Command {
-	c.Flags().StringVar(&a.runtime, "bundle", "", "thin: the user's machine has the toolkit's libraries; full: they are inside (default: as the recipe says)")
-	c.Flags().Int64Var(&a.partMiB, "part-size", bundle.DefaultPartMiB, "a larger archive is also given in parts of so many MiB")
+	c.Flags().StringVar(&a.runtime, "bundle", "",
+		"thin: the user's machine has the toolkit's libraries; full: they are inside (default: as the recipe says)")
+	c.Flags().Int64Var(&a.partMiB, "part-size", bundle.DefaultPartMiB,
+		"a larger archive is also given in parts of so many MiB")
 	sign, key := signFlags(c), keyFlags(c, "key", "sign the release")
 	c.PreRunE = func(c *cobra.Command, _ []string) error {
 		if c.Flags().Changed("without") && c.Flags().Changed("require-cures") {
@@ -54,10 +56,13 @@ const passwordEnv = "LLPATCH_SIGN_PASSWORD"
 func signFlags(c *cobra.Command) func() (*authenticode.Signer, error) {
 	var s authenticode.Signer
 	var file string
-	c.Flags().StringVar(&s.Cert, "sign", "", "sign programs for Windows (Authenticode) with this certificate: a PKCS#12 file (.p12, .pfx), or PEM with --sign-key")
+	c.Flags().StringVar(&s.Cert, "sign", "", "sign programs for Windows (Authenticode) with this certificate: a "+
+		"PKCS#12 file (.p12, .pfx), or PEM with --sign-key")
 	c.Flags().StringVar(&s.Key, "sign-key", "", "the PEM private key of the certificate")
-	c.Flags().StringVar(&file, "sign-password-file", "", "file whose first line is the password of the key (default: the variable "+passwordEnv+")")
-	c.Flags().StringVar(&s.Timestamp, "sign-timestamp", "", "URL of an RFC 3161 server that says when it was signed, so that the signature outlives the certificate")
+	c.Flags().StringVar(&file, "sign-password-file", "",
+		"file whose first line is the password of the key (default: the variable "+passwordEnv+")")
+	c.Flags().StringVar(&s.Timestamp, "sign-timestamp", "",
+		"URL of an RFC 3161 server that says when it was signed, so that the signature outlives the certificate")
 	return func() (*authenticode.Signer, error) {
 		if s.Cert == "" {
 			for _, name := range []string{"sign-key", "sign-password-file", "sign-timestamp"} {

@@ -44,7 +44,8 @@ func TestFirstLine(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, line, err)
 		}
 	}
-	if _, err := firstLine(t.Context(), "/dev/zero"); err == nil || !strings.Contains(err.Error(), "/dev/zero has more than") {
+	if _, err := firstLine(t.Context(), "/dev/zero"); err == nil ||
+		!strings.Contains(err.Error(), "/dev/zero has more than") {
 		t.Errorf("%v", err)
 	}
 	pipe := filepath.Join(dir, "pipe")

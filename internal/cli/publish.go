@@ -59,7 +59,8 @@ func (a *app) publishCmd() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringVar(&to, "to", "", "where: https://github.com/OWNER/REPO, a Gitea's page of a repository, or a folder (its path, or file:///DIR)")
+	c.Flags().StringVar(&to, "to", "", "where: https://github.com/OWNER/REPO, a Gitea's page of a repository, or a "+
+		"folder (its path, or file:///DIR)")
 	c.Flags().StringVar(&key, "key", "", "the public key that must have signed the releases: its file, or its one line")
 	c.Flags().StringVar(&tag, "tag", "", "the release's name (default: tag and revision, such as b8833-llp1)")
 	c.Flags().StringVar(&withdraw, "withdraw", "", "mark this release as withdrawn, in the index and on its page")

@@ -24,12 +24,14 @@ import (
 )
 
 var (
-	brokenTags   = flag.String("broken-tags", "", "tags on which every broken fix must be noticed, with blanks between them")
+	brokenTags = flag.String("broken-tags", "",
+		"tags on which every broken fix must be noticed, with blanks between them")
 	brokenDist   = flag.String("broken-dist", "", "folder that keeps the builds of TestBrokenFixes for the next run")
 	brokenSource = flag.String("broken-source", "", "where the tags are taken from, as --source has it")
 	brokenRecord = flag.String("broken-record", "", "file that gets what came of it, as JSON")
-	brokenIK     = flag.String("broken-ik", "", "commit of ik_llama.cpp on which prefill-reserve's broken variants must be noticed, from -broken-source")
-	brokenOnly   = flag.String("broken-only", "", "only variants with this in FIX/NAME")
+	brokenIK     = flag.String("broken-ik", "",
+		"commit of ik_llama.cpp on which prefill-reserve's broken variants must be noticed, from -broken-source")
+	brokenOnly = flag.String("broken-only", "", "only variants with this in FIX/NAME")
 )
 
 // simulations are the devices on which proofs run, by name, with the headers that each
@@ -171,7 +173,8 @@ func (b subject) kills(t *testing.T, v broken.Variant, device, hip string) kill 
 	if k.Killed {
 		word = "killed"
 	}
-	t.Logf("%s on %s: %s: %s by %s: %q: %s (%d compiled, %v s)", b.tag, device, v.ID(), word, k.Check, k.Fault, k.Detail, lib.Compiled, k.Seconds)
+	t.Logf("%s on %s: %s: %s by %s: %q: %s (%d compiled, %v s)", b.tag, device, v.ID(), word, k.Check, k.Fault, k.Detail,
+		lib.Compiled, k.Seconds)
 	return k
 }
 
@@ -327,7 +330,8 @@ func TestBrokenIK(t *testing.T) {
 		sh(t, declarations, `for f in $(cat patches/series); do [ "$f" = prefill-reserve ] || rm -r "patches/$f"; done
 			echo prefill-reserve >patches/series && find recipes -name '*.toml' ! -name ik-linux-cpu.toml ! -name sources.toml -delete`)
 		if variant != "" {
-			sh(t, "../..", fmt.Sprintf("mkdir %[1]s/patches/broken && cp internal/broken/testdata/%[2]s.patch %[1]s/patches/broken/ && echo broken >>%[1]s/patches/series", quoted(declarations), variant))
+			sh(t, "../..", fmt.Sprintf("mkdir %[1]s/patches/broken && cp internal/broken/testdata/%[2]s.patch "+
+				"%[1]s/patches/broken/ && echo broken >>%[1]s/patches/series", quoted(declarations), variant))
 			toml := fmt.Sprintf(`summary  = "One thing wrong"
 why      = "A proof must notice it."
 reports  = ["https://example.invalid/"]
@@ -350,7 +354,8 @@ why   = "none"
 				t.Fatal(err)
 			}
 		}
-		c := exec.CommandContext(t.Context(), self, "-C", declarations, "--out", dist, "smoke", *brokenIK, "ik-linux-cpu", "--device", "sim", "--source", *brokenSource, "--json")
+		c := exec.CommandContext(t.Context(), self, "-C", declarations, "--out", dist, "smoke", *brokenIK, "ik-linux-cpu",
+			"--device", "sim", "--source", *brokenSource, "--json")
 		c.Env = append(os.Environ(), "LLPATCH_CACHE="+filepath.Join(dist, "cache"))
 		c.Stderr = os.Stderr
 		out, err := c.Output()
@@ -385,14 +390,18 @@ why   = "none"
 				continue
 			}
 			c := p.Patched.Checks[0]
-			k.judge(smoke.ProofCheck{Check: spec.Check{Name: c.Name}, Case: p.Case, Fault: p.Fault, Same: p.Case == "not asked"}, c)
+			k.judge(smoke.ProofCheck{
+				Check: spec.Check{Name: c.Name}, Case: p.Case, Fault: p.Fault,
+				Same: p.Case == "not asked",
+			}, c)
 			if p.Verdict == smoke.Passed {
 				k.Killed = false
 			}
 		}
 		k.Seconds = time.Since(began).Round(100 * time.Millisecond).Seconds()
 		record.Kills = append(record.Kills, k)
-		if t.Logf("%s: killed %v by %s: %q: %s (%v s)", k.Variant, k.Killed, k.Check, k.Fault, k.Detail, k.Seconds); !k.Killed {
+		if t.Logf("%s: killed %v by %s: %q: %s (%v s)", k.Variant, k.Killed, k.Check, k.Fault, k.Detail,
+			k.Seconds); !k.Killed {
 			t.Errorf("%s is not noticed: %q, want %s: %s", k.Variant, k.Fault, k.Want, k.Detail)
 		}
 	}
@@ -411,7 +420,8 @@ func pinnedTags(list string) ([]string, error) {
 	}
 	for _, tag := range tags {
 		if repo.Lock[spec.LlamaCpp][tag].Tree == "" {
-			return nil, fmt.Errorf("-broken-tags: recipes/tags.lock does not pin %q; take tags with blanks between them, such as \"b8390 b9842\"", tag)
+			return nil, fmt.Errorf("-broken-tags: recipes/tags.lock does not pin %q; take tags with blanks between them, "+
+				"such as \"b8390 b9842\"", tag)
 		}
 	}
 	return tags, nil
@@ -421,7 +431,8 @@ func pinnedTags(list string) ([]string, error) {
 func TestPinnedTags(t *testing.T) {
 	for list, want := range map[string]string{
 		"b8390": "", " b8390  v0.5.0 ": "",
-		" ": "names no tag", "b8390,b9842": `does not pin "b8390,b9842"`, "b8390 b1": `"b1"`, "v0.6.0": `"v0.6.0"`, "../x": `"../x"`, "--help": `"--help"`,
+		" ": "names no tag", "b8390,b9842": `does not pin "b8390,b9842"`, "b8390 b1": `"b1"`, "v0.6.0": `"v0.6.0"`,
+		"../x": `"../x"`, "--help": `"--help"`,
 	} {
 		if _, err := pinnedTags(list); (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", list, err, want)
@@ -443,7 +454,8 @@ func smallBuild(t *testing.T, dist, tag string) subject {
 		t.Fatal(err)
 	}
 	declarations := filepath.Join(dist, "declarations")
-	sh(t, "../..", fmt.Sprintf("rm -rf %[1]s && mkdir -p %[1]s && cp -r buildenv patches recipes toolchains %[1]s", quoted(declarations)))
+	sh(t, "../..", fmt.Sprintf("rm -rf %[1]s && mkdir -p %[1]s && cp -r buildenv patches recipes toolchains %[1]s",
+		quoted(declarations)))
 	recipe := filepath.Join(declarations, "recipes", "linux-cpu.toml")
 	text, err := os.ReadFile(recipe)
 	if err != nil {
@@ -451,7 +463,8 @@ func smallBuild(t *testing.T, dist, tag string) subject {
 	}
 	for old, small := range map[string]string{
 		`programs  = ["llama-server", "llama-cli", "llama-bench", "llama-quantize"]`: `programs  = ["llama-server"]`,
-		"GGML_CPU_ALL_VARIANTS = true": "GGML_CPU_ALL_VARIANTS = false\n" + `CMAKE_CXX_FLAGS_RELEASE = "-O0 -DNDEBUG"` + "\n" + `CMAKE_C_FLAGS_RELEASE = "-O2 -DNDEBUG"`,
+		"GGML_CPU_ALL_VARIANTS = true": "GGML_CPU_ALL_VARIANTS = false\n" + `CMAKE_CXX_FLAGS_RELEASE = "-O0 -DNDEBUG"` +
+			"\n" + `CMAKE_C_FLAGS_RELEASE = "-O2 -DNDEBUG"`,
 	} {
 		if strings.Count(string(text), old) != 1 {
 			t.Fatalf("%s has no line %s", recipe, old)

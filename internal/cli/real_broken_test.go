@@ -16,7 +16,8 @@ import (
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
-var llamaBuild = flag.String("llama-build", "", "the build folder of a finished llama.cpp with GGML_BACKEND_DL, to break a kernel of")
+var llamaBuild = flag.String("llama-build", "",
+	"the build folder of a finished llama.cpp with GGML_BACKEND_DL, to break a kernel of")
 
 // TestGivenBrokenKernel breaks a kernel in a build that is there already.
 func TestGivenBrokenKernel(t *testing.T) {
@@ -44,7 +45,8 @@ func brokenKernel(t *testing.T, dir string) {
 	}
 	lib := filepath.Base(m[1])
 	commands := strings.Split(strings.TrimSpace(sh(t, dir, "ninja -t commands bin/"+lib)), "\n")
-	object := regexp.MustCompile(`-o (\S*` + regexp.QuoteMeta(strings.TrimSuffix(strings.TrimPrefix(lib, "lib"), ".so")) + `\.dir/ggml-cpu/ops\.cpp\.o) .*-c (\S+)`)
+	object := regexp.MustCompile(`-o (\S*` + regexp.QuoteMeta(strings.TrimSuffix(strings.TrimPrefix(lib, "lib"), ".so")) +
+		`\.dir/ggml-cpu/ops\.cpp\.o) .*-c (\S+)`)
 	var compile string
 	var at []string
 	for _, c := range commands {

@@ -41,7 +41,10 @@ func TestWindowsDevice(t *testing.T) {
 	bin := prefillExe(t, stock, filepath.Join(dir, "build"))
 	t.Logf("libllama and ggml for Windows: %v", time.Since(began).Round(time.Second))
 	model := filepath.Join(dir, "model.gguf")
-	if _, err := gguf.WriteFile(t.Context(), model, gguf.Model{Layers: 2, Embd: 512, Heads: 4, KVHeads: 4, FF: 512, Context: 131072, Type: gguf.Q8_0, Seed: 1}, nil); err != nil {
+	if _, err := gguf.WriteFile(t.Context(), model, gguf.Model{
+		Layers: 2, Embd: 512, Heads: 4, KVHeads: 4, FF: 512,
+		Context: 131072, Type: gguf.Q8_0, Seed: 1,
+	}, nil); err != nil {
 		t.Fatal(err)
 	}
 	program, found := wine.Find()
@@ -59,7 +62,8 @@ func TestWindowsDevice(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	runs := prefill{argv: wine.Argv(program, filepath.Join(bin, "prefill.exe"), sim.WinePath(model), fmt.Sprint(promptTokens)), dir: dir, env: w.Environ()}
+	runs := prefill{argv: wine.Argv(program, filepath.Join(bin, "prefill.exe"), sim.WinePath(model),
+		fmt.Sprint(promptTokens)), dir: dir, env: w.Environ()}
 	for name, c := range map[string]struct {
 		src     string
 		defines []string
@@ -70,7 +74,8 @@ func TestWindowsDevice(t *testing.T) {
 	} {
 		began := time.Now()
 		lib, err := sim.Build(t.Context(), sim.Options{
-			Src: c.src, Out: filepath.Join(dir, "sim-"+name), Headers: os.Getenv("CUDA_HEADERS"), NoVMM: true, Windows: true, Defines: c.defines,
+			Src: c.src, Out: filepath.Join(dir, "sim-"+name), Headers: os.Getenv("CUDA_HEADERS"), NoVMM: true, Windows: true,
+			Defines: c.defines,
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -79,13 +84,16 @@ func TestWindowsDevice(t *testing.T) {
 		began = time.Now()
 		before, after, err := runs.on(t, lib, sim.Device{})
 		grown := float64(after.VRAMPeak-before.VRAMUsed) / (1 << 20)
-		t.Logf("%s: %.1f MiB at the start, %.1f MiB more at most, %d allocations, %d frees, %d launches, %d graph launches: %v, %v", name,
-			float64(before.VRAMUsed)/(1<<20), grown, after.Allocs-before.Allocs, after.Frees-before.Frees, after.Launches, after.GraphLaunches, err, time.Since(began).Round(time.Second))
+		t.Logf("%s: %.1f MiB at the start, %.1f MiB more at most, %d allocations, %d frees, %d launches, %d graph "+
+			"launches: %v, %v", name,
+			float64(before.VRAMUsed)/(1<<20), grown, after.Allocs-before.Allocs, after.Frees-before.Frees, after.Launches,
+			after.GraphLaunches, err, time.Since(began).Round(time.Second))
 		if err != nil || after.Launches == 0 || after.Faults > 0 || c.grows != (grown >= 257) {
 			t.Errorf("%s: %.1f MiB, %+v, %v", name, grown, after, err)
 		}
 		before, after, err = runs.on(t, lib, sim.Device{VRAMMiB: smallCardMiB})
-		t.Logf("%s on %d MiB: %.1f MiB at most, %d allocations failed: %v", name, smallCardMiB, float64(after.VRAMPeak)/(1<<20), after.Failed, err)
+		t.Logf("%s on %d MiB: %.1f MiB at most, %d allocations failed: %v", name, smallCardMiB,
+			float64(after.VRAMPeak)/(1<<20), after.Failed, err)
 		if before.VRAMUsed == 0 || c.grows != (err != nil) || c.grows && after.Failed == 0 {
 			t.Errorf("%s on %d MiB: %+v, %v", name, smallCardMiB, after, err)
 		}
@@ -104,7 +112,8 @@ func bothTrees(t *testing.T, dir, cache string) (patched, stock string) {
 		t.Fatal(err)
 	}
 	patched, stock = filepath.Join(dir, "patched"), filepath.Join(dir, "stock")
-	c := exec.CommandContext(t.Context(), self, "-C", root, "apply", "b8390", "linux-cpu", "-o", patched, "--locked", "--json")
+	c := exec.CommandContext(t.Context(), self, "-C", root, "apply", "b8390", "linux-cpu", "-o", patched, "--locked",
+		"--json")
 	c.Env = append(os.Environ(), "LLPATCH_CACHE="+cache)
 	c.Stderr = os.Stderr
 	out, err := c.Output()
@@ -135,9 +144,12 @@ func prefillExe(t *testing.T, src, out string) string {
 		"cmake", "-S", src, "-B", out, "-G", "Ninja", "-DCMAKE_SYSTEM_NAME=Windows", "-DCMAKE_SYSTEM_PROCESSOR=x86_64",
 		"-DCMAKE_C_COMPILER=x86_64-w64-mingw32-gcc-posix", "-DCMAKE_CXX_COMPILER=x86_64-w64-mingw32-g++-posix",
 		"-DCMAKE_BUILD_TYPE=None", "-DCMAKE_C_FLAGS=-O1 " + flags, "-DCMAKE_CXX_FLAGS=-O0 " + flags,
-		"-DCMAKE_SHARED_LINKER_FLAGS=-static -Wl,--exclude-libs,ALL", "-DCMAKE_MODULE_LINKER_FLAGS=-static -Wl,--exclude-libs,ALL",
-		"-DBUILD_SHARED_LIBS=ON", "-DGGML_BACKEND_DL=ON", "-DGGML_NATIVE=OFF", "-DGGML_OPENMP=OFF", "-DGGML_CCACHE=OFF", "-DLLAMA_OPENSSL=OFF",
-		"-DLLAMA_BUILD_COMMON=OFF", "-DLLAMA_BUILD_TOOLS=OFF", "-DLLAMA_BUILD_EXAMPLES=OFF", "-DLLAMA_BUILD_TESTS=OFF", "-DLLAMA_BUILD_SERVER=OFF",
+		"-DCMAKE_SHARED_LINKER_FLAGS=-static -Wl,--exclude-libs,ALL",
+		"-DCMAKE_MODULE_LINKER_FLAGS=-static -Wl,--exclude-libs,ALL",
+		"-DBUILD_SHARED_LIBS=ON", "-DGGML_BACKEND_DL=ON", "-DGGML_NATIVE=OFF", "-DGGML_OPENMP=OFF", "-DGGML_CCACHE=OFF",
+		"-DLLAMA_OPENSSL=OFF",
+		"-DLLAMA_BUILD_COMMON=OFF", "-DLLAMA_BUILD_TOOLS=OFF", "-DLLAMA_BUILD_EXAMPLES=OFF", "-DLLAMA_BUILD_TESTS=OFF",
+		"-DLLAMA_BUILD_SERVER=OFF",
 	}
 	run := func(argv ...string) {
 		t.Helper()
@@ -148,8 +160,10 @@ func prefillExe(t *testing.T, src, out string) string {
 	run(argv...)
 	run("cmake", "--build", out, "--target", "llama", "ggml-cpu")
 	bin := filepath.Join(out, "bin")
-	run("x86_64-w64-mingw32-gcc-posix", "-O1", "-static", "-I"+filepath.Join(src, "include"), "-I"+filepath.Join(src, "ggml", "include"),
-		"testdata/prefill/prefill.c", "-o", filepath.Join(bin, "prefill.exe"), filepath.Join(bin, "libllama.dll"), filepath.Join(bin, "ggml.dll"), filepath.Join(bin, "ggml-base.dll"))
+	run("x86_64-w64-mingw32-gcc-posix", "-O1", "-static", "-I"+filepath.Join(src, "include"), "-I"+
+		filepath.Join(src, "ggml", "include"),
+		"testdata/prefill/prefill.c", "-o", filepath.Join(bin, "prefill.exe"), filepath.Join(bin, "libllama.dll"),
+		filepath.Join(bin, "ggml.dll"), filepath.Join(bin, "ggml-base.dll"))
 	return bin
 }
 

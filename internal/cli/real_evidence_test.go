@@ -62,7 +62,8 @@ rc = "nonzero"
 	if err := os.WriteFile(filepath.Join(dir, "plan.toml"), []byte(plan), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	c := exec.CommandContext(t.Context(), self, "evidence", "run", "plan.toml", "-o", "r.json", "--vram", "none", "--var", "BIN="+bin, "--var", "DIR="+dir)
+	c := exec.CommandContext(t.Context(), self, "evidence", "run", "plan.toml", "-o", "r.json", "--vram", "none", "--var",
+		"BIN="+bin, "--var", "DIR="+dir)
 	c.Dir = dir
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -78,7 +79,8 @@ rc = "nonzero"
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(res.Inputs["{DIR}/m.gguf"]) != 64 || !strings.HasPrefix(res.Builds["stock"].Version, "version:") || len(res.Builds["stock"].SHA256["llama-server"]) != 64 {
+	if len(res.Inputs["{DIR}/m.gguf"]) != 64 || !strings.HasPrefix(res.Builds["stock"].Version, "version:") ||
+		len(res.Builds["stock"].SHA256["llama-server"]) != 64 {
 		t.Errorf("%+v %+v", res.Inputs, res.Builds["stock"])
 	}
 	for _, r := range res.Runs {

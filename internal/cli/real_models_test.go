@@ -63,7 +63,8 @@ func loadModels(t *testing.T, bin string) {
 
 func bench(t *testing.T, bin, path string, m gguf.Model) {
 	t.Helper()
-	c := exec.CommandContext(t.Context(), filepath.Join(bin, "llama-bench"), "-m", path, "-p", "32", "-n", "4", "-r", "1", "-t", "2", "-o", "json")
+	c := exec.CommandContext(t.Context(), filepath.Join(bin, "llama-bench"), "-m", path, "-p", "32", "-n", "4", "-r", "1",
+		"-t", "2", "-o", "json")
 	out, err := c.Output()
 	if err != nil {
 		t.Fatalf("llama-bench: %v", err)
@@ -111,7 +112,8 @@ func serve(t *testing.T, bin, path string, m gguf.Model) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command(filepath.Join(bin, "llama-server"), "-m", path, "--port", port, "-c", fmt.Sprint(ctx), "-np", "1", "-t", "2", "--no-warmup")
+	c := exec.Command(filepath.Join(bin, "llama-server"), "-m", path, "--port", port, "-c", fmt.Sprint(ctx), "-np", "1",
+		"-t", "2", "--no-warmup")
 	c.Stdout, c.Stderr = log, log
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
@@ -123,7 +125,10 @@ func serve(t *testing.T, bin, path string, m gguf.Model) {
 	})
 	ready(t, addr, name)
 	answers := map[string]bool{}
-	prompts := []string{"The quick brown fox", "the quick brown fox", "Once upon a time", gguf.Prompt(500, 1), gguf.Prompt(501, 1)}
+	prompts := []string{
+		"The quick brown fox", "the quick brown fox", "Once upon a time", gguf.Prompt(500, 1),
+		gguf.Prompt(501, 1),
+	}
 	for _, p := range prompts {
 		answers[complete(t, addr, p)] = true
 	}

@@ -23,7 +23,10 @@ func publishedPurge(t *testing.T, b subject, cache string) {
 	dir := t.TempDir()
 	_, stock := bothTrees(t, dir, cache)
 	stockLibrary := func() (*sim.Library, error) {
-		return sim.Build(t.Context(), sim.Options{Src: stock, Out: filepath.Join(dir, "sim"), Headers: os.Getenv("CUDA_HEADERS"), NoVMM: true})
+		return sim.Build(t.Context(), sim.Options{
+			Src: stock, Out: filepath.Join(dir, "sim"),
+			Headers: os.Getenv("CUDA_HEADERS"), NoVMM: true,
+		})
 	}
 	replay := func(name, trim string, want smoke.Verdict, library func() (*sim.Library, error)) {
 		t.Helper()
@@ -53,7 +56,10 @@ func replayed(t *testing.T, bin string, lib *sim.Library, name, trim string, wan
 	} {
 		r, err := smoke.Run(t.Context(), smoke.Options{
 			Bin: bin, Work: t.TempDir(), Device: spec.Sim, SimEnv: lib.Env(),
-			Checks: []spec.Check{{Name: "graph-replay", Device: spec.Sim, Args: args, Env: map[string]string{"GGML_CUDA_POOL_TRIM": trim}}},
+			Checks: []spec.Check{{
+				Name: "graph-replay", Device: spec.Sim, Args: args,
+				Env: map[string]string{"GGML_CUDA_POOL_TRIM": trim},
+			}},
 		})
 		var failed *smoke.FailedChecks
 		if err != nil && !errors.As(err, &failed) {

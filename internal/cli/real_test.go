@@ -50,8 +50,10 @@ func TestReal(t *testing.T) {
 	readJSON(t, filepath.Join(filepath.Dir(archive), "smoke.json"), &smoked)
 	tools := built.Artifacts.ConfigureSeconds + built.Artifacts.BuildSeconds
 	own := cold.Seconds() - tools - smoked.Report.Seconds
-	t.Logf("cold: %.1f s in all; cmake %.1f s, ninja %.1f s, smoke %.1f s, llpatch's own %.1f s: %.2f %% of cmake and ninja",
-		cold.Seconds(), built.Artifacts.ConfigureSeconds, built.Artifacts.BuildSeconds, smoked.Report.Seconds, own, 100*own/tools)
+	t.Logf("cold: %.1f s in all; cmake %.1f s, ninja %.1f s, smoke %.1f s, llpatch's own %.1f s: %.2f %% of "+
+		"cmake and ninja",
+		cold.Seconds(), built.Artifacts.ConfigureSeconds, built.Artifacts.BuildSeconds, smoked.Report.Seconds, own,
+		100*own/tools)
 	again, warm := llpatch("release", "b8390", "linux-cpu", "--locked", "--offline")
 	t.Logf("cold %v, again %v, %s", cold.Round(time.Second), warm.Round(10*time.Millisecond), filepath.Base(archive))
 	if again != archive {
@@ -84,8 +86,10 @@ func TestReal(t *testing.T) {
 	}
 	var info bundle.Info
 	data := readJSON(t, filepath.Join(elsewhere, "BUILD_INFO.json"), &info)
-	if info.Tree != "f4f156dc575fe331750c66b02d9e1e8152696d46" || info.Patched == info.Tree || len(info.Series.In) == 0 || info.Glibc == "" {
-		t.Errorf("BUILD_INFO: tree %s, patched %s, %d fixes, glibc %q", info.Tree, info.Patched, len(info.Series.In), info.Glibc)
+	if info.Tree != "f4f156dc575fe331750c66b02d9e1e8152696d46" || info.Patched == info.Tree || len(info.Series.In) == 0 ||
+		info.Glibc == "" {
+		t.Errorf("BUILD_INFO: tree %s, patched %s, %d fixes, glibc %q", info.Tree, info.Patched, len(info.Series.In),
+			info.Glibc)
 	}
 	for _, c := range info.Checks {
 		if c.Verdict != "passed" {

@@ -47,7 +47,8 @@ func TestFullWindows7(t *testing.T) {
 	readJSON(t, filepath.Join(filepath.Dir(archive), "artifacts.json"), &built)
 	var smoked struct{ Report smoke.Report }
 	readJSON(t, filepath.Join(filepath.Dir(archive), "smoke.json"), &smoked)
-	t.Logf("cold %v: ninja %.0f s, checks %.0f s", cold.Round(time.Second), built.Artifacts.BuildSeconds, smoked.Report.Seconds)
+	t.Logf("cold %v: ninja %.0f s, checks %.0f s", cold.Round(time.Second), built.Artifacts.BuildSeconds,
+		smoked.Report.Seconds)
 	if !strings.Contains(smoked.Report.Wine, "6.1.7601") {
 		t.Errorf("the report says of wine: %q", smoked.Report.Wine)
 	}
@@ -65,7 +66,8 @@ func TestFullWindows7(t *testing.T) {
 		t.Fatal(err)
 	}
 	sh(t, elsewhere, "sha256sum --quiet -c SHA256SUMS")
-	if out := llpatch("inspect", "--os", "win7", elsewhere); !strings.Contains(out, "nothing is missing on win7") || strings.Contains(out, "unknown") {
+	if out := llpatch("inspect", "--os", "win7", elsewhere); !strings.Contains(out, "nothing is missing on win7") ||
+		strings.Contains(out, "unknown") {
 		t.Errorf("llpatch inspect: %s", out)
 	}
 	if dlls, err := filepath.Glob(filepath.Join(elsewhere, "ggml-cpu-*.dll")); err != nil || len(dlls) != 7 {

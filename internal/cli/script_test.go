@@ -142,7 +142,10 @@ func startGitHTTP(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	git := &cgi.Handler{
 		Path: filepath.Join(strings.TrimSpace(string(libexec)), "git-http-backend"), Root: "/",
-		Env: []string{"GIT_PROJECT_ROOT=" + ts.MkAbs(args[0]), "GIT_HTTP_EXPORT_ALL=1", "REMOTE_USER=me", "GIT_CONFIG_GLOBAL=" + ts.Getenv("GIT_CONFIG_GLOBAL")},
+		Env: []string{
+			"GIT_PROJECT_ROOT=" + ts.MkAbs(args[0]), "GIT_HTTP_EXPORT_ALL=1", "REMOTE_USER=me",
+			"GIT_CONFIG_GLOBAL=" + ts.Getenv("GIT_CONFIG_GLOBAL"),
+		},
 	}
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if name, word, _ := r.BasicAuth(); name != "me" || word != "secret" {
@@ -172,7 +175,8 @@ func startNPM(ts *testscript.TestScript, neg bool, args []string) {
 	s := httptest.NewServer(mux)
 	ts.Defer(s.Close)
 	for _, e := range entries {
-		tarball, err := exec.Command("tar", "-C", filepath.Join(dir, e.Name()), "--transform", "s,^\\.,package,", "-cz", ".").Output()
+		tarball, err := exec.Command("tar", "-C", filepath.Join(dir, e.Name()), "--transform", "s,^\\.,package,", "-cz",
+			".").Output()
 		ts.Check(err)
 		sum := sha512.Sum512(tarball)
 		text = bytes.ReplaceAll(text, []byte("sha512:"+e.Name()), []byte("sha512-"+base64.StdEncoding.EncodeToString(sum[:])))

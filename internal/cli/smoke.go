@@ -19,35 +19,37 @@ func (a *app) smokeCmd() *cobra.Command {
 	var on device
 	var headers, hip, clang string
 	more, proofs := false, false
-	c := a.chainCmd("smoke", "Build a target and run its checks, or its fixes' proofs", toPrograms, nil, func(ctx context.Context, j job) error {
-		switch {
-		case proofs:
-			p, err := chain.ProveBuilt(ctx, j.Workspace, j.patched, j.site)
-			return a.proven(p, err)
-		case on.simulated():
-			s := chain.Simulation{Headers: headers, Clang: clang, More: more}
-			if on.name == simHIP {
-				s.HIP = cmp.Or(hip, os.Getenv("HIP_HEADERS"))
+	c := a.chainCmd("smoke", "Build a target and run its checks, or its fixes' proofs", toPrograms, nil,
+		func(ctx context.Context, j job) error {
+			switch {
+			case proofs:
+				p, err := chain.ProveBuilt(ctx, j.Workspace, j.patched, j.site)
+				return a.proven(p, err)
+			case on.simulated():
+				s := chain.Simulation{Headers: headers, Clang: clang, More: more}
+				if on.name == simHIP {
+					s.HIP = cmp.Or(hip, os.Getenv("HIP_HEADERS"))
+				}
+				return a.prove(ctx, j, s)
 			}
-			return a.prove(ctx, j, s)
-		}
-		venue, err := on.look(ctx, j) // before what takes long
-		if err != nil {
+			venue, err := on.look(ctx, j) // before what takes long
+			if err != nil {
+				return err
+			}
+			report, err := chain.Smoke(ctx, j.Workspace, j.patched, j.site, venue)
+			if report != nil {
+				err = errors.Join(a.print(report, report.Markdown), err)
+			}
 			return err
-		}
-		report, err := chain.Smoke(ctx, j.Workspace, j.patched, j.site, venue)
-		if report != nil {
-			err = errors.Join(a.print(report, report.Markdown), err)
-		}
-		return err
-	})
+		})
 	c.PreRunE = func(*cobra.Command, []string) error {
 		simulated := on.simulated()
 		switch err := on.check(); {
 		case err != nil:
 			return err
 		case proofs && on.name != spec.Host:
-			return usage("--prove is for the proofs that need no device, and --device %s is for the others; run the one, then the other", on.name)
+			return usage("--prove is for the proofs that need no device, and --device %s is for the others; run the one, "+
+				"then the other", on.name)
 		case proofs && on.card != "":
 			return usage("--card is for the checks on a card, and --prove needs none")
 		case more && !simulated:
@@ -55,9 +57,11 @@ func (a *app) smokeCmd() *cobra.Command {
 		case simulated && on.card != "":
 			return usage("--card is for the checks on a card, and the proofs run on the simulated device")
 		case simulated && cmp.Or(headers, os.Getenv("CUDA_HEADERS")) == "":
-			return usage("--device %s needs NVIDIA's CUDA headers: name their folder with --cuda-headers; scripts/cuda-headers DIR, of a clone of llpatch, fetches them", on.name)
+			return usage("--device %s needs NVIDIA's CUDA headers: name their folder with --cuda-headers; "+
+				"scripts/cuda-headers DIR, of a clone of llpatch, fetches them", on.name)
 		case on.name == simHIP && cmp.Or(hip, os.Getenv("HIP_HEADERS")) == "":
-			return usage("--device sim-hip needs AMD's HIP headers as well: name their folder with --hip-headers; scripts/hip-headers DIR, of a clone of llpatch, fetches them")
+			return usage("--device sim-hip needs AMD's HIP headers as well: name their folder with --hip-headers; " +
+				"scripts/hip-headers DIR, of a clone of llpatch, fetches them")
 		case on.name != simHIP && hip != "":
 			return usage("--hip-headers is for --device sim-hip")
 		}
@@ -84,12 +88,16 @@ the processor, a mixture of experts.
 With --device sim-hip the simulated device is a HIP one, a gfx1201 with 16 GiB,
 and the same host code is compiled as ggml-hip does; AMD's headers are needed
 beside NVIDIA's.`
-	c.Example = "  llpatch smoke b8833 linux-cpu\n  llpatch smoke b9842 win7-cpu --prove\n  llpatch smoke b8390 linux-cpu --device sim --cuda-headers DIR"
+	c.Example = "  llpatch smoke b8833 linux-cpu\n  llpatch smoke b9842 win7-cpu --prove\n  llpatch smoke b8390 " +
+		"linux-cpu --device sim --cuda-headers DIR"
 	on.flags(c, spec.Host, spec.Sim, simHIP, spec.Card)
-	c.Flags().StringVar(&headers, "cuda-headers", "", "NVIDIA's headers for --device sim, as scripts/cuda-headers makes them (default $CUDA_HEADERS)")
-	c.Flags().StringVar(&hip, "hip-headers", "", "AMD's headers for --device sim-hip, as scripts/hip-headers makes them (default $HIP_HEADERS)")
+	c.Flags().StringVar(&headers, "cuda-headers", "",
+		"NVIDIA's headers for --device sim, as scripts/cuda-headers makes them (default $CUDA_HEADERS)")
+	c.Flags().StringVar(&hip, "hip-headers", "",
+		"AMD's headers for --device sim-hip, as scripts/hip-headers makes them (default $HIP_HEADERS)")
 	c.Flags().BoolVar(&more, "more", false, "with --device sim: the proofs also under other settings")
-	c.Flags().BoolVar(&proofs, "prove", false, "run the proofs of the fixes that need no device: each fix's tree without it has to show its fault")
+	c.Flags().BoolVar(&proofs, "prove", false,
+		"run the proofs of the fixes that need no device: each fix's tree without it has to show its fault")
 	c.Flags().StringVar(&clang, "clang", "", "clang++ for --device sim (default: the newest on the PATH)")
 	return c
 }
@@ -111,8 +119,10 @@ func (d *device) flags(c *cobra.Command, known ...string) {
 		where = "where the checks run: host, card, or sim and sim-hip for the proofs on the simulated device"
 	}
 	c.Flags().StringVar(&d.name, "device", known[0], where)
-	c.Flags().StringVar(&d.card, "card", "", "the cards for checks on one: numbers as nvidia-smi (for AMD: HIP) counts them, or ids, with commas between them")
-	_ = c.RegisterFlagCompletionFunc("device", cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp)) // it has none yet
+	c.Flags().StringVar(&d.card, "card", "",
+		"the cards for checks on one: numbers as nvidia-smi (for AMD: HIP) counts them, or ids, with commas between them")
+	// it has none yet
+	_ = c.RegisterFlagCompletionFunc("device", cobra.FixedCompletions(known, cobra.ShellCompDirectiveNoFileComp))
 }
 
 func (d *device) check() error {
@@ -120,7 +130,8 @@ func (d *device) check() error {
 		return nil
 	}
 	last := len(d.known) - 1
-	return usage("--device %s is not known; there are %s and %s", d.name, strings.Join(d.known[:last], ", "), d.known[last])
+	return usage("--device %s is not known; there are %s and %s", d.name, strings.Join(d.known[:last], ", "),
+		d.known[last])
 }
 
 func (d *device) simulated() bool { return d.name == spec.Sim || d.name == simHIP }

@@ -32,12 +32,14 @@ func (a *app) begin(name string) (tag.Tag, chain.Workspace, error) {
 
 // withFlag is --with: the fixes that no recipe takes.
 func withFlag(c *cobra.Command, ids *[]string) {
-	c.Flags().StringArrayVar(ids, "with", nil, "take this `FIX`, too, which is taken only on request (llpatch explain names them); may be repeated")
+	c.Flags().StringArrayVar(ids, "with", nil,
+		"take this `FIX`, too, which is taken only on request (llpatch explain names them); may be repeated")
 }
 
 // withoutFlag is --without: groups of fixes that are left out.
 func withoutFlag(c *cobra.Command, groups *[]string) {
-	c.Flags().StringArrayVar(groups, "without", nil, "leave this `GROUP` of fixes out: security, the cures of known security defects")
+	c.Flags().StringArrayVar(groups, "without", nil,
+		"leave this `GROUP` of fixes out: security, the cures of known security defects")
 }
 
 func (a *app) explainCmd() *cobra.Command {
@@ -66,7 +68,8 @@ func (a *app) explainCmd() *cobra.Command {
 				return err
 			}
 			if slices.ContainsFunc(s.Out, func(o spec.Excluded) bool { return o.Case == spec.NotCovered }) {
-				a.hint("llpatch apply " + strings.Join(got, " ") + " -o DIR --three-way tries the nearest patch of a fix that does not cover the tag")
+				a.hint("llpatch apply " + strings.Join(got, " ") +
+					" -o DIR --three-way tries the nearest patch of a fix that does not cover the tag")
 			}
 			return nil
 		},
@@ -84,7 +87,8 @@ func explain(s explained) string {
 		fmt.Fprintf(&b, "its tree is not pinned: %s\n", s.Unpinned)
 	}
 	for _, c := range s.In {
-		fmt.Fprintf(&b, "in   %s: %s\n     %s, because %s\n     from %s%s\n", c.Fix, c.Summary, c.Case, c.Reason, c.Patch, c.Commit)
+		fmt.Fprintf(&b, "in   %s: %s\n     %s, because %s\n     from %s%s\n", c.Fix, c.Summary, c.Case, c.Reason, c.Patch,
+			c.Commit)
 		curedText(&b, c.Partly)
 		if run, ok := s.Landed[c.Fix]; ok {
 			landedText(&b, run)
@@ -151,15 +155,18 @@ func (a *app) fetchCmd() *cobra.Command {
 				Unread   bool     `json:"source_unread,omitempty"` // the tag was in the cache, and --source was not read
 			}{upstream, tree.Tag, tree.Pin, tree.Source, tree.InPlace, tree.Unread}
 			if tree.InPlace && a.source != "" {
-				a.log.Info("a local repository is used in place: the cache holds nothing of it, so give --source again with the next command", "source", tree.Source)
+				a.log.Info("a local repository is used in place: the cache holds nothing of it, so give --source again with the "+
+					"next command", "source", tree.Source)
 			}
 			return a.print(v, func() string { return fmt.Sprintf("%s %s\n", tree.Tag, tree.ID()) })
 		},
 	}
 	addUpstream(c, &upstream, "whose tag it is")
-	c.Flags().StringVar(&ui, "ui", "", "fetch the tag's web page as well: built from its sources, or with =PATH the one in this folder, if its hash is that of recipes/pages.lock")
+	c.Flags().StringVar(&ui, "ui", "", "fetch the tag's web page as well: built from its sources, or with =PATH the "+
+		"one in this folder, if its hash is that of recipes/pages.lock")
 	c.Flags().Lookup("ui").NoOptDefVal = fromSources
-	c.Flags().BoolVar(&history, "history", false, "instead of a tag, fetch or update the whole history, for status and backports; --source is then a git URL or a repository")
+	c.Flags().BoolVar(&history, "history", false, "instead of a tag, fetch or update the whole history, for status and "+
+		"backports; --source is then a git URL or a repository")
 	a.sourceFlags(c)
 	exclusive(c, "history locked", "history nearest", "history ui")
 	return c
@@ -216,7 +223,9 @@ type request struct {
 
 // chainCmd is a command that takes a tag and a target and works on their chain. tune, which
 // may be nil, adds to the request what its own flags say.
-func (a *app) chainCmd(use, short string, to reach, tune func(*request), do func(context.Context, job) error) *cobra.Command {
+func (a *app) chainCmd(use, short string, to reach, tune func(*request),
+	do func(context.Context, job) error,
+) *cobra.Command {
 	builds := to >= toPlan
 	var r request
 	var rootName, on string
@@ -279,16 +288,23 @@ func (a *app) chainCmd(use, short string, to reach, tune func(*request), do func
 	withFlag(c, &r.flags.With)
 	withoutFlag(c, &r.flags.Without)
 	if builds {
-		c.Flags().StringVar(&r.flags.Archs, "cuda-archs", "", "make device code for these instead of the recipe's: 86 or 120a for machine code and PTX, 86-real, 86-virtual; several joined by commas")
-		c.Flags().StringVar(&r.flags.GFX, "gfx", "", "make device code for these AMD cards instead of the recipe's: gfx1201, gfx12-generic; several joined by commas")
-		c.Flags().StringVar(&r.flags.Page, "ui", "", "take llama-server's web page from this folder, if its hash is that of recipes/pages.lock, instead of building it")
-		c.Flags().BoolVar(&r.flags.RequirePage, "require-ui", false, "end with 8 where the web page is not in the cache and cannot be built, instead of leaving it out")
-		c.Flags().StringVar(&rootName, "env", "", "build in the root of this `BUILDENV`, which llpatch env create makes, with its compilers")
+		c.Flags().StringVar(&r.flags.Archs, "cuda-archs", "", "make device code for these instead of the recipe's: 86 or "+
+			"120a for machine code and PTX, 86-real, 86-virtual; several joined by commas")
+		c.Flags().StringVar(&r.flags.GFX, "gfx", "",
+			"make device code for these AMD cards instead of the recipe's: gfx1201, gfx12-generic; several joined by commas")
+		c.Flags().StringVar(&r.flags.Page, "ui", "",
+			"take llama-server's web page from this folder, if its hash is that of recipes/pages.lock, instead of building it")
+		c.Flags().BoolVar(&r.flags.RequirePage, "require-ui", false,
+			"end with 8 where the web page is not in the cache and cannot be built, instead of leaving it out")
+		c.Flags().StringVar(&rootName, "env", "",
+			"build in the root of this `BUILDENV`, which llpatch env create makes, with its compilers")
 		if to == toPrograms {
 			c.Annotations = map[string]string{interrupted: goesOn}
-			c.Flags().StringVar(&on, "on", "", "build on another machine, ssh:HOST or ssh:HOST:DIR (a folder there that llpatch may fill; default: llpatch), and fetch the programs")
+			c.Flags().StringVar(&on, "on", "", "build on another machine, ssh:HOST or ssh:HOST:DIR (a folder there that "+
+				"llpatch may fill; default: llpatch), and fetch the programs")
 		}
-		c.Flags().BoolVar(&r.flags.BackendOnly, "backend-only", false, "make nothing but the target's backend library, for the official package of the same tag")
+		c.Flags().BoolVar(&r.flags.BackendOnly, "backend-only", false,
+			"make nothing but the target's backend library, for the official package of the same tag")
 	}
 	return c
 }
@@ -301,7 +317,10 @@ func (a *app) buildenvs(e chain.Workspace, name string) (root, libraries *builde
 		return nil, nil, err
 	}
 	if len(d.Programs) == 0 {
-		return nil, nil, &usageError{fmt.Errorf("buildenv %s has no compilers: nothing is built in it", d.Name), "see llpatch env list"}
+		return nil, nil, &usageError{
+			fmt.Errorf("buildenv %s has no compilers: nothing is built in it", d.Name),
+			"see llpatch env list",
+		}
 	}
 	if d.Runtime == "" {
 		return &d, nil, nil
@@ -312,7 +331,9 @@ func (a *app) buildenvs(e chain.Workspace, name string) (root, libraries *builde
 
 func (a *app) planCmd() *cobra.Command {
 	var sh, ps1 bool
-	c := a.chainCmd("plan", "Show the commands that build the target", toPlan, func(r *request) { r.machine.Box = ps1 }, func(_ context.Context, j job) error {
+	c := a.chainCmd("plan", "Show the commands that build the target", toPlan, func(r *request) {
+		r.machine.Box = ps1
+	}, func(_ context.Context, j job) error {
 		plan, err := chain.NewPlan(j.Workspace, j.patched, j.site)
 		if err != nil {
 			return err
@@ -336,7 +357,8 @@ func (a *app) planCmd() *cobra.Command {
 	})
 	c.Example = "  llpatch plan b8833 linux-cpu --sh >build.sh"
 	exclusive(c, "sh json", "ps1 json", "sh ps1", "ps1 env")
-	c.Flags().BoolVar(&ps1, "ps1", false, "as a PowerShell script that checks the patched source and builds it on a Windows machine")
+	c.Flags().BoolVar(&ps1, "ps1", false, "as a PowerShell script that checks the patched source and builds it on a "+
+		"Windows machine")
 	c.Flags().BoolVar(&sh, "sh", false, "as a shell script that fetches, patches and builds without llpatch")
 	return c
 }
@@ -378,7 +400,9 @@ func (a *app) buildCmd() *cobra.Command {
 func (a *app) releaseCmd() *cobra.Command {
 	var on device
 	var cures bool
-	c := a.chainCmd("release", "Run the whole chain: fetch, patch, build, smoke, pack", toPrograms, func(r *request) { r.flags.Cures = cures }, func(ctx context.Context, j job) error {
+	c := a.chainCmd("release", "Run the whole chain: fetch, patch, build, smoke, pack", toPrograms, func(r *request) {
+		r.flags.Cures = cures
+	}, func(ctx context.Context, j job) error {
 		venue, err := on.look(ctx, j) // before what takes long
 		if err != nil {
 			return err
@@ -397,7 +421,8 @@ func (a *app) releaseCmd() *cobra.Command {
 		}
 		return a.print(done, func() string { return done.Archive + "\n" })
 	})
-	c.Flags().BoolVar(&cures, "require-cures", false, "end with 8 where the commit of a cure of a security defect is in no history at hand, instead of leaving that cure out")
+	c.Flags().BoolVar(&cures, "require-cures", false, "end with 8 where the commit of a cure of a security defect is "+
+		"in no history at hand, instead of leaving that cure out")
 	c.SuggestFor = []string{"bundle"}
 	c.Example = `  llpatch release b8833 linux-cpu
   llpatch release b8833 linux-cuda --device card

@@ -23,8 +23,10 @@ type historyFlags struct {
 }
 
 func (f *historyFlags) add(c *cobra.Command) {
-	c.Flags().StringVar(&f.source, "source", "", "a local repository with upstream's tags and history, read where it is (default: the mirror in the cache)")
-	c.Flags().StringVar(&f.patches, "patches", "", "judge the patches of this folder instead of llpatch's: its quilt series, or every *.patch by name")
+	c.Flags().StringVar(&f.source, "source", "",
+		"a local repository with upstream's tags and history, read where it is (default: the mirror in the cache)")
+	c.Flags().StringVar(&f.patches, "patches", "",
+		"judge the patches of this folder instead of llpatch's: its quilt series, or every *.patch by name")
 	addUpstream(c, &f.upstream, "whose tags they are")
 }
 
@@ -43,7 +45,8 @@ func (a *app) open(f historyFlags) (*compat.History, compat.Stack, compat.Option
 	if path == "" {
 		path = source.MirrorPath(records.Cache, f.upstream)
 		if _, err := os.Stat(path); err != nil {
-			return nil, stack, o, usage("--source PATH is missing: there is no mirror of %s's history in the cache; llpatch fetch --history --upstream %[1]s makes one", f.upstream)
+			return nil, stack, o, usage("--source PATH is missing: there is no mirror of %s's history in the cache; llpatch "+
+				"fetch --history --upstream %[1]s makes one", f.upstream)
 		}
 	}
 	h, err := compat.Open(path, f.upstream, repo.Lock[f.upstream])
@@ -122,7 +125,8 @@ func (a *app) knownOf(upstream string, tags []compat.Tag) ([]string, error) {
 		case k.Through == 0:
 			lines = append(lines, fmt.Sprintf("security: %s: not looked up", t.Name))
 		default:
-			lines = append(lines, fmt.Sprintf("security: %s: %d known defects, %d with a cure here (data of %s)", t.Name, k.Total(), len(k.Cured), k.Date))
+			lines = append(lines, fmt.Sprintf("security: %s: %d known defects, %d with a cure here (data of %s)", t.Name,
+				k.Total(), len(k.Cured), k.Date))
 		}
 	}
 	return lines, nil
@@ -192,9 +196,11 @@ func (a *app) statusCmd() *cobra.Command {
 		},
 	}
 	f.add(c)
-	c.Flags().StringVar(&blame, "blame", "", "instead of the table, name the upstream commits that broke this `FIX`; with FROM.. the first one")
+	c.Flags().StringVar(&blame, "blame", "",
+		"instead of the table, name the upstream commits that broke this `FIX`; with FROM.. the first one")
 	exclusive(c, "blame three-way", "blame target", "blame html", "target patches")
-	c.Flags().BoolVar(&threeWay, "three-way", false, "where a patch does not fit, try to merge it over what it was made for, as apply --three-way does; nothing is written")
+	c.Flags().BoolVar(&threeWay, "three-way", false, "where a patch does not fit, try to merge it over what it was "+
+		"made for, as apply --three-way does; nothing is written")
 	c.Flags().StringVar(&target, "target", "", "say which fixes this target takes for no tag, too")
 	c.Flags().StringVar(&page, "html", "", "write one HTML page with a map of all tags and fixes to this file, too")
 	return c

@@ -45,8 +45,10 @@ func (a *app) verifyCmd() *cobra.Command {
 	}
 	c.Flags().StringVar(&key, "key", "", "the public key of whom you trust: its file, or its one line")
 	c.Flags().StringVar(&expect, "expect", "", "the tag that it must be of: an older release, though signed, is not it")
-	c.Flags().StringVar(&index, "index", "", "index.json of where it was published: a withdrawn release, or an older one that is not expected, is not it")
-	c.Flags().StringArrayVar(&builders, "builder", nil, "the public key of a second builder whom you trust, its file or its one line; may be repeated")
+	c.Flags().StringVar(&index, "index", "",
+		"index.json of where it was published: a withdrawn release, or an older one that is not expected, is not it")
+	c.Flags().StringArrayVar(&builders, "builder", nil,
+		"the public key of a second builder whom you trust, its file or its one line; may be repeated")
 	again.flags(a, c)
 	host.flags(c)
 	c.RunE = func(c *cobra.Command, got []string) error {
@@ -57,7 +59,10 @@ func (a *app) verifyCmd() *cobra.Command {
 		if err := again.check(a, c, got[0]); err != nil {
 			return err
 		}
-		o := verify.Options{Expect: expect, Version: version(), Advisories: e.Repo.Advisories, Commit: e.Repo.Lock[spec.LlamaCpp][expect].Commit}
+		o := verify.Options{
+			Expect: expect, Version: version(), Advisories: e.Repo.Advisories,
+			Commit: e.Repo.Lock[spec.LlamaCpp][expect].Commit,
+		}
 		if o.Key, err = publicKey("--key", key); err != nil {
 			return err
 		}
@@ -170,7 +175,8 @@ func (r *rebuild) check(a *app, c *cobra.Command, name string) (err error) {
 		return err
 	}
 	if below, err := filepath.Rel(own, name); err == nil && filepath.IsLocal(below) {
-		return usage("%s is where --rebuild builds: what lies there was not made by anybody else; copy it elsewhere, or give another --out", own)
+		return usage("%s is where --rebuild builds: what lies there was not made by anybody else; copy it elsewhere, or "+
+			"give another --out", own)
 	}
 	r.signer, err = r.key()
 	return err
@@ -212,9 +218,11 @@ func rebuiltText(b *verify.Rebuild) string {
 type attestation struct{ file, root, repository string }
 
 func (h *attestation) flags(c *cobra.Command) {
-	c.Flags().StringVar(&h.file, "attestation", "", "Sigstore bundles of the archive, as GitHub gives them; needs --trusted-root")
+	c.Flags().StringVar(&h.file, "attestation", "",
+		"Sigstore bundles of the archive, as GitHub gives them; needs --trusted-root")
 	c.Flags().StringVar(&h.root, "trusted-root", "", "whom --attestation is checked by: trusted roots of Sigstore")
-	c.Flags().StringVar(&h.repository, "repository", verify.UpstreamRepository, "the OWNER/REPO on GitHub whose workflow must have made it")
+	c.Flags().StringVar(&h.repository, "repository", verify.UpstreamRepository,
+		"the OWNER/REPO on GitHub whose workflow must have made it")
 }
 
 func (h *attestation) read() (*verify.Attestation, error) {

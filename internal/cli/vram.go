@@ -104,7 +104,10 @@ func (c *cardSize) Set(text string) error {
 	if i := strings.IndexFunc(text, unicode.IsLetter); i >= 0 {
 		number, unit = text[:i], text[i:]
 	}
-	scale := map[string]float64{"": 1 << 20, "m": 1 << 20, "mib": 1 << 20, "g": 1 << 30, "gib": 1 << 30}[strings.ToLower(unit)]
+	scale := map[string]float64{
+		"": 1 << 20, "m": 1 << 20, "mib": 1 << 20, "g": 1 << 30,
+		"gib": 1 << 30,
+	}[strings.ToLower(unit)]
 	n, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
 	if err != nil || scale == 0 || !(n*scale >= 1<<20 && n*scale <= maxCard) {
 		return errors.New("write the card's memory in MiB, as 24576, or in GiB, as 24G; 1 MiB is the least")

@@ -9,12 +9,15 @@ import (
 func TestAround(t *testing.T) {
 	hist, old, now := drift(t)
 	h := open(t, hist.write())
-	first, second := strings.Replace(old, "old first", "new first", 1), strings.Replace(now, "new second", "newest second", 1)
+	first, second := strings.Replace(old, "old first", "new first", 1),
+		strings.Replace(now, "new second", "newest second", 1)
 	s, err := Folder(writeFiles(t, map[string]string{
 		"1.patch": diffOf(t, "one", map[string]string{"src/f.c": old}, map[string]string{"src/f.c": first}),
-		"2.patch": diffOf(t, "other", map[string]string{"other.c": "y\n"}, map[string]string{"other.c": "z\n", "src/new/a": "1\n"}),
+		"2.patch": diffOf(t, "other", map[string]string{"other.c": "y\n"},
+			map[string]string{"other.c": "z\n", "src/new/a": "1\n"}),
 		"3.patch": diffOf(t, "on one", map[string]string{"src/f.c": first}, map[string]string{"src/f.c": now}),
-		"4.patch": diffOf(t, "on both", map[string]string{"src/f.c": now, "src/new/a": "1\n"}, map[string]string{"src/f.c": second, "src/new/a": "2\n"}),
+		"4.patch": diffOf(t, "on both", map[string]string{"src/f.c": now, "src/new/a": "1\n"},
+			map[string]string{"src/f.c": second, "src/new/a": "2\n"}),
 		"5.patch": diffOf(t, "alone", nil, map[string]string{"LICENSE": "x\n"}),
 		"6.patch": diffOf(t, "in the way", nil, map[string]string{"SRC/new": "x\n"}),
 	}))

@@ -176,7 +176,10 @@ func (s *search) find(ctx context.Context, variant int, good, bad Tag) (*Break, 
 		}
 	}
 	v := &s.stack.Fixes[s.fix].Variants[variant]
-	b := &Break{Patch: v.File, Declared: v.Range.String(), Good: good, Bad: bad, Commit: way[hi].String(), Build: good.Build + hi + 1}
+	b := &Break{
+		Patch: v.File, Declared: v.Range.String(), Good: good, Bad: bad, Commit: way[hi].String(),
+		Build: good.Build + hi + 1,
+	}
 	before := goodID
 	if hi > 0 {
 		before = way[hi-1]
@@ -331,9 +334,11 @@ func (b *Blame) Text() string {
 	}
 	var d report.Doc
 	for _, k := range b.Breaks {
-		p := report.Part{Heading: fmt.Sprintf("%s (%s) fits %s, and not %s: %s", patch.Printable(b.Fix), patch.Printable(k.Patch), k.Good.Name, k.Bad.Name, k.Verdict)}
+		p := report.Part{Heading: fmt.Sprintf("%s (%s) fits %s, and not %s: %s", patch.Printable(b.Fix),
+			patch.Printable(k.Patch), k.Good.Name, k.Bad.Name, k.Verdict)}
 		add := func(format string, args ...any) { p.Notes = append(p.Notes, fmt.Sprintf(format, args...)) }
-		add("commit  %s (build %d, %s)\nsubject %s", k.Commit, k.Build, k.Time.Format(time.DateOnly), patch.Printable(k.Subject))
+		add("commit  %s (build %d, %s)\nsubject %s", k.Commit, k.Build, k.Time.Format(time.DateOnly),
+			patch.Printable(k.Subject))
 		if k.Pull > 0 {
 			add("pull    #%d", k.Pull)
 		}

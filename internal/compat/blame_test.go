@@ -24,7 +24,8 @@ func TestBlame(t *testing.T) {
 	hist.commit("begin", map[string]string{"src/f.c": old, "other.c": "x\n"})
 	hist.tag()
 	hist.commits(13)
-	broke := hist.commit("backend : say it differently (#1234)", map[string]string{"src/f.c": one + "another line\n" + two})
+	broke := hist.commit("backend : say it differently (#1234)",
+		map[string]string{"src/f.c": one + "another line\n" + two})
 	hist.commits(9)
 	hist.tag()
 	hist.commit("revert", map[string]string{"src/f.c": old})
@@ -59,14 +60,16 @@ func TestBlame(t *testing.T) {
 		{moved, 4321, "b30", "b33", MissingFile},
 	} {
 		k := b.Breaks[i]
-		if k.Build != want.build || k.Commit != ids[want.build-1] || k.Pull != want.pull || k.Good.Name != want.good || k.Bad.Name != want.bad || k.Verdict != want.verdict {
+		if k.Build != want.build || k.Commit != ids[want.build-1] || k.Pull != want.pull || k.Good.Name != want.good ||
+			k.Bad.Name != want.bad || k.Verdict != want.verdict {
 			t.Errorf("break %d: %+v, want %+v", i, k, want)
 		}
 	}
 	if want := time.Unix(1700000000+60*int64(broke), 0).UTC(); !b.Breaks[0].Time.Equal(want) {
 		t.Errorf("time %v, want %v", b.Breaks[0].Time, want)
 	}
-	if got := strings.Join(b.Breaks[0].Diff, "\n"); !strings.Contains(got, "\n-the line\n+another line\n") || strings.Contains(got, "one 10") {
+	if got := strings.Join(b.Breaks[0].Diff, "\n"); !strings.Contains(got, "\n-the line\n+another line\n") ||
+		strings.Contains(got, "one 10") {
 		t.Errorf("diff:\n%s", got)
 	}
 	if n := len(b.Breaks[1].Conflicts); n != 0 {
@@ -77,7 +80,8 @@ func TestBlame(t *testing.T) {
 	}
 	text := b.Text()
 	for _, want := range []string{
-		"fix (v1.patch) fits b1, and not b24: conflict", "commit  " + ids[broke-1] + " (build 15, 2023-11-14)", "pull    #1234",
+		"fix (v1.patch) fits b1, and not b24: conflict", "commit  " + ids[broke-1] + " (build 15, 2023-11-14)",
+		"pull    #1234",
 		"-the line", "+another line", "declared for >= 1", "upstream has 1 of its 1 changes",
 	} {
 		if !strings.Contains(text, want) {
@@ -89,7 +93,8 @@ func TestBlame(t *testing.T) {
 	if err != nil || len(b.Breaks) != 1 || b.Breaks[0].Build != landed {
 		t.Errorf("from b24: %+v, %v", b, err)
 	}
-	if _, err := h.Blame(t.Context(), Options{}, s, "none", ""); !errors.As(err, new(*spec.Unknown)) || !strings.Contains(err.Error(), "there are: fix") {
+	if _, err := h.Blame(t.Context(), Options{}, s, "none", ""); !errors.As(err, new(*spec.Unknown)) ||
+		!strings.Contains(err.Error(), "there are: fix") {
 		t.Errorf("unknown fix: %v", err)
 	}
 	if _, err := h.Blame(t.Context(), Options{}, s, "fix", "b999"); err == nil {
@@ -102,7 +107,8 @@ func TestBlameVariants(t *testing.T) {
 	hist, old, now := drift(t)
 	h := open(t, hist.write())
 	p := diffOf(t, "x", map[string]string{"src/f.c": old}, map[string]string{"src/f.c": now})
-	q := diffOf(t, "x", map[string]string{"src/f.c": old}, map[string]string{"src/f.c": strings.ReplaceAll(now, "new", "newer")})
+	q := diffOf(t, "x", map[string]string{"src/f.c": old},
+		map[string]string{"src/f.c": strings.ReplaceAll(now, "new", "newer")})
 	s := declared(t, 0, [2]string{">= 2, < 5", p}, [2]string{">= 6, < 7", q})
 	b, err := h.Blame(t.Context(), Options{}, s, "fix", "")
 	if err != nil {
@@ -123,7 +129,8 @@ func TestBlameVariants(t *testing.T) {
 
 func TestPull(t *testing.T) {
 	for subject, want := range map[string]int{
-		"CUDA: use LRU (#21611)": 21611, "x (#1) y": 0, "x (#1) (#22)": 22, "x #1": 0, "x (#12) ": 12, "(#99999999999)": 0, "": 0,
+		"CUDA: use LRU (#21611)": 21611, "x (#1) y": 0, "x (#1) (#22)": 22, "x #1": 0, "x (#12) ": 12, "(#99999999999)": 0,
+		"": 0,
 	} {
 		if got := pull(subject); got != want {
 			t.Errorf("pull(%q) = %d, want %d", subject, got, want)
@@ -132,8 +139,12 @@ func TestPull(t *testing.T) {
 }
 
 func TestNearby(t *testing.T) {
-	unified := []byte("diff f f\n--- f\n+++ f\n@@ -1,3 +1,4 @@\n a\n+x\n b\n c\n@@ -40,2 +41,1 @@\n-d\n e\n@@ -90 +90,2 @@\n f\n+g\n")
-	for line, want := range map[int]string{1: "@@ -1,3 +1,4 @@", 39: "@@ -40,2 +41,1 @@", 60: "@@ -40,2 +41,1 @@", 500: "@@ -90 +90,2 @@"} {
+	unified := []byte("diff f f\n--- f\n+++ f\n@@ -1,3 +1,4 @@\n a\n+x\n b\n c\n@@ -40,2 +41,1 @@\n-d\n e\n@@ -90 " +
+		"+90,2 @@\n f\n+g\n")
+	for line, want := range map[int]string{
+		1: "@@ -1,3 +1,4 @@", 39: "@@ -40,2 +41,1 @@", 60: "@@ -40,2 +41,1 @@",
+		500: "@@ -90 +90,2 @@",
+	} {
 		if got := nearby(unified, line, 2); len(got) == 0 || got[0] != want {
 			t.Errorf("line %d: %q, want %s", line, got, want)
 		}

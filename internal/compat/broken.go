@@ -23,7 +23,8 @@ type BrokenFix struct {
 // Error lists the fixes, the tags and the reasons.
 func (e *Broken) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %d %s not fit where declared", e.Stack, len(e.Fixes), plural(len(e.Fixes), "fix does", "fixes do"))
+	fmt.Fprintf(&b, "%s: %d %s not fit where declared", e.Stack, len(e.Fixes),
+		plural(len(e.Fixes), "fix does", "fixes do"))
 	for _, f := range e.Fixes {
 		for _, r := range f.Runs {
 			why := r.why()

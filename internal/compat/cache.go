@@ -65,7 +65,8 @@ func openStore(cache string) (*store, error) {
 // engine names this build of llpatch: its released version, or else the
 // program's file, which a rebuild changes.
 func engine() (string, error) {
-	if info, ok := debug.ReadBuildInfo(); ok && strings.HasPrefix(info.Main.Version, "v") && !strings.Contains(info.Main.Version, "+dirty") {
+	if info, ok := debug.ReadBuildInfo(); ok && strings.HasPrefix(info.Main.Version, "v") &&
+		!strings.Contains(info.Main.Version, "+dirty") {
 		return fmt.Sprintf("%d-%s", cacheFormat, info.Main.Version), nil
 	}
 	name, err := os.Executable()

@@ -134,7 +134,8 @@ func TestCacheForgets(t *testing.T) {
 func TestCacheUnwritable(t *testing.T) {
 	hist, old, now := drift(t)
 	h := open(t, hist.write())
-	s := declared(t, 0, [2]string{">= 1, < 10", diffOf(t, "x", map[string]string{"src/f.c": old}, map[string]string{"src/f.c": now})})
+	s := declared(t, 0, [2]string{">= 1, < 10", diffOf(t, "x", map[string]string{"src/f.c": old},
+		map[string]string{"src/f.c": now})})
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o644); err != nil {
 		t.Fatal(err)

@@ -91,7 +91,8 @@ func (c *contents) again(id plumbing.Hash, r recipe) ([]byte, error) {
 			return f.Data, nil
 		}
 	}
-	return nil, fmt.Errorf("%s of %s does not make blob %s again: remove the cache folder", r.u.variant.File, r.u.paths, id)
+	return nil, fmt.Errorf("%s of %s does not make blob %s again: remove the cache folder", r.u.variant.File, r.u.paths,
+		id)
 }
 
 // files returns what the recipe's unit makes of its files.
@@ -104,7 +105,8 @@ func (r recipe) files(c *contents) (map[string]*source.File, error) {
 		return j.Files, nil
 	}
 	// Git has agreed when it was made first, so no program runs that would have to be stopped.
-	_, after, _, err := r.u.merge(context.Background(), r.entries, r.base, c, patch.MergeOptions{Resolutions: r.merging.o.Resolutions})
+	_, after, _, err := r.u.merge(context.Background(), r.entries, r.base, c,
+		patch.MergeOptions{Resolutions: r.merging.o.Resolutions})
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,9 @@ type DefectFault struct {
 // upstream with the history: each commit must be on its first-parent way, and the build of
 // that number. A commit that cured an advisory must not have been taken back since. What a fix
 // has from an advisory is checked there.
-func (h *History) CheckDefects(ctx context.Context, fixes []spec.Fix, advisories []spec.Advisory) (*DefectCheck, error) {
+func (h *History) CheckDefects(ctx context.Context, fixes []spec.Fix,
+	advisories []spec.Advisory,
+) (*DefectCheck, error) {
 	objects, err := h.repo.Objects()
 	if err != nil {
 		return nil, err
@@ -104,7 +106,8 @@ func (c checker) check(key string, build int, commit string) {
 	case build >= c.line.first && build <= c.line.last:
 		c.fault(key, "no commit is build %d: a merge brought it in", build)
 	default:
-		c.out.Notes = append(c.out.Notes, fmt.Sprintf("%s: %s = %d is not checked: %s counts builds %d to %d", c.name, key, build, c.path, c.line.first, c.line.last))
+		c.out.Notes = append(c.out.Notes, fmt.Sprintf("%s: %s = %d is not checked: %s counts builds %d to %d", c.name, key,
+			build, c.path, c.line.first, c.line.last))
 		return
 	}
 	c.out.Checked++

@@ -175,7 +175,10 @@ func (h *History) trusted(tags []Tag) error {
 		if err != nil {
 			return err
 		}
-		return &source.Mismatch{Upstream: h.Upstream, Tag: is, Source: h.Path, What: "commit", Want: pin.Commit, Got: id.String()}
+		return &source.Mismatch{
+			Upstream: h.Upstream, Tag: is, Source: h.Path, What: "commit", Want: pin.Commit,
+			Got: id.String(),
+		}
 	}
 	return nil
 }
@@ -196,9 +199,11 @@ func (e *NoHistory) Error() string {
 		return fmt.Sprintf("%v; this needs a local repository with upstream's tags and history", e.Err)
 	}
 	if e.Upstream != "" {
-		return fmt.Sprintf("%s has none of the commits that recipes/tags.lock pins of %s: this needs a repository with its whole history (git fetch --unshallow for a shallow clone)", e.Path, e.Upstream)
+		return fmt.Sprintf("%s has none of the commits that recipes/tags.lock pins of %s: this needs a repository with "+
+			"its whole history (git fetch --unshallow for a shallow clone)", e.Path, e.Upstream)
 	}
-	return fmt.Sprintf("%s has no tag like b8833: this needs a repository with upstream's tags and history (git fetch --tags, and --unshallow for a shallow clone)", e.Path)
+	return fmt.Sprintf("%s has no tag like b8833: this needs a repository with upstream's tags and history (git fetch "+
+		"--tags, and --unshallow for a shallow clone)", e.Path)
 }
 
 // ExitCode is exit.Source.
@@ -253,7 +258,8 @@ func (h *History) Range(s string) ([]Tag, error) {
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("no tag of %s is in %q; it has %s to %s", h.Path, s, h.Tags[0].Name, h.Tags[len(h.Tags)-1].Name)
+		return nil, fmt.Errorf("no tag of %s is in %q; it has %s to %s", h.Path, s, h.Tags[0].Name,
+			h.Tags[len(h.Tags)-1].Name)
 	}
 	return out, nil
 }
@@ -344,7 +350,9 @@ var errNotOnWay = errors.New("it is not on the first-parent way")
 
 // firstParents returns the commits from newest back to oldest along first
 // parents, without oldest itself, newest first.
-func (h *History) firstParents(ctx context.Context, objects *source.Objects, oldest, newest plumbing.Hash) ([]plumbing.Hash, error) {
+func (h *History) firstParents(ctx context.Context, objects *source.Objects, oldest,
+	newest plumbing.Hash,
+) ([]plumbing.Hash, error) {
 	var out []plumbing.Hash
 	for id := newest; id != oldest; {
 		if err := ctx.Err(); err != nil {

@@ -53,7 +53,8 @@ func TestTagsAndRanges(t *testing.T) {
 		t.Errorf("left: %v", h.Left)
 	}
 	for in, want := range map[string]string{
-		"b9..": "b9 b10 b11 b12", "..b2": "b1 b2", "b6..b8": "b7 b8", "b5": "b5 v0.1.0", "v0.1.0..b7": "b5 v0.1.0 b7", "b100": "", "b9..b8": "",
+		"b9..": "b9 b10 b11 b12", "..b2": "b1 b2", "b6..b8": "b7 b8", "b5": "b5 v0.1.0", "v0.1.0..b7": "b5 v0.1.0 b7",
+		"b100": "", "b9..b8": "",
 		"x..y": "", "b1..v0.2.0": "", "b1..v0.3.0": "", "": names(h.Tags),
 	} {
 		got, err := h.Range(in)
@@ -102,10 +103,12 @@ func TestTagNameIsACommitID(t *testing.T) {
 func TestOpenRefuses(t *testing.T) {
 	hist := newHistory(t)
 	hist.commit("c", map[string]string{"f": "x\n"})
-	if _, err := Open(hist.write(), spec.LlamaCpp, nil); !errors.As(err, new(*NoHistory)) || !strings.Contains(err.Error(), "--unshallow") {
+	if _, err := Open(hist.write(), spec.LlamaCpp, nil); !errors.As(err, new(*NoHistory)) ||
+		!strings.Contains(err.Error(), "--unshallow") {
 		t.Errorf("without tags: %v", err)
 	}
-	if _, err := Open(t.TempDir(), spec.LlamaCpp, nil); !errors.As(err, new(*NoHistory)) || !strings.Contains(err.Error(), "is not a git repository") {
+	if _, err := Open(t.TempDir(), spec.LlamaCpp, nil); !errors.As(err, new(*NoHistory)) ||
+		!strings.Contains(err.Error(), "is not a git repository") {
 		t.Errorf("no repository: %v", err)
 	}
 }
@@ -139,7 +142,8 @@ func unpack(t *testing.T, from, to string) {
 func TestOpenForms(t *testing.T) {
 	hist, old, now := drift(t)
 	bare := hist.write()
-	s := declared(t, 0, [2]string{">= 1, < 10", diffOf(t, "x", map[string]string{"src/f.c": old}, map[string]string{"src/f.c": now})})
+	s := declared(t, 0, [2]string{">= 1, < 10", diffOf(t, "x", map[string]string{"src/f.c": old},
+		map[string]string{"src/f.c": now})})
 	clone := func(args ...string) string {
 		dir := filepath.Join(t.TempDir(), "clone")
 		git(t, ".", append(append([]string{"clone", "-q"}, args...), bare, dir)...)
@@ -178,7 +182,8 @@ func TestMissingBlob(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "objects", lost[:2], lost[2:])); err != nil {
 		t.Fatal(err)
 	}
-	s := declared(t, 0, [2]string{">= 1, < 3", diffOf(t, "x", map[string]string{"f.c": one}, map[string]string{"f.c": strings.Replace(one, "one 5", "1 5", 1)})})
+	s := declared(t, 0, [2]string{">= 1, < 3", diffOf(t, "x", map[string]string{"f.c": one},
+		map[string]string{"f.c": strings.Replace(one, "one 5", "1 5", 1)})})
 	h := open(t, dir)
 	cache := t.TempDir()
 	for range 2 {
@@ -240,7 +245,8 @@ func TestRowNotesWhatIsInTheWay(t *testing.T) {
 }
 
 func TestTreeEntryRefuses(t *testing.T) {
-	for _, s := range []string{"100644 f", "100644 f\x00short", "f\x00" + strings.Repeat("x", 20), "9 f\x00" + strings.Repeat("x", 20), "1234567 f\x00" + strings.Repeat("x", 20)} {
+	for _, s := range []string{"100644 f", "100644 f\x00short", "f\x00" + strings.Repeat("x", 20), "9 f\x00" +
+		strings.Repeat("x", 20), "1234567 f\x00" + strings.Repeat("x", 20)} {
 		if _, _, _, _, err := treeEntry([]byte(s)); err == nil {
 			t.Errorf("%q is read as a tree's entry", s)
 		}
@@ -248,7 +254,8 @@ func TestTreeEntryRefuses(t *testing.T) {
 }
 
 func TestParseCommitRefuses(t *testing.T) {
-	for _, s := range []string{"", "tree zz\n\nx", "parent " + strings.Repeat("a", 40) + "\n\nx", "tree " + strings.Repeat("a", 39) + "\n\nx"} {
+	for _, s := range []string{"", "tree zz\n\nx", "parent " + strings.Repeat("a", 40) + "\n\nx", "tree " +
+		strings.Repeat("a", 39) + "\n\nx"} {
 		if _, err := parseCommit([]byte(s)); err == nil {
 			t.Errorf("%q is read as a commit", s)
 		}
@@ -274,7 +281,8 @@ func TestCorruptPack(t *testing.T) {
 	if err := os.Chmod(packs[0], 0o644); err != nil {
 		t.Fatal(err)
 	}
-	s := declared(t, 0, [2]string{">= 1", diffOf(t, "x", map[string]string{"f.c": text}, map[string]string{"f.c": "new\n" + text})})
+	s := declared(t, 0, [2]string{">= 1", diffOf(t, "x", map[string]string{"f.c": text},
+		map[string]string{"f.c": "new\n" + text})})
 	for at := 12; at < len(data)-20; at += max(1, len(data)/60) {
 		bad := slices.Clone(data)
 		bad[at] ^= 0x41

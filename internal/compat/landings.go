@@ -46,7 +46,9 @@ func Landings(all []Landing, whole bool) []string {
 	if len(all) == 0 {
 		return nil
 	}
-	if whole && !slices.ContainsFunc(all, func(l Landing) bool { return l.Since != all[0].Since || l.Commit != all[0].Commit }) {
+	if whole && !slices.ContainsFunc(all, func(l Landing) bool {
+		return l.Since != all[0].Since || l.Commit != all[0].Commit
+	}) {
 		return []string{all[0].origin()}
 	}
 	var out []string

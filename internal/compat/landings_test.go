@@ -84,7 +84,8 @@ func TestLandings(t *testing.T) {
 			}
 		}
 		page, err := r.HTML()
-		if line := "src/f.c: hunk 1: since b11, by " + ids[9][:12] + " takes the first (#10)"; err != nil || !strings.Contains(string(page), line) {
+		if line := "src/f.c: hunk 1: since b11, by " + ids[9][:12] + " takes the first (#10)"; err != nil ||
+			!strings.Contains(string(page), line) {
 			t.Errorf("the page lacks %q: %v", line, err)
 		}
 	}
@@ -95,7 +96,10 @@ func TestLandings(t *testing.T) {
 	if got := landed(b.Breaks[0].Landed); got != want["b15"] {
 		t.Errorf("blame: %s", got)
 	}
-	for _, line := range []string{"upstream has 3 of its 3 changes from there on\n    src/f.c: hunk 1: since b11, by ", "hunk 3: since b15, by " + ids[13][:12] + " takes the third\n"} {
+	for _, line := range []string{
+		"upstream has 3 of its 3 changes from there on\n    src/f.c: hunk 1: since b11, by ",
+		"hunk 3: since b15, by " + ids[13][:12] + " takes the third\n",
+	} {
 		if !strings.Contains(b.Text(), line) {
 			t.Errorf("blame lacks %q:\n%s", line, b.Text())
 		}
@@ -112,7 +116,8 @@ func TestLandingsOfFiles(t *testing.T) {
 	hist.commit("and one goes (#5)", map[string]string{"gone": ""})
 	hist.tag()
 	path := hist.write()
-	p := diffOf(t, "x", map[string]string{"a": "a\n", "gone": "x\n", "there": "old\n"}, map[string]string{"a": "a\n", "new.c": "int x;\n", "there": "new\n", "gone": ""})
+	p := diffOf(t, "x", map[string]string{"a": "a\n", "gone": "x\n", "there": "old\n"},
+		map[string]string{"a": "a\n", "new.c": "int x;\n", "there": "new\n", "gone": ""})
 	s := declared(t, 0, [2]string{">= 1", p})
 	const want = "gone 0: b5 5 #5, new.c 0: b5 4 #4, there 1: b1 0 #0"
 	h := open(t, path)
@@ -123,7 +128,8 @@ func TestLandingsOfFiles(t *testing.T) {
 	if got := landed(r.Fixes[0].Runs[0].Landed); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if text := strings.Join(Landings(r.Fixes[0].Runs[0].Landed, true), "\n"); !strings.HasSuffix(text, "there: hunk 1: since b1") {
+	if text := strings.Join(Landings(r.Fixes[0].Runs[0].Landed, true), "\n"); !strings.HasSuffix(text,
+		"there: hunk 1: since b1") {
 		t.Errorf("text: %s", text)
 	}
 	// A clone that lacks the commits between the tags.

@@ -193,7 +193,8 @@ func (h *History) CheckPins(ctx context.Context) (*PinCheck, error) {
 				known = false // its number may be a guess, and decides nothing
 			}
 			if !known {
-				out.Notes = append(out.Notes, fmt.Sprintf("%s is not in %s, which ends at %s: its pin is not checked", name, h.Path, line.newest.Name))
+				out.Notes = append(out.Notes, fmt.Sprintf("%s is not in %s, which ends at %s: its pin is not checked", name,
+					h.Path, line.newest.Name))
 				continue
 			}
 		}
@@ -230,7 +231,8 @@ func (h *History) CheckPins(ctx context.Context) (*PinCheck, error) {
 		case !on && tagged && pin.Build >= line.first && pin.Build <= line.last:
 			fault("commit %s is not on the first-parent way to %s, so it is not build %s", id, line.newest.Name, pin.Number())
 		case !on:
-			out.Notes = append(out.Notes, fmt.Sprintf("%s: build number %s is not checked: %s counts builds %d to %d", name, pin.Number(), h.Path, line.first, line.last))
+			out.Notes = append(out.Notes, fmt.Sprintf("%s: build number %s is not checked: %s counts builds %d to %d", name,
+				pin.Number(), h.Path, line.first, line.last))
 		}
 	}
 	return out, nil
@@ -239,10 +241,13 @@ func (h *History) CheckPins(ctx context.Context) (*PinCheck, error) {
 // absent judges a pin whose commit the repository does not have: inside of what
 // it counts, that is a fault, unless upstream rewrote its history and the build
 // has the pinned tree under another commit.
-func (p *PinCheck) absent(objects *source.Objects, name, path string, pin spec.Pin, line *mainline, fault func(string, ...any)) error {
+func (p *PinCheck) absent(objects *source.Objects, name, path string, pin spec.Pin, line *mainline,
+	fault func(string, ...any),
+) error {
 	id, ok := line.commit(pin.Build)
 	if !ok {
-		p.Notes = append(p.Notes, fmt.Sprintf("%s is not in %s, which ends at %s: its pin is not checked", name, path, line.newest.Name))
+		p.Notes = append(p.Notes, fmt.Sprintf("%s is not in %s, which ends at %s: its pin is not checked", name, path,
+			line.newest.Name))
 		return nil
 	}
 	_, c, err := readCommit(objects, id)
@@ -251,7 +256,8 @@ func (p *PinCheck) absent(objects *source.Objects, name, path string, pin spec.P
 	}
 	p.Checked++
 	if c.tree.String() == pin.Tree && tag.MustParse(name).Kind() == tag.Commit {
-		p.Notes = append(p.Notes, fmt.Sprintf("%s is not in %s, where build %d is commit %s with the same tree", name, path, pin.Build, id))
+		p.Notes = append(p.Notes, fmt.Sprintf("%s is not in %s, where build %d is commit %s with the same tree", name, path,
+			pin.Build, id))
 		return nil
 	}
 	fault("its commit is not in %s, where build %d is commit %s", path, pin.Build, id)

@@ -239,7 +239,9 @@ func (w *walker) row(ctx context.Context, part []int, base row, build int, at fu
 
 // walk is row; under looks below later fixes for one that does not fit, and m
 // merges, where they are set.
-func (w *walker) walk(ctx context.Context, part []int, base row, build int, at func(fix int) *cell, under bool, m *merging) error {
+func (w *walker) walk(ctx context.Context, part []int, base row, build int, at func(fix int) *cell, under bool,
+	m *merging,
+) error {
 	w.state = append(w.state[:0], base...)
 	var failed []int // fixes that did not fit
 	for n, i := range part {

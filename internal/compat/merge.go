@@ -23,7 +23,8 @@ type ThreeWay struct {
 
 // Merge says what merging a patch that has no place came to.
 type Merge struct {
-	Base  string   `json:"base,omitempty"`  // what the patch was replayed on: a tag, or the files that its index lines name
+	// what the patch was replayed on: a tag, or the files that its index lines name
+	Base  string   `json:"base,omitempty"`
 	Files []string `json:"files,omitempty"` // that were merged
 	Why   string   `json:"why,omitempty"`   // why it is not clean; "": it is
 
@@ -205,7 +206,9 @@ func (w *walker) tryMerge(ctx context.Context, u *unit, b *base, entries []entry
 
 // merge merges the unit over a base. The error is patch.ApplyThreeWay's, or
 // *source.Missing.
-func (u *unit) merge(ctx context.Context, entries []entry, b *base, c *contents, o patch.MergeOptions) (before, after *source.Tree, merges []*patch.Merge, err error) {
+func (u *unit) merge(ctx context.Context, entries []entry, b *base, c *contents,
+	o patch.MergeOptions,
+) (before, after *source.Tree, merges []*patch.Merge, err error) {
 	if before, err = u.tree(entries, c); err != nil {
 		return nil, nil, nil, err
 	}

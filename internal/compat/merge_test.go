@@ -82,7 +82,10 @@ func TestThreeWay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`class="merged"><title>b3: merged</title>`, `<i class="merged"></i>merged</li>`, ".merged{--c:#", "llpatch apply b3 TARGET --three-way"} {
+	for _, want := range []string{
+		`class="merged"><title>b3: merged</title>`, `<i class="merged"></i>merged</li>`,
+		".merged{--c:#", "llpatch apply b3 TARGET --three-way",
+	} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -108,7 +111,8 @@ func TestThreeWay(t *testing.T) {
 	if err := json.Unmarshal([]byte(asJSON(t, r)), &back); err != nil {
 		t.Fatal(err)
 	}
-	if m := back.Fixes[0].Runs[2].Merge; !back.ThreeWay || back.Newest != "b5" || m == nil || m.Base != "b2" || m.Files[0] != "src/f.c" || m.Why != "" {
+	if m := back.Fixes[0].Runs[2].Merge; !back.ThreeWay || back.Newest != "b5" || m == nil || m.Base != "b2" ||
+		m.Files[0] != "src/f.c" || m.Why != "" {
 		t.Errorf("JSON: %s", asJSON(t, r))
 	}
 
@@ -200,10 +204,22 @@ func TestThreeWayForeign(t *testing.T) {
 		bases string // of b3
 		runs  string
 	}{
-		"full ids":       {map[string]string{"1.patch": one, "2.patch": two}, "its index lines, its index lines", "b1 exact, b2 offset, b3 merged, b4 conflict, b5 merged, b6 landed; b1 exact, b2 offset, b3 merged, b4 conflict, b5..b6 merged"},
-		"abbreviated":    {map[string]string{"1.patch": short(one), "2.patch": short(two)}, "its index lines, its index lines", "b1 exact, b2 offset, b3 merged, b4 conflict, b5 merged, b6 landed; b1 exact, b2 offset, b3 merged, b4 conflict, b5..b6 merged"},
-		"no index lines": {map[string]string{"1.patch": noIndex(one), "2.patch": noIndex(two)}, "b2, b2", "b1 exact, b2 offset, b3 merged, b4 conflict, b5 merged, b6 landed; b1 exact, b2 offset, b3 merged, b4 conflict, b5..b6 merged"},
-		"not here":       {map[string]string{"2.patch": two}, "", "b1..b5 conflict, b6 conflict"},
+		"full ids": {
+			map[string]string{"1.patch": one, "2.patch": two},
+			"its index lines, its index lines",
+			"b1 exact, b2 offset, b3 merged, b4 conflict, b5 merged, b6 landed; b1 exact, b2 offset, b3 merged, b4 conflict, " +
+				"b5..b6 merged",
+		},
+		"abbreviated": {map[string]string{"1.patch": short(one), "2.patch": short(two)}, "its index lines, its " +
+			"index lines", "b1 exact, b2 offset, b3 merged, b4 conflict, b5 merged, b6 landed; b1 exact, b2 offset, b3 " +
+			"merged, b4 conflict, b5..b6 merged"},
+		"no index lines": {
+			map[string]string{"1.patch": noIndex(one), "2.patch": noIndex(two)},
+			"b2, b2",
+			"b1 exact, b2 offset, b3 merged, b4 conflict, b5 merged, b6 landed; b1 exact, b2 offset, b3 merged, b4 conflict, " +
+				"b5..b6 merged",
+		},
+		"not here": {map[string]string{"2.patch": two}, "", "b1..b5 conflict, b6 conflict"},
 	} {
 		dir := writeFiles(t, c.files)
 		s, err := Folder(dir)

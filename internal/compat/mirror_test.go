@@ -58,7 +58,8 @@ func TestMirror(t *testing.T) {
 			took := time.Since(start)
 			var m runtime.MemStats
 			runtime.ReadMemStats(&m)
-			t.Logf("%s %s: %v, %d cells, %d applied, heap from the system %d MiB", s.Name, how, took.Round(time.Millisecond), r.Judged, r.Applied, m.Sys>>20)
+			t.Logf("%s %s: %v, %d cells, %d applied, heap from the system %d MiB", s.Name, how, took.Round(time.Millisecond),
+				r.Judged, r.Applied, m.Sys>>20)
 			if how == "cold" && os.Getenv("SHOW") != "" {
 				t.Log(r.Text())
 			}
@@ -136,7 +137,8 @@ func gitOnFiles(t *testing.T, u *unit, c *contents, out *outcome, file string) s
 			t.Fatal(err)
 		}
 	}
-	_, err = tryGit(t, dir, []string{"GIT_CEILING_DIRECTORIES=" + filepath.Dir(dir)}, "", "apply", "--whitespace=nowarn", file)
+	_, err = tryGit(t, dir, []string{"GIT_CEILING_DIRECTORIES=" + filepath.Dir(dir)}, "", "apply", "--whitespace=nowarn",
+		file)
 	fits := err == nil
 	switch {
 	case out.Verdict == Partly && !fits, out.Verdict == Landed && !fits:

@@ -33,14 +33,18 @@ func TestPinnedCommits(t *testing.T) {
 	gone := strings.Repeat("e", 40)
 	rewritten := at(ids[4], 5)
 	rewritten.Commit = strings.Repeat("d", 40)
-	lock := map[string]spec.Pin{ids[1]: at(ids[1], 2), ids[8]: at(ids[8], 9), was: at(was, 4), gone: {Commit: gone, Tree: ids[0], Build: 6}, rewritten.Commit: rewritten}
+	lock := map[string]spec.Pin{
+		ids[1]: at(ids[1], 2), ids[8]: at(ids[8], 9), was: at(was, 4),
+		gone: {Commit: gone, Tree: ids[0], Build: 6}, rewritten.Commit: rewritten,
+	}
 
 	h := mustOpen(t, path, lock)
 	var got []string
 	for _, tag := range h.Tags {
 		got = append(got, fmt.Sprint(tag.Name[:4], " ", tag.Build))
 	}
-	if want := fmt.Sprintf("%s 2,%s 4,%s 9", ids[1][:4], was[:4], ids[8][:4]); strings.Join(got, ",") != want || len(h.Left) != 2 {
+	if want := fmt.Sprintf("%s 2,%s 4,%s 9", ids[1][:4], was[:4], ids[8][:4]); strings.Join(got, ",") != want ||
+		len(h.Left) != 2 {
 		t.Errorf("tags %v, left %v, want %s", got, h.Left, want)
 	}
 
@@ -48,10 +52,12 @@ func TestPinnedCommits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(pins.Faults) != 1 || pins.Faults[0].Tag != gone || !strings.Contains(pins.Faults[0].Msg, "where build 6 is commit "+ids[5]) {
+	if len(pins.Faults) != 1 || pins.Faults[0].Tag != gone || !strings.Contains(pins.Faults[0].Msg,
+		"where build 6 is commit "+ids[5]) {
 		t.Errorf("faults %+v", pins.Faults)
 	}
-	if len(pins.Notes) != 1 || !strings.Contains(pins.Notes[0], "where build 5 is commit "+ids[4]+" with the same tree") || pins.Checked != 5 {
+	if len(pins.Notes) != 1 || !strings.Contains(pins.Notes[0], "where build 5 is commit "+ids[4]+
+		" with the same tree") || pins.Checked != 5 {
 		t.Errorf("notes %q, %d checked", pins.Notes, pins.Checked)
 	}
 	wrong := at(ids[1], 3)
@@ -59,7 +65,8 @@ func TestPinnedCommits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(pins.Faults) != 1 || !strings.Contains(pins.Faults[0].Msg, "build number is 3, and commit "+ids[1]+" is build 2") {
+	if len(pins.Faults) != 1 || !strings.Contains(pins.Faults[0].Msg, "build number is 3, and commit "+ids[1]+
+		" is build 2") {
 		t.Errorf("faults %+v", pins.Faults)
 	}
 
@@ -89,15 +96,20 @@ func TestPinnedRefuses(t *testing.T) {
 	made, _ := provable(t)
 	path := made.write()
 	ids := strings.Fields(git(t, path, "rev-list", "--reverse", "master"))
-	for name, lock := range map[string]map[string]spec.Pin{"no pin": nil, "none of them": {strings.Repeat("e", 40): {Commit: strings.Repeat("e", 40)}}} {
-		if _, err := Open(path, spec.IkLlamaCpp, lock); !errors.As(err, new(*NoHistory)) || !strings.Contains(err.Error(), "pins of ik_llama.cpp") {
+	for name, lock := range map[string]map[string]spec.Pin{
+		"no pin":       nil,
+		"none of them": {strings.Repeat("e", 40): {Commit: strings.Repeat("e", 40)}},
+	} {
+		if _, err := Open(path, spec.IkLlamaCpp, lock); !errors.As(err, new(*NoHistory)) ||
+			!strings.Contains(err.Error(), "pins of ik_llama.cpp") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	shallow := t.TempDir()
 	git(t, shallow, "clone", "-q", "--depth", "3", "file://"+path, ".")
 	h := mustOpen(t, shallow, map[string]spec.Pin{ids[8]: {Commit: ids[8], Build: 9}})
-	if _, err := h.CheckPins(t.Context()); !errors.As(err, new(*NoHistory)) || !strings.Contains(err.Error(), "--unshallow") {
+	if _, err := h.CheckPins(t.Context()); !errors.As(err, new(*NoHistory)) ||
+		!strings.Contains(err.Error(), "--unshallow") {
 		t.Errorf("shallow: %v", err)
 	}
 }

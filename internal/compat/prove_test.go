@@ -32,7 +32,8 @@ func provable(t *testing.T) (*history, string) {
 	h.commit("eight", map[string]string{"b.c": "8\n"})
 	h.tag()
 	h.commit("nine", map[string]string{"b.c": "9\n"})
-	return h, diffOf(t, "mend", map[string]string{"a.c": with}, map[string]string{"a.c": strings.Replace(with, "line 5", "mended", 1)})
+	return h, diffOf(t, "mend", map[string]string{"a.c": with},
+		map[string]string{"a.c": strings.Replace(with, "line 5", "mended", 1)})
 }
 
 func stackOf(t *testing.T, diff string, ranges ...string) Stack {
@@ -46,7 +47,10 @@ func stackOf(t *testing.T, diff string, ranges ...string) Stack {
 	patches := s.Fixes[0].Variants[0].Patches
 	s.Fixes[0].Variants = nil
 	for _, r := range ranges {
-		s.Fixes[0].Variants = append(s.Fixes[0].Variants, Variant{Range: tag.MustParseRange(r), File: "fix.patch", Patches: patches})
+		s.Fixes[0].Variants = append(s.Fixes[0].Variants, Variant{
+			Range: tag.MustParseRange(r), File: "fix.patch",
+			Patches: patches,
+		})
 	}
 	return s
 }
@@ -59,15 +63,29 @@ func TestProve(t *testing.T) {
 		tags, commits int
 		faults, notes []string
 	}{
-		"true":                   {[]string{">= 2, < 7"}, 2, 1, nil, nil},
-		"both ends tagged":       {[]string{">= 3, <= 6"}, 2, 0, nil, nil},
-		"one build":              {[]string{"= 4"}, 0, 1, nil, nil},
-		"begins too early":       {[]string{">= 1, < 7"}, 2, 1, []string{"build 1: conflict"}, nil},
-		"ends too late, no tag":  {[]string{">= 2, < 8"}, 2, 2, []string{"build 7: conflict"}, nil},
-		"ends too late, at tag":  {[]string{">= 2, < 9"}, 3, 1, []string{"b8: conflict"}, nil},
-		"beyond the newest tag":  {[]string{">= 3, < 7", ">= 9, < 20"}, 2, 0, nil, []string{"it begins at build 9, behind b8"}},
-		"reaches beyond":         {[]string{">= 2, < 20"}, 3, 1, []string{"b8: conflict"}, []string{"it ends at build 19, and PATH at b8"}},
-		"open":                   {[]string{">= 3"}, 3, 0, []string{"b8: conflict"}, []string{"it has no end, and PATH ends at b8"}},
+		"true":                  {[]string{">= 2, < 7"}, 2, 1, nil, nil},
+		"both ends tagged":      {[]string{">= 3, <= 6"}, 2, 0, nil, nil},
+		"one build":             {[]string{"= 4"}, 0, 1, nil, nil},
+		"begins too early":      {[]string{">= 1, < 7"}, 2, 1, []string{"build 1: conflict"}, nil},
+		"ends too late, no tag": {[]string{">= 2, < 8"}, 2, 2, []string{"build 7: conflict"}, nil},
+		"ends too late, at tag": {[]string{">= 2, < 9"}, 3, 1, []string{"b8: conflict"}, nil},
+		"beyond the newest tag": {
+			[]string{">= 3, < 7", ">= 9, < 20"},
+			2, 0, nil,
+			[]string{"it begins at build 9, behind b8"},
+		},
+		"reaches beyond": {
+			[]string{">= 2, < 20"},
+			3, 1,
+			[]string{"b8: conflict"},
+			[]string{"it ends at build 19, and PATH at b8"},
+		},
+		"open": {
+			[]string{">= 3"},
+			3, 0,
+			[]string{"b8: conflict"},
+			[]string{"it has no end, and PATH ends at b8"},
+		},
 		"the same patch twice":   {[]string{">= 2, < 4", ">= 4, < 8"}, 2, 3, []string{"build 7: conflict"}, nil},
 		"wrong from end to end":  {[]string{">= 7, < 9"}, 1, 1, []string{"build 7: conflict", "b8: conflict"}, nil},
 		"before the first build": {[]string{"< 2"}, 0, 1, []string{"build 1: conflict"}, nil},
@@ -123,7 +141,8 @@ func TestProveLanded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := proofs[0]; len(p.Faults) != 0 || p.Tags != 2 || len(p.Notes) != 1 || p.Notes[0] != "upstream has it on b2: the range may end there" {
+	if p := proofs[0]; len(p.Faults) != 0 || p.Tags != 2 || len(p.Notes) != 1 ||
+		p.Notes[0] != "upstream has it on b2: the range may end there" {
 		t.Errorf("%+v", p)
 	}
 }
@@ -139,20 +158,31 @@ func TestProveCommit(t *testing.T) {
 	h.commit("mend", map[string]string{"a.c": strings.Replace(text, "line 5", "mended", 1)})
 	h.tag()
 	path := h.write()
-	v := Variant{Range: tag.MustParseRange(">= 1, < 3"), File: "mend", Commit: strings.TrimSpace(git(t, path, "rev-parse", "b3"))}
-	proofs, err := open(t, path).Prove(t.Context(), Options{}, Stack{Name: "x", Fixes: []Fix{{ID: "fix", Variants: []Variant{v}}}})
+	v := Variant{
+		Range: tag.MustParseRange(">= 1, < 3"), File: "mend",
+		Commit: strings.TrimSpace(git(t, path, "rev-parse", "b3")),
+	}
+	proofs, err := open(t, path).Prove(t.Context(), Options{}, Stack{
+		Name:  "x",
+		Fixes: []Fix{{ID: "fix", Variants: []Variant{v}}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := proofs[0]; p.Tags != 2 || len(p.Notes) != 0 || len(p.Faults) != 1 || p.Faults[0].Where != "b1" || p.Faults[0].Verdict != Conflict {
+	if p := proofs[0]; p.Tags != 2 || len(p.Notes) != 0 || len(p.Faults) != 1 || p.Faults[0].Where != "b1" ||
+		p.Faults[0].Verdict != Conflict {
 		t.Errorf("%+v", p)
 	}
 	v.Commit = strings.Repeat("12", 20)
-	proofs, err = open(t, path).Prove(t.Context(), Options{}, Stack{Name: "x", Fixes: []Fix{{ID: "fix", Variants: []Variant{v}}}})
+	proofs, err = open(t, path).Prove(t.Context(), Options{}, Stack{
+		Name:  "x",
+		Fixes: []Fix{{ID: "fix", Variants: []Variant{v}}},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := proofs[0]; p.Tags != 0 || len(p.Faults) != 0 || len(p.Notes) != 1 || !strings.HasPrefix(p.Notes[0], "not judged on b1..b2: ") {
+	if p := proofs[0]; p.Tags != 0 || len(p.Faults) != 0 || len(p.Notes) != 1 ||
+		!strings.HasPrefix(p.Notes[0], "not judged on b1..b2: ") {
 		t.Errorf("%+v", p)
 	}
 }
@@ -242,25 +272,45 @@ func TestCheckPins(t *testing.T) {
 		fault   string
 		note    string
 	}{
-		"tagged":               {"b6", pin(6), 1, "", ""},
-		"tagged, no commit":    {"b6", with(pin(6), func(p *spec.Pin) { p.Commit = "" }), 1, "", ""},
-		"untagged":             {"b4", pin(4), 1, "", ""},
-		"untagged, no commit":  {"b4", with(pin(4), func(p *spec.Pin) { p.Commit = "" }), 1, "", ""},
-		"commit":               {pin(5).Commit, pin(5), 1, "", ""},
-		"version":              {"v1.0.0", pin(5), 1, "", ""},
-		"version, not known":   {"v1.0.0", with(pin(5), func(p *spec.Pin) { p.Commit = "" }), 0, "", "v1.0.0 is not in"},
-		"wrong commit":         {"b6", with(pin(6), func(p *spec.Pin) { p.Commit = pin(5).Commit }), 1, "commit is " + pin(5).Commit + ", and in the history it is " + pin(6).Commit, ""},
-		"wrong tree":           {"b6", with(pin(6), func(p *spec.Pin) { p.Tree = other }), 1, "tree is " + other, ""},
-		"wrong time":           {"b6", with(pin(6), func(p *spec.Pin) { p.Time = p.Time.Add(time.Second) }), 1, "time is ", ""},
-		"wrong number":         {"v1.0.0", with(pin(6), func(p *spec.Pin) { p.Build = 7 }), 1, "build number is 7, and commit " + pin(6).Commit + " is build 6", ""},
-		"within bounds":        {"v1.0.0", with(pin(6), func(p *spec.Pin) { p.Build, p.Max = 5, 6 }), 1, "", ""},
-		"below bounds":         {"v1.0.0", with(pin(6), func(p *spec.Pin) { p.Build, p.Max = 7, 8 }), 1, "build number is 7 to 8, and commit " + pin(6).Commit + " is build 6", ""},
-		"above bounds":         {"v1.0.0", with(pin(6), func(p *spec.Pin) { p.Build, p.Max = 4, 5 }), 1, "build number is 4 to 5, and commit ", ""},
-		"no tree yet":          {"v1.0.0", spec.Pin{Commit: pin(6).Commit, Build: 6}, 1, "", ""},
-		"no tree, wrong":       {"v1.0.0", spec.Pin{Commit: pin(6).Commit, Build: 5}, 1, "build number is 5, and commit ", ""},
-		"commit from nowhere":  {"b4", with(pin(4), func(p *spec.Pin) { p.Commit = other }), 1, "its commit is not in ", ""},
-		"behind the last tag":  {"b9", pin(9), 1, "", "b9: build number 9 is not checked"},
-		"beyond the history":   {"b99", spec.Pin{Commit: other, Tree: other, Build: 99, Time: time.Unix(1, 0)}, 0, "", "b99 is not in"},
+		"tagged":              {"b6", pin(6), 1, "", ""},
+		"tagged, no commit":   {"b6", with(pin(6), func(p *spec.Pin) { p.Commit = "" }), 1, "", ""},
+		"untagged":            {"b4", pin(4), 1, "", ""},
+		"untagged, no commit": {"b4", with(pin(4), func(p *spec.Pin) { p.Commit = "" }), 1, "", ""},
+		"commit":              {pin(5).Commit, pin(5), 1, "", ""},
+		"version":             {"v1.0.0", pin(5), 1, "", ""},
+		"version, not known":  {"v1.0.0", with(pin(5), func(p *spec.Pin) { p.Commit = "" }), 0, "", "v1.0.0 is not in"},
+		"wrong commit": {"b6", with(pin(6), func(p *spec.Pin) {
+			p.Commit = pin(5).Commit
+		}), 1, "commit is " + pin(5).Commit + ", and in the history it is " + pin(6).Commit, ""},
+		"wrong tree": {"b6", with(pin(6), func(p *spec.Pin) { p.Tree = other }), 1, "tree is " + other, ""},
+		"wrong time": {"b6", with(pin(6), func(p *spec.Pin) {
+			p.Time = p.Time.Add(time.Second)
+		}), 1, "time is ", ""},
+		"wrong number": {"v1.0.0", with(pin(6), func(p *spec.Pin) {
+			p.Build = 7
+		}), 1, "build number is 7, and commit " + pin(6).Commit + " is build 6", ""},
+		"within bounds": {"v1.0.0", with(pin(6), func(p *spec.Pin) { p.Build, p.Max = 5, 6 }), 1, "", ""},
+		"below bounds": {"v1.0.0", with(pin(6), func(p *spec.Pin) {
+			p.Build, p.Max = 7, 8
+		}), 1, "build number is 7 to 8, and commit " + pin(6).Commit + " is build 6", ""},
+		"above bounds": {"v1.0.0", with(pin(6), func(p *spec.Pin) {
+			p.Build, p.Max = 4, 5
+		}), 1, "build number is 4 to 5, and commit ", ""},
+		"no tree yet": {"v1.0.0", spec.Pin{Commit: pin(6).Commit, Build: 6}, 1, "", ""},
+		"no tree, wrong": {
+			"v1.0.0",
+			spec.Pin{Commit: pin(6).Commit, Build: 5},
+			1, "build number is 5, and commit ",
+			"",
+		},
+		"commit from nowhere": {"b4", with(pin(4), func(p *spec.Pin) { p.Commit = other }), 1, "its commit is not in ", ""},
+		"behind the last tag": {"b9", pin(9), 1, "", "b9: build number 9 is not checked"},
+		"beyond the history": {
+			"b99",
+			spec.Pin{Commit: other, Tree: other, Build: 99, Time: time.Unix(1, 0)},
+			0, "",
+			"b99 is not in",
+		},
 		"beyond, commit empty": {"b99", spec.Pin{Tree: other, Build: 99, Time: time.Unix(1, 0)}, 0, "", "b99 is not in"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -290,17 +340,22 @@ func TestCheckPins(t *testing.T) {
 		})
 	}
 	// A tag that stands on a side branch is no build.
-	git(t, path, "tag", "b7", strings.TrimSpace(git(t, path, "-c", "user.name=a", "-c", "user.email=a@example.org", "commit-tree", "-m", "aside", "master^{tree}")))
+	git(t, path, "tag", "b7", strings.TrimSpace(git(t, path, "-c", "user.name=a", "-c", "user.email=a@example.org",
+		"commit-tree", "-m", "aside", "master^{tree}")))
 	id := strings.Fields(git(t, path, "log", "-1", "--format=%H %T %ct", "b7"))
 	var secs int64
 	if _, err := fmt.Sscan(id[2], &secs); err != nil {
 		t.Fatal(err)
 	}
-	got, err := open(t, path, map[string]spec.Pin{"b7": {Commit: id[0], Tree: id[1], Build: 7, Time: time.Unix(secs, 0)}}).CheckPins(t.Context())
+	got, err := open(t, path, map[string]spec.Pin{"b7": {
+		Commit: id[0], Tree: id[1], Build: 7,
+		Time: time.Unix(secs, 0),
+	}}).CheckPins(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(got.Faults) != 1 || !strings.Contains(got.Faults[0].Msg, "is not on the first-parent way to b8, so it is not build 7") {
+	if len(got.Faults) != 1 || !strings.Contains(got.Faults[0].Msg,
+		"is not on the first-parent way to b8, so it is not build 7") {
 		t.Errorf("%+v", got)
 	}
 }
@@ -318,7 +373,8 @@ func TestCheckAdvisories(t *testing.T) {
 		ids[n] = id(n)
 	}
 	commit := func(msg, parent string) string {
-		return strings.TrimSpace(git(t, path, "-c", "user.name=a", "-c", "user.email=a@example.org", "commit-tree", "-m", msg, "-p", parent, "master^{tree}"))
+		return strings.TrimSpace(git(t, path, "-c", "user.name=a", "-c", "user.email=a@example.org", "commit-tree", "-m",
+			msg, "-p", parent, "master^{tree}"))
 	}
 	// The newest tag that is counted from, b10, takes build 4 back.
 	git(t, path, "update-ref", "refs/tags/b10", commit("Revert \"four\"\n\nThis reverts commit "+ids[4]+".", ids[9]))
@@ -340,8 +396,14 @@ func TestCheckAdvisories(t *testing.T) {
 		"beyond":       {2, ids[2], 99, []string{strings.Repeat("a", 40)}, ""}, // data newer than the history
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := spec.Advisory{ID: "a", Upstream: spec.LlamaCpp, Since: c.since, SinceBy: c.by, FixedIn: c.fixed, FixedBy: c.fixes}
-			got, err := open(t, path).CheckDefects(t.Context(), nil, []spec.Advisory{{Upstream: spec.IkLlamaCpp, FixedIn: 99}, a})
+			a := spec.Advisory{
+				ID: "a", Upstream: spec.LlamaCpp, Since: c.since, SinceBy: c.by, FixedIn: c.fixed,
+				FixedBy: c.fixes,
+			}
+			got, err := open(t, path).CheckDefects(t.Context(), nil, []spec.Advisory{
+				{Upstream: spec.IkLlamaCpp, FixedIn: 99},
+				a,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -369,21 +431,30 @@ func TestCheckDefects(t *testing.T) {
 	id := func(build int) string {
 		return strings.TrimSpace(git(t, path, "rev-parse", fmt.Sprintf("master~%d", 9-build)))
 	}
-	aside := strings.TrimSpace(git(t, path, "-c", "user.name=a", "-c", "user.email=a@example.org", "commit-tree", "-m", "aside", "-p", "master~4", "master^{tree}"))
+	aside := strings.TrimSpace(git(t, path, "-c", "user.name=a", "-c", "user.email=a@example.org", "commit-tree", "-m",
+		"aside", "-p", "master~4", "master^{tree}"))
 	for name, c := range map[string]struct {
 		defect  spec.Defect
 		checked int
 		fault   string
 		note    string
 	}{
-		"right":        {spec.Defect{Since: 2, Commit: id(2), FixedIn: 7, FixedBy: id(7), Partly: []spec.Cure{{Build: 4, Commit: id(4)}}}, 3, "", ""},
+		"right": {spec.Defect{
+			Since: 2, Commit: id(2), FixedIn: 7, FixedBy: id(7),
+			Partly: []spec.Cure{{Build: 4, Commit: id(4)}},
+		}, 3, "", ""},
 		"nothing said": {spec.Defect{}, 0, "", ""},
 		"one off":      {spec.Defect{Since: 2, Commit: id(3)}, 1, "since commit " + id(3) + " is build 3, not 2", ""},
-		"part":         {spec.Defect{Since: 2, Commit: id(2), Partly: []spec.Cure{{Build: 4, Commit: id(5)}}}, 2, "partly[0].build commit " + id(5), ""},
-		"cure":         {spec.Defect{Since: 2, Commit: id(2), FixedIn: 6, FixedBy: id(7)}, 2, "fixed-in commit " + id(7), ""},
-		"not on way":   {spec.Defect{Since: 6, Commit: aside}, 1, "since build 6 is commit " + id(6) + "; " + aside + " is not on the first-parent way to b8", ""},
-		"not there":    {spec.Defect{Since: 6, Commit: strings.Repeat("a", 40)}, 1, "since build 6 is commit " + id(6), ""},
-		"beyond":       {spec.Defect{Since: 99, Commit: id(9)}, 0, "", "fix: since = 99 is not checked: "},
+		"part": {
+			spec.Defect{Since: 2, Commit: id(2), Partly: []spec.Cure{{Build: 4, Commit: id(5)}}},
+			2,
+			"partly[0].build commit " + id(5), "",
+		},
+		"cure": {spec.Defect{Since: 2, Commit: id(2), FixedIn: 6, FixedBy: id(7)}, 2, "fixed-in commit " + id(7), ""},
+		"not on way": {spec.Defect{Since: 6, Commit: aside}, 1, "since build 6 is commit " + id(6) + "; " + aside +
+			" is not on the first-parent way to b8", ""},
+		"not there": {spec.Defect{Since: 6, Commit: strings.Repeat("a", 40)}, 1, "since build 6 is commit " + id(6), ""},
+		"beyond":    {spec.Defect{Since: 99, Commit: id(9)}, 0, "", "fix: since = 99 is not checked: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.defect.Upstream = spec.LlamaCpp
@@ -395,7 +466,8 @@ func TestCheckDefects(t *testing.T) {
 			for _, f := range got.Faults {
 				faults = append(faults, f.Key+" "+f.Msg)
 			}
-			if fault := strings.Join(faults, "\n"); got.Checked != c.checked || !strings.HasPrefix(fault, c.fault) || c.fault == "" && fault != "" {
+			if fault := strings.Join(faults, "\n"); got.Checked != c.checked || !strings.HasPrefix(fault, c.fault) ||
+				c.fault == "" && fault != "" {
 				t.Errorf("%d checked, %q", got.Checked, fault)
 			}
 			if note := strings.Join(got.Notes, "\n"); !strings.HasPrefix(note, c.note) || c.note == "" && note != "" {

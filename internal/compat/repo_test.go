@@ -32,7 +32,8 @@ func newHistory(tb testing.TB) *history {
 func (h *history) commit(subject string, files map[string]string) int {
 	h.n++
 	when := fmt.Sprintf("A <a@example.org> %d +0000", 1700000000+60*h.n)
-	fmt.Fprintf(&h.stream, "commit refs/heads/master\nmark :%d\nauthor %s\ncommitter %s\ndata %d\n%s\n", h.n, when, when, len(subject), subject)
+	fmt.Fprintf(&h.stream, "commit refs/heads/master\nmark :%d\nauthor %s\ncommitter %s\ndata %d\n%s\n", h.n, when, when,
+		len(subject), subject)
 	if h.n > 1 {
 		fmt.Fprintf(&h.stream, "from :%d\n", h.n-1)
 	}
@@ -134,7 +135,10 @@ func declared(tb testing.TB, fixedIn int, variants ...[2]string) Stack {
 	for i, v := range variants {
 		name := fmt.Sprintf("v%d.patch", i+1)
 		files["patches/fix/"+name] = v[1]
-		fix.Variants = append(fix.Variants, spec.Variant{Upstream: spec.LlamaCpp, Range: tag.MustParseRange(v[0]), Patch: name})
+		fix.Variants = append(fix.Variants, spec.Variant{
+			Upstream: spec.LlamaCpp, Range: tag.MustParseRange(v[0]),
+			Patch: name,
+		})
 	}
 	s, err := Declared(&spec.Repo{FS: os.DirFS(writeFiles(tb, files)), Fixes: []spec.Fix{fix}}, spec.LlamaCpp, nil)
 	if err != nil {

@@ -137,7 +137,8 @@ func (r *Run) reason() string {
 		return b.String()
 	}
 	if r.Verdict == Merged {
-		b.WriteString("\n\nSome hunk has no place. The merge is clean, and git merge-file or a kept resolution gives the same.\nClean is not right: llpatch apply " + r.From + " TARGET --three-way shows it.")
+		b.WriteString("\n\nSome hunk has no place. The merge is clean, and git merge-file or a kept resolution gives the " +
+			"same.\nClean is not right: llpatch apply " + r.From + " TARGET --three-way shows it.")
 		return b.String()
 	}
 	const most = 3

@@ -17,14 +17,24 @@ func TestFolder(t *testing.T) {
 		want  string // ids, or a part of the error
 		bad   bool
 	}{
-		"by name":          {map[string]string{"2.patch": two, "10.patch": one, "README": "x", "sub/3.patch": two}, "10 2", false},
-		"diff":             {map[string]string{"x.diff": one}, "x", false},
-		"series":           {map[string]string{"series": "b.patch\n\n# c.patch\nsub/a.patch -p1 # why\n", "b.patch": one, "sub/a.patch": two, "c.patch": two}, "b sub/a", false},
-		"series of CR LF":  {map[string]string{"series": "b.patch\r\n", "b.patch": one}, "b", false},
-		"nothing":          {map[string]string{"README": "x"}, "has no series file", true},
-		"empty series":     {map[string]string{"series": "# none\n", "b.patch": one}, "lists no patch", true},
-		"series without":   {map[string]string{"series": "gone.patch\n"}, "gone.patch", true},
-		"series twice":     {map[string]string{"series": "b.patch\nb.patch\n", "b.patch": one}, "series:2: b.patch is listed twice", true},
+		"by name": {
+			map[string]string{"2.patch": two, "10.patch": one, "README": "x", "sub/3.patch": two},
+			"10 2",
+			false,
+		},
+		"diff": {map[string]string{"x.diff": one}, "x", false},
+		"series": {map[string]string{
+			"series": "b.patch\n\n# c.patch\nsub/a.patch -p1 # why\n", "b.patch": one,
+			"sub/a.patch": two, "c.patch": two,
+		}, "b sub/a", false},
+		"series of CR LF": {map[string]string{"series": "b.patch\r\n", "b.patch": one}, "b", false},
+		"nothing":         {map[string]string{"README": "x"}, "has no series file", true},
+		"empty series":    {map[string]string{"series": "# none\n", "b.patch": one}, "lists no patch", true},
+		"series without":  {map[string]string{"series": "gone.patch\n"}, "gone.patch", true},
+		"series twice": {
+			map[string]string{"series": "b.patch\nb.patch\n", "b.patch": one},
+			"series:2: b.patch is listed twice", true,
+		},
 		"series leaves":    {map[string]string{"series": "../b.patch\n"}, "series:1:", true},
 		"series option":    {map[string]string{"series": "b.patch -p0\n", "b.patch": one}, "-p0 is not supported", true},
 		"no patch at all":  {map[string]string{"a.patch": "hello\n"}, "there is no diff", true},

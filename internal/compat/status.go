@@ -91,7 +91,10 @@ func (h *History) Status(ctx context.Context, o Options, s Stack, tags []Tag) (*
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Stack: patch.Printable(s.Name), Source: h.Path, Tags: tags, Left: h.Left, Judged: len(tags) * len(s.Fixes), ThreeWay: o.ThreeWay != nil}
+	r := &Report{
+		Stack: patch.Printable(s.Name), Source: h.Path, Tags: tags, Left: h.Left,
+		Judged: len(tags) * len(s.Fixes), ThreeWay: o.ThreeWay != nil,
+	}
 	for _, u := range j.all {
 		r.Applied += len(u.known)
 	}
@@ -257,12 +260,14 @@ func sameCell(a, b *cell) bool {
 	if x == nil || x == y {
 		return x == y
 	}
-	if x.Offset != y.Offset || x.Held != y.Held || len(x.Findings) != len(y.Findings) || !slices.Equal(x.HeldAt, y.HeldAt) || !sameMerge(x.Merge, y.Merge) {
+	if x.Offset != y.Offset || x.Held != y.Held || len(x.Findings) != len(y.Findings) ||
+		!slices.Equal(x.HeldAt, y.HeldAt) || !sameMerge(x.Merge, y.Merge) {
 		return false
 	}
 	for i := range x.Findings {
 		f, g := &x.Findings[i], &y.Findings[i]
-		if f.File != g.File || f.Hunk != g.Hunk || f.Line != g.Line || f.Cause != g.Cause || f.Why != g.Why || !slices.Equal(f.Places, g.Places) {
+		if f.File != g.File || f.Hunk != g.Hunk || f.Line != g.Line || f.Cause != g.Cause || f.Why != g.Why ||
+			!slices.Equal(f.Places, g.Places) {
 			return false
 		}
 	}

@@ -28,7 +28,8 @@ func drift(tb testing.TB) (h *history, old, now string) {
 	tagged("add f (#2)", map[string]string{"src/f.c": old})
 	tagged("a header (#3)", map[string]string{"src/f.c": "header\n" + old})
 	tagged("unrelated (#4)", map[string]string{"other.c": "y\n"})
-	tagged("upstream takes a part (#5)", map[string]string{"src/f.c": "header\n" + strings.Replace(old, "old first", "new first", 1)})
+	tagged("upstream takes a part (#5)", map[string]string{"src/f.c": "header\n" +
+		strings.Replace(old, "old first", "new first", 1)})
 	tagged("and back (#6)", map[string]string{"src/f.c": "header\n" + old})
 	tagged("changes the line (#7)", map[string]string{"src/f.c": strings.Replace(old, "old second", "other second", 1)})
 	tagged("upstream takes all (#8)", map[string]string{"src/f.c": now})
@@ -45,7 +46,8 @@ func TestStatus(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "b1 missing file, b2 exact, b3..b4 offset, b5 partly landed, b6 offset, b7 conflict, b8 landed, b9 missing file"
+	want := "b1 missing file, b2 exact, b3..b4 offset, b5 partly landed, b6 offset, b7 conflict, b8 landed, b9 " +
+		"missing file"
 	if got := runs(r.Fixes[0]); got != want {
 		t.Errorf("runs:\n%s\nwant\n%s", got, want)
 	}
@@ -92,14 +94,16 @@ func TestDeclaredRanges(t *testing.T) {
 	p := diffOf(t, "The fix", map[string]string{"src/f.c": old}, map[string]string{"src/f.c": now})
 	q := diffOf(t, "The fix", map[string]string{"lib/f.c": now}, map[string]string{"lib/f.c": now + "more\n"})
 	s := declared(t, 9, [2]string{">= 2, < 4", p}, [2]string{">= 6, < 7", p}, [2]string{">= 7, < 9", q})
-	s.Fixes[0].Defect.Since, s.Fixes[0].Defect.Commit, s.Fixes[0].Defect.Why = 2, strings.Repeat("c", 40), "it brings the fault"
+	s.Fixes[0].Defect.Since, s.Fixes[0].Defect.Commit, s.Fixes[0].Defect.Why = 2, strings.Repeat("c", 40),
+		"it brings the fault"
 	s.Fixes[0].Defect.FixedBy = strings.Repeat("d", 40)
 	s.Fixes[0].Defect.Partly = []spec.Cure{{Build: 3, Commit: strings.Repeat("e", 40), What: "half of it is gone"}}
 	r, err := h.Status(t.Context(), Options{}, s, h.Tags)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := runs(r.Fixes[0]), "b1 not there yet, b2 exact, b3 offset, b4..b5 not covered, b6 offset, b7..b8 missing file, b9 cured by upstream"; got != want {
+	if got, want := runs(r.Fixes[0]), "b1 not there yet, b2 exact, b3 offset, b4..b5 not covered, b6 offset, b7..b8 "+
+		"missing file, b9 cured by upstream"; got != want {
 		t.Errorf("runs:\n%s\nwant\n%s", got, want)
 	}
 	var reasons []string
@@ -108,13 +112,19 @@ func TestDeclaredRanges(t *testing.T) {
 			reasons = append(reasons, run.Reason)
 		}
 	}
-	if diff := cmp.Diff([]string{"the defect came with build 2 (commit cccccccccccc)", "no variant is declared for it", "upstream cured the defect in build 9 (commit dddddddddddd)"}, reasons); diff != "" {
+	if diff := cmp.Diff([]string{
+		"the defect came with build 2 (commit cccccccccccc)", "no variant is declared for it",
+		"upstream cured the defect in build 9 (commit dddddddddddd)",
+	}, reasons); diff != "" {
 		t.Error(diff)
 	}
 	want := []Proof{
 		{Patch: "v1.patch", Declared: ">= 2, < 4", Fits: []Span{{"b2", "b6", 5}}, Beyond: []Span{{"b4", "b6", 3}}},
 		{Patch: "v2.patch", Declared: ">= 6, < 7", Fits: []Span{{"b2", "b6", 5}}, Beyond: []Span{{"b2", "b5", 4}}},
-		{Patch: "v3.patch", Declared: ">= 7, < 9", Fits: []Span{{"b9", "b9", 1}}, Fails: []Span{{"b7", "b8", 2}}, Beyond: []Span{{"b9", "b9", 1}}},
+		{
+			Patch: "v3.patch", Declared: ">= 7, < 9", Fits: []Span{{"b9", "b9", 1}}, Fails: []Span{{"b7", "b8", 2}},
+			Beyond: []Span{{"b9", "b9", 1}},
+		},
 	}
 	if diff := cmp.Diff(want, r.Fixes[0].Variants); diff != "" {
 		t.Error(diff)
@@ -133,7 +143,8 @@ func TestDeclaredRanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`class="not-there-yet"><title>b1: not there yet`, `class="not-covered"><title>b4..b5: not covered`, `class="cured-by-upstream"><title>b9: cured by upstream`,
+		`class="not-there-yet"><title>b1: not there yet`, `class="not-covered"><title>b4..b5: not covered`,
+		`class="cured-by-upstream"><title>b9: cured by upstream`,
 		`<i class="not-covered"></i>not covered`, `a part was cured in build 3 (commit eeeeeeeeeeee): half of it is gone`,
 	} {
 		if !strings.Contains(string(html), want) {
@@ -165,17 +176,22 @@ func TestStatusOfTarget(t *testing.T) {
 	h := open(t, hist.write())
 	p := diffOf(t, "The fix", map[string]string{"src/f.c": old}, map[string]string{"src/f.c": now})
 	s := declared(t, 0, [2]string{">= 2, < 4", p})
-	repo := &spec.Repo{Fixes: []spec.Fix{{ID: "fix", Upstream: spec.LlamaCpp, OS: []string{"win7"}, Variants: []spec.Variant{{Upstream: spec.LlamaCpp}}}}}
+	repo := &spec.Repo{Fixes: []spec.Fix{{
+		ID: "fix", Upstream: spec.LlamaCpp, OS: []string{"win7"},
+		Variants: []spec.Variant{{Upstream: spec.LlamaCpp}},
+	}}}
 	rec := spec.Recipe{Name: "t", Upstream: spec.LlamaCpp, OS: "linux", Fixes: spec.FixList{All: true}}
 	r, err := h.Status(t.Context(), Options{}, s.For(repo, rec), h.Tags)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := runs(r.Fixes[0]); got != "b1..b9 not for this target" || r.Newest != "b9" || r.Fixes[0].Runs[0].Reason != "it is for win7, and the target for linux" {
+	if got := runs(r.Fixes[0]); got != "b1..b9 not for this target" || r.Newest != "b9" ||
+		r.Fixes[0].Runs[0].Reason != "it is for win7, and the target for linux" {
 		t.Errorf("runs %s, newest %s, because %q", got, r.Newest, r.Fixes[0].Runs[0].Reason)
 	}
 	rec.OS = "win7"
-	if r, err = h.Status(t.Context(), Options{}, s.For(repo, rec), h.Tags); err != nil || strings.Contains(runs(r.Fixes[0]), "target") {
+	if r, err = h.Status(t.Context(), Options{}, s.For(repo, rec), h.Tags); err != nil ||
+		strings.Contains(runs(r.Fixes[0]), "target") {
 		t.Errorf("runs %s, %v", runs(r.Fixes[0]), err)
 	}
 }
@@ -225,11 +241,13 @@ func TestStackSystems(t *testing.T) {
 	hist.commit("one", map[string]string{"f.c": base})
 	hist.tag()
 	dir := writeFiles(t, map[string]string{
-		"ten.patch":   diffOf(t, "ten", map[string]string{"f.c": base}, map[string]string{"f.c": with("line ten\n")}),
-		"x.patch":     diffOf(t, "x", map[string]string{"f.c": base}, map[string]string{"f.c": with("line X\n")}),
-		"on-x.patch":  diffOf(t, "on x", map[string]string{"f.c": with("line X\n")}, map[string]string{"f.c": both("line XI\n")}),
-		"other.patch": diffOf(t, "other", map[string]string{"f.c": base}, map[string]string{"f.c": strings.Replace(base, "line 25\n", "line\n", 1)}),
-		"series":      "ten.patch\nx.patch\non-x.patch\nother.patch\n",
+		"ten.patch": diffOf(t, "ten", map[string]string{"f.c": base}, map[string]string{"f.c": with("line ten\n")}),
+		"x.patch":   diffOf(t, "x", map[string]string{"f.c": base}, map[string]string{"f.c": with("line X\n")}),
+		"on-x.patch": diffOf(t, "on x", map[string]string{"f.c": with("line X\n")},
+			map[string]string{"f.c": both("line XI\n")}),
+		"other.patch": diffOf(t, "other", map[string]string{"f.c": base},
+			map[string]string{"f.c": strings.Replace(base, "line 25\n", "line\n", 1)}),
+		"series": "ten.patch\nx.patch\non-x.patch\nother.patch\n",
 	})
 	s, err := Folder(dir)
 	if err != nil {
@@ -291,14 +309,18 @@ func TestReportJSONAndHTML(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := back.Fixes[0].Runs[5]
-	if back.Newest != "b8" || run.From != "b7" || run.Verdict != "conflict" || run.Findings[0].File != "src/f.c" || run.Findings[0].Line != 39 || run.Findings[0].Hunk != 2 {
+	if back.Newest != "b8" || run.From != "b7" || run.Verdict != "conflict" || run.Findings[0].File != "src/f.c" ||
+		run.Findings[0].Line != 39 || run.Findings[0].Hunk != 2 {
 		t.Errorf("JSON: %s", data)
 	}
 	page, err := r.HTML()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`<rect x="6" width="1" height="1" class="conflict"><title>b7: conflict</title>`, "other second", "b8"} {
+	for _, want := range []string{
+		`<rect x="6" width="1" height="1" class="conflict"><title>b7: conflict</title>`,
+		"other second", "b8",
+	} {
 		if !bytes.Contains(page, []byte(want)) {
 			t.Errorf("the page lacks %q", want)
 		}
@@ -348,9 +370,11 @@ func TestAmbiguous(t *testing.T) {
 	}
 	end := numbered("end", 1, 9)
 	old := function("f", "old\n") + end
-	mine, more := function("f", "mine\n")+strings.Replace(end, "end 4", "END", 1), function("f", "mine, and more\n")+strings.Replace(end, "end 4", "END", 1)
+	mine, more := function("f", "mine\n")+strings.Replace(end, "end 4", "END", 1), function("f", "mine, and more\n")+
+		strings.Replace(end, "end 4", "END", 1)
 	hist := newHistory(t)
-	for i, text := range []string{old, "// top\n" + function("e", "old\n") + old, "// top\n" + function("e", "mine\n") + old, ""} {
+	for i, text := range []string{old, "// top\n" + function("e", "old\n") + old, "// top\n" + function("e", "mine\n") +
+		old, ""} {
 		hist.commit(fmt.Sprint("commit ", i), map[string]string{"src/f.c": text, "x": fmt.Sprint(i)})
 		hist.tag()
 	}
@@ -369,7 +393,8 @@ func TestAmbiguous(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if one, two := runs(r.Fixes[0]), runs(r.Fixes[1]); one != "b1 exact, b2 ambiguous, b3 offset, b4 missing file" || two != "b1 exact, b2 offset, b3 ambiguous, b4 missing file" {
+		if one, two := runs(r.Fixes[0]), runs(r.Fixes[1]); one != "b1 exact, b2 ambiguous, b3 offset, b4 missing file" ||
+			two != "b1 exact, b2 offset, b3 ambiguous, b4 missing file" {
 			t.Errorf("%s: %s; %s", how, one, two)
 		}
 		if r.Newest != "b1" || r.NewestBut != "b3" {
@@ -378,7 +403,8 @@ func TestAmbiguous(t *testing.T) {
 		if is := asJSON(t, r); !strings.Contains(is, `"proposal"`) {
 			t.Errorf("%s: %s", how, is)
 		}
-		if r, err = h.Status(t.Context(), Options{Cache: cache}, s, h.Tags[:2]); err != nil || r.Newest != "b1" || r.NewestBut != "b2" {
+		if r, err = h.Status(t.Context(), Options{Cache: cache}, s, h.Tags[:2]); err != nil || r.Newest != "b1" ||
+			r.NewestBut != "b2" {
 			t.Errorf("%s: newest %q, but for ambiguity %q, %v", how, r.Newest, r.NewestBut, err)
 		}
 		text := r.Text()

@@ -15,7 +15,8 @@ import (
 func TestMovedTag(t *testing.T) {
 	hist, old, now := drift(t)
 	path := hist.write()
-	s, err := Folder(writeFiles(t, map[string]string{"1.patch": diffOf(t, "x", map[string]string{"src/f.c": old}, map[string]string{"src/f.c": now})}))
+	s, err := Folder(writeFiles(t, map[string]string{"1.patch": diffOf(t, "x", map[string]string{"src/f.c": old},
+		map[string]string{"src/f.c": now})}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,12 +27,16 @@ func TestMovedTag(t *testing.T) {
 	}{
 		"as pinned":                {spec.Pin{Commit: f[0], Tree: f[1], Build: 3}, false},
 		"the tree, another commit": {spec.Pin{Commit: strings.Repeat("a", 40), Tree: f[1], Build: 3}, false},
-		"another tree":             {spec.Pin{Commit: strings.Repeat("a", 40), Tree: strings.Repeat("b", 40), Build: 3}, true},
+		"another tree": {
+			spec.Pin{Commit: strings.Repeat("a", 40), Tree: strings.Repeat("b", 40), Build: 3},
+			true,
+		},
 	} {
 		h := open(t, path, map[string]spec.Pin{"b3": c.pin})
 		_, err := h.Status(t.Context(), Options{}, s, h.Tags)
 		m := new(source.Mismatch)
-		if is := errors.As(err, &m); is != c.moved || is && (exit.Code(err) != exit.Source || !strings.Contains(err.Error(), "b3 moved upstream") || m.Got != f[0]) {
+		if is := errors.As(err, &m); is != c.moved || is && (exit.Code(err) != exit.Source ||
+			!strings.Contains(err.Error(), "b3 moved upstream") || m.Got != f[0]) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if _, err := h.Status(t.Context(), Options{}, s, h.Tags[:2]); err != nil {
@@ -53,7 +58,8 @@ func TestHostileNames(t *testing.T) {
 	h := open(t, hist.write())
 	p := diffOf(t, "subject \x1b[2J", map[string]string{"src/f.c": "a\n"}, map[string]string{"src/f.c": "b\n"})
 	p = strings.ReplaceAll(p, "a/src/f.c b/src/f.c", `"a/`+cQuoted+`" "b/`+cQuoted+`"`)
-	p = strings.ReplaceAll(strings.ReplaceAll(p, "--- a/src/f.c", `--- "a/`+cQuoted+`"`), "+++ b/src/f.c", `+++ "b/`+cQuoted+`"`)
+	p = strings.ReplaceAll(strings.ReplaceAll(p, "--- a/src/f.c", `--- "a/`+cQuoted+`"`), "+++ b/src/f.c", `+++ "b/`+
+		cQuoted+`"`)
 	s, err := Folder(writeFiles(t, map[string]string{evil + ".patch": p}))
 	if err != nil {
 		t.Fatal(err)

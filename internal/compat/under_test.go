@@ -13,7 +13,8 @@ import (
 func stacked(tb testing.TB) (dir, patches string) {
 	tb.Helper()
 	text := func(a, b, mine string) string {
-		return numbered("one", 1, 12) + a + numbered("two", 1, 12) + mine + numbered("three", 1, 12) + b + numbered("four", 1, 12)
+		return numbered("one", 1, 12) + a + numbered("two", 1, 12) + mine + numbered("three", 1, 12) + b +
+			numbered("four", 1, 12)
 	}
 	const a0, a1, a2 = "old();\n", "first();\nsecond();\n", "first();\nthird();\nsecond();\n"
 	old, m0, m1 := "b\n", "mine\n", "MINE\n"

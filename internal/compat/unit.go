@@ -33,7 +33,10 @@ type unit struct {
 }
 
 func newUnit(v *Variant) *unit {
-	u := &unit{variant: v, made: map[string]bool{}, removes: map[int]string{}, known: map[string]*outcome{}, merges: map[string]*outcome{}, baseless: map[*outcome]*outcome{}}
+	u := &unit{
+		variant: v, made: map[string]bool{}, removes: map[int]string{}, known: map[string]*outcome{},
+		merges: map[string]*outcome{}, baseless: map[*outcome]*outcome{},
+	}
 	for i := range v.Patches {
 		u.digest = v.Patches[i].SHA256
 		u.paths = append(u.paths, v.Patches[i].Paths()...)

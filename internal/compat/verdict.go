@@ -31,7 +31,10 @@ const (
 )
 
 // verdicts are all of them, in the order of legends.
-var verdicts = []Verdict{Exact, Offset, Merged, Landed, Partly, Ambiguous, Conflict, MissingFile, NotCovered, NotYet, Cured, NotForTarget, Unknown}
+var verdicts = []Verdict{
+	Exact, Offset, Merged, Landed, Partly, Ambiguous, Conflict, MissingFile, NotCovered, NotYet,
+	Cured, NotForTarget, Unknown,
+}
 
 // Fits reports whether the patch can be applied as it is, and changes something.
 func (v Verdict) Fits() bool { return v == Exact || v == Offset || v == Partly }

@@ -31,11 +31,13 @@ func (r *Report) noBuildenv(err error, in *buildenv.Decl) bool {
 	case in == nil:
 		return false
 	case errors.As(err, new(*buildenv.Unlocked)):
-		r.lacks("environment", "llpatch env create "+in.Name+" --update-lock", "%s (%s) has no lock yet.", in.Name, in.Summary)
+		r.lacks("environment", "llpatch env create "+in.Name+" --update-lock", "%s (%s) has no lock yet.", in.Name,
+			in.Summary)
 	case errors.As(err, new(*buildenv.NotMade)):
 		r.lacks("environment", "llpatch env create "+in.Name, "%s (%s) is not made.", in.Name, in.Summary)
 	case errors.As(err, &lacks):
-		r.lacks("environment", lacks.How, "%s (%s) cannot be entered: this machine lacks %s.", in.Name, in.Summary, lacks.What)
+		r.lacks("environment", lacks.How, "%s (%s) cannot be entered: this machine lacks %s.", in.Name, in.Summary,
+			lacks.What)
 	default:
 		return false
 	}
@@ -43,7 +45,8 @@ func (r *Report) noBuildenv(err error, in *buildenv.Decl) bool {
 }
 
 // environments lists the buildenvs that have every program of the toolchain, made or
-// not; those with a nvcc, a hipcc, or a compiler of Windows' resources are for toolchains that want one. Where one is made, tools
+// not; those with a nvcc, a hipcc, or a compiler of Windows' resources are for toolchains that want
+// one. Where one is made, tools
 // that this machine lacks stop nothing: the build can run in it.
 func (r *Report) environments(o Options, tc spec.Toolchain) error {
 	if o.Root != nil {
@@ -71,11 +74,14 @@ func (r *Report) environments(o Options, tc spec.Toolchain) error {
 		d, _, err := d.WithOwnLock(o.Cache)
 		switch {
 		case err != nil:
-			r.without("environment", "llpatch env remove "+name+" drops that lock", "%s (%s) has every tool of the toolchain, and its lock cannot be used: %s.", name, d.Summary, oneLine(err))
+			r.without("environment", "llpatch env remove "+name+" drops that lock",
+				"%s (%s) has every tool of the toolchain, and its lock cannot be used: %s.", name, d.Summary, oneLine(err))
 		case d.Lock == nil:
-			r.without("environment", "llpatch env create "+name+" --update-lock, then --env "+name, "%s (%s) has every tool of the toolchain, and no lock yet.", name, d.Summary)
+			r.without("environment", "llpatch env create "+name+" --update-lock, then --env "+name,
+				"%s (%s) has every tool of the toolchain, and no lock yet.", name, d.Summary)
 		case slices.ContainsFunc(made, func(i buildenv.Info) bool { return i.Name == name && i.Digest == d.Digest() }):
-			r.ok("environment", "%s (%s) is made, and has every tool of the toolchain: --env %s builds in it.", name, d.Summary, name)
+			r.ok("environment", "%s (%s) is made, and has every tool of the toolchain: --env %s builds in it.", name, d.Summary,
+				name)
 			for i := range r.Findings {
 				if f := &r.Findings[i]; f.About == "tool" && f.stops() {
 					f.Optional, f.Fix = true, "--env "+name+" builds in the environment, which has it"
@@ -86,7 +92,8 @@ func (r *Report) environments(o Options, tc spec.Toolchain) error {
 			if r.Buildenv == "" && slices.ContainsFunc(r.Findings, Finding.isTool) {
 				r.Buildenv = name
 			}
-			r.without("environment", "llpatch env create "+name+", then --env "+name, "%s (%s) has every tool of the toolchain, and is not made.", name, d.Summary)
+			r.without("environment", "llpatch env create "+name+", then --env "+name,
+				"%s (%s) has every tool of the toolchain, and is not made.", name, d.Summary)
 		}
 	}
 	return nil

@@ -16,7 +16,10 @@ import (
 func TestBuildenvGlibc(t *testing.T) {
 	rec := spec.Recipe{OS: "linux", Verify: spec.Verify{Machine: "EM_X86_64"}}
 	lock := func(version string) *buildenv.Lock {
-		return &buildenv.Lock{Kind: buildenv.Debian, Suite: "kit", Arch: "amd64", Packages: []buildenv.Package{{Name: "libc6", Version: version}}}
+		return &buildenv.Lock{
+			Kind: buildenv.Debian, Suite: "kit", Arch: "amd64",
+			Packages: []buildenv.Package{{Name: "libc6", Version: version}},
+		}
 	}
 	for _, c := range []struct {
 		lock   *buildenv.Lock
@@ -28,7 +31,10 @@ func TestBuildenvGlibc(t *testing.T) {
 		{nil, Unknown, "kit's was not found"},
 	} {
 		r := &Report{}
-		o := Options{Workspace: chain.Workspace{Cache: t.TempDir()}, Root: &buildenv.Decl{Name: "kit", Suite: "kit", Arch: "amd64", Lock: c.lock}}
+		o := Options{
+			Workspace: chain.Workspace{Cache: t.TempDir()},
+			Root:      &buildenv.Decl{Name: "kit", Suite: "kit", Arch: "amd64", Lock: c.lock},
+		}
 		if err := r.system(t.Context(), o, rec, ""); err != nil {
 			t.Fatal(err)
 		}
@@ -41,10 +47,12 @@ func TestBuildenvGlibc(t *testing.T) {
 // Of a bundle for Windows nothing can be told here, but what can is said.
 func TestWindowsBundle(t *testing.T) {
 	r := &Report{}
-	if r.machine(&held{files: []*binary.File{{Machine: "IMAGE_FILE_MACHINE_AMD64"}}}) || !strings.Contains(r.Findings[0].Fix, "inspect --os win7") {
+	if r.machine(&held{files: []*binary.File{{Machine: "IMAGE_FILE_MACHINE_AMD64"}}}) ||
+		!strings.Contains(r.Findings[0].Fix, "inspect --os win7") {
 		t.Errorf("%+v", r.Findings)
 	}
-	if r := (&Report{}); r.machine(&held{files: []*binary.File{{Machine: "EM_S390"}}}) || r.Findings[0].Fix != bundle.HintOtherBuild {
+	if r := (&Report{}); r.machine(&held{files: []*binary.File{{Machine: "EM_S390"}}}) ||
+		r.Findings[0].Fix != bundle.HintOtherBuild {
 		t.Errorf("%+v", r.Findings)
 	}
 	if how := remedy("libamdhip64.so.6", "EM_X86_64", nil); !strings.Contains(how, "AMD's ROCm") {

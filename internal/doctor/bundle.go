@@ -22,7 +22,8 @@ import (
 )
 
 // Bundle says whether a bundle runs on this machine: a folder, a tar.gz or one of its
-// parts, or a single program; and which of the known security defects it has. env is the user's. The error is a *NotBundle, one of
+// parts, or a single program; and which of the known security defects it has. env is the user's.
+// The error is a *NotBundle, one of
 // reading the file, or the context's.
 func Bundle(ctx context.Context, env []string, known spec.Advisories, file string) (*Report, error) {
 	libs, err := binary.SystemLibraries(ctx, env)
@@ -66,7 +67,8 @@ func Bundle(ctx context.Context, env []string, known spec.Advisories, file strin
 }
 
 // windowsBundle is what to do with one for Windows, which cannot be judged for this machine.
-const windowsBundle = "llpatch inspect --os win7 FOLDER, or win7-vxkex, says what Windows 7 lacks for it; check-win7.cmd in it looks at the Windows machine"
+const windowsBundle = "llpatch inspect --os win7 FOLDER, or win7-vxkex, says what Windows 7 lacks for it; " +
+	"check-win7.cmd in it looks at the Windows machine"
 
 // machine compares the kind of machine; nothing else can be said of another's files.
 func (r *Report) machine(h *held) bool {
@@ -102,7 +104,8 @@ func (r *Report) inside(h *held) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(lost)) {
-		r.lacks("bundle", "put its folder into LD_LIBRARY_PATH", "%s does not find what it needs of the bundle (%s): its RUNPATH does not lead there.", name, strings.Join(lost[name], ", "))
+		r.lacks("bundle", "put its folder into LD_LIBRARY_PATH", "%s does not find what it needs of the bundle (%s): its "+
+			"RUNPATH does not lead there.", name, strings.Join(lost[name], ", "))
 	}
 	elsewhere := map[string][]string{} // files by the folder that they name
 	for _, f := range h.own() {
@@ -159,7 +162,8 @@ func (r *Report) libraries(h *held, libs *binary.Libraries, env []string) error 
 	mine := bundle.Machine()
 	for _, f := range h.files {
 		if _, err := os.Stat(f.Interp); f.Interp != "" && err != nil {
-			r.lacks("loader", bundle.HintGlibc, "%s asks for the loader %s, which is not here: this Linux has another C library, or keeps it elsewhere.", f.Name, f.Interp)
+			r.lacks("loader", bundle.HintGlibc, "%s asks for the loader %s, which is not here: this Linux has another C "+
+				"library, or keeps it elsewhere.", f.Name, f.Interp)
 			break
 		}
 	}
@@ -169,9 +173,11 @@ func (r *Report) libraries(h *held, libs *binary.Libraries, env []string) error 
 		case h.find(libs, lib) != "":
 			here = append(here, lib)
 		case binary.FromDriver(lib):
-			r.lacks("library", bundle.HintLibcuda, "%s needs %s, which comes with NVIDIA's driver and is not here.", strings.Join(h.needing(lib), ", "), lib)
+			r.lacks("library", bundle.HintLibcuda, "%s needs %s, which comes with NVIDIA's driver and is not here.",
+				strings.Join(h.needing(lib), ", "), lib)
 		default:
-			r.lacks("library", remedy(lib, mine, env), "%s needs %s, which is not here.", strings.Join(h.needing(lib), ", "), lib)
+			r.lacks("library", remedy(lib, mine, env), "%s needs %s, which is not here.", strings.Join(h.needing(lib), ", "),
+				lib)
 		}
 	}
 	if len(here) > 0 {
@@ -254,7 +260,8 @@ func (r *Report) cards(ctx context.Context, h *held, env []string) error {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		r.lacks("card", bundle.HintNVIDIA+" where there is a card", "It is for NVIDIA cards and would use the processor alone: %s.", oneLine(err))
+		r.lacks("card", bundle.HintNVIDIA+" where there is a card",
+			"It is for NVIDIA cards and would use the processor alone: %s.", oneLine(err))
 		return nil
 	}
 	for _, c := range cards {
@@ -282,7 +289,8 @@ func (r *Report) onAMD(ctx context.Context, file string, gpus []binary.GPU, env 
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		r.lacks("card", bundle.HintAMD+" where there is a card", "It is for AMD cards and would use the processor alone: %s.", oneLine(err))
+		r.lacks("card", bundle.HintAMD+" where there is a card",
+			"It is for AMD cards and would use the processor alone: %s.", oneLine(err))
 		return nil
 	}
 	for _, c := range cards.List {
@@ -290,11 +298,13 @@ func (r *Report) onAMD(ctx context.Context, file string, gpus []binary.GPU, env 
 		i := slices.IndexFunc(gpus, func(g binary.GPU) bool { return g.GFX == c.GFX })
 		switch {
 		case c.GFX == "":
-			r.unknown("card", "", "%s: whether %s runs on it is not known, because its driver does not tell the processor.", name, file)
+			r.unknown("card", "", "%s: whether %s runs on it is not known, because its driver does not tell the processor.",
+				name, file)
 		case i < 0:
 			r.lacks("card", bundle.HintOtherBuild, "%s holds nothing for %s, which is %s.", file, name, c.GFX)
 		case gpus[i].Missing > 0:
-			r.lacks("card", "", "%s runs on %s, which is %s, only in part: %d of its %d bundles hold nothing for it.", file, name, c.GFX, gpus[i].Missing, gpus[i].Bundles)
+			r.lacks("card", "", "%s runs on %s, which is %s, only in part: %d of its %d bundles hold nothing for it.", file,
+				name, c.GFX, gpus[i].Missing, gpus[i].Bundles)
 		default:
 			r.ok("card", "%s runs on %s, which is %s, by %s.", file, name, c.GFX, strings.Join(gpus[i].By, " "))
 		}
@@ -306,7 +316,8 @@ func (r *Report) onAMD(ctx context.Context, file string, gpus []binary.GPU, env 
 func (r *Report) onCard(c memory.NvidiaCard, file string, v *binary.Verdict) {
 	name := fmt.Sprintf("card %d, %s", c.Index, c.Name)
 	if c.Capability == "" {
-		r.unknown("card", "", "%s: whether %s runs on it is not known, because its driver does not tell the compute capability.", name, file)
+		r.unknown("card", "", "%s: whether %s runs on it is not known, because its driver does not tell the compute "+
+			"capability.", name, file)
 		return
 	}
 	jit := false
@@ -314,7 +325,8 @@ func (r *Report) onCard(c memory.NvidiaCard, file string, v *binary.Verdict) {
 	i := slices.IndexFunc(v.Cards, func(k binary.Card) bool { return k.Capability == c.Capability })
 	switch {
 	case i >= 0 && v.Cards[i].Missing > 0:
-		r.lacks("card", "", "%s runs on %s, of compute capability %s, only in part: %d of its %d fatbins hold nothing for it.", file, name, c.Capability, v.Cards[i].Missing, v.Cards[i].Fatbins)
+		r.lacks("card", "", "%s runs on %s, of compute capability %s, only in part: %d of its %d fatbins hold "+
+			"nothing for it.", file, name, c.Capability, v.Cards[i].Missing, v.Cards[i].Fatbins)
 		return
 	case i >= 0:
 		by, jit = strings.Join(v.Cards[i].By, " and "), v.Cards[i].JIT
@@ -331,7 +343,8 @@ func (r *Report) onCard(c memory.NvidiaCard, file string, v *binary.Verdict) {
 		case d.Version == "":
 			r.unknown("driver", "", "%s needs a driver %s (%s), and card %d has %s.", file, d, d.Why, c.Index, c.Driver)
 		case binary.Less(c.Driver, d.Version):
-			r.lacks("driver", bundle.HintNewerDriver+d.Elder(i == 1, c.Driver), "%s needs driver %s (%s), and card %d has %s.", file, d, d.Why, c.Index, c.Driver)
+			r.lacks("driver", bundle.HintNewerDriver+d.Elder(i == 1, c.Driver), "%s needs driver %s (%s), and card %d has %s.",
+				file, d, d.Why, c.Index, c.Driver)
 		default:
 			r.ok("driver", "%s needs driver %s, and card %d has %s.", file, d, c.Index, c.Driver)
 		}

@@ -48,8 +48,10 @@ func makeBundle(t *testing.T, cuda bool) string {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	lib := put(t, filepath.Join(src, "lib.c"), "#include <string.h>\nint number(char *s) { return (int)strlen(s); }\n", 0o644)
-	main := put(t, filepath.Join(src, "main.c"), "int number(char *);\nint main(int c, char **v) { (void)c; return number(v[0]); }\n", 0o644)
+	lib := put(t, filepath.Join(src, "lib.c"), "#include <string.h>\nint number(char *s) { return (int)strlen(s); }\n",
+		0o644)
+	main := put(t, filepath.Join(src, "main.c"),
+		"int number(char *);\nint main(int c, char **v) { (void)c; return number(v[0]); }\n", 0o644)
 	gcc(t, "-shared", "-fPIC", "-Wl,-soname,libggml.so.0", "-o", filepath.Join(dir, "libggml.so.0.1"), lib)
 	if err := os.Symlink("libggml.so.0.1", filepath.Join(dir, "libggml.so.0")); err != nil {
 		t.Fatal(err)
@@ -80,7 +82,8 @@ func makeBundle(t *testing.T, cuda bool) string {
 func smi(t *testing.T, name, driver, capability string) []string {
 	t.Helper()
 	dir := t.TempDir()
-	put(t, filepath.Join(dir, "nvidia-smi"), fmt.Sprintf("#!/bin/sh\ncase $* in\n*driver_version*) echo '0, GPU-1, %s, %s' ;;\n*compute_cap*) echo 'GPU-1, %s' ;;\nesac\n", name, driver, capability), 0o755)
+	put(t, filepath.Join(dir, "nvidia-smi"), fmt.Sprintf("#!/bin/sh\ncase $* in\n*driver_version*) echo '0, GPU-1, %s, "+
+		"%s' ;;\n*compute_cap*) echo 'GPU-1, %s' ;;\nesac\n", name, driver, capability), 0o755)
 	return []string{"PATH=" + dir + ":/usr/bin:/bin"}
 }
 
@@ -126,10 +129,16 @@ func TestBundle(t *testing.T) {
 		}},
 		"a library is missing": {false, func(t *testing.T, dir string) {
 			must(t, os.Remove(filepath.Join(dir, "libggml.so.0")))
-		}, none, false, []Finding{{About: "library", Status: Missing, Says: "llama-server needs libggml.so.0, which is not here"}}},
+		}, none, false, []Finding{{
+			About: "library", Status: Missing,
+			Says: "llama-server needs libggml.so.0, which is not here",
+		}}},
 		"a link that leads nowhere": {false, func(t *testing.T, dir string) {
 			must(t, os.Remove(filepath.Join(dir, "libggml.so.0.1")))
-		}, none, false, []Finding{{About: "bundle", Status: Missing, Says: "libggml.so.0 is a link to libggml.so.0.1, which is not in the bundle"}}},
+		}, none, false, []Finding{{
+			About: "bundle", Status: Missing,
+			Says: "libggml.so.0 is a link to libggml.so.0.1, which is not in the bundle",
+		}}},
 		"a link out of it": {false, func(t *testing.T, dir string) {
 			must(t, os.Symlink("/etc/passwd", filepath.Join(dir, "libevil.so")))
 			must(t, os.Symlink("../../x", filepath.Join(dir, "LICENSES/y")))
@@ -138,48 +147,81 @@ func TestBundle(t *testing.T) {
 			{About: "bundle", Status: Missing, Says: "LICENSES/y is a link to ../../x, out of the bundle"},
 		}},
 		"a RUNPATH of another machine": {false, func(t *testing.T, dir string) {
-			main := put(t, filepath.Join(t.TempDir(), "main.c"), "int number(char *);\nint main(int c, char **v) { (void)c; return number(v[0]); }\n", 0o644)
+			main := put(t, filepath.Join(t.TempDir(), "main.c"),
+				"int number(char *);\nint main(int c, char **v) { (void)c; return number(v[0]); }\n", 0o644)
 			gcc(t, "-o", filepath.Join(dir, "llama-server"), "-Wl,-rpath,/opt/build/bin:", main, "-L"+dir, "-l:libggml.so.0")
 		}, none, false, []Finding{
-			{About: "bundle", Status: Missing, Says: "llama-server does not find what it needs of the bundle (libggml.so.0): its RUNPATH does not lead there. [put its folder into LD_LIBRARY_PATH]"},
-			{About: "bundle", Status: Missing, Says: "llama-server looks for libraries in /opt/build/bin, a folder of the machine that built it"},
+			{About: "bundle", Status: Missing, Says: "llama-server does not find what it needs of the bundle (libggml.so.0): " +
+				"its RUNPATH does not lead there. [put its folder into LD_LIBRARY_PATH]"},
+			{About: "bundle", Status: Missing, Says: "llama-server looks for libraries in /opt/build/bin, a folder of the " +
+				"machine that built it"},
 			{About: "bundle", Status: Missing, Says: "its RUNPATH has an empty entry"},
 		}},
 		"a library that nobody has": {false, func(t *testing.T, dir string) {
 			src := t.TempDir()
 			c := put(t, filepath.Join(src, "a.c"), "int f(void) { return 1; }\n", 0o644)
 			gcc(t, "-shared", "-fPIC", "-Wl,-soname,libcublas.so.12", "-o", filepath.Join(src, "libcublas.so.12"), c)
-			gcc(t, "-shared", "-fPIC", "-Wl,--no-as-needed", "-o", filepath.Join(dir, "libggml-x.so"), c, filepath.Join(src, "libcublas.so.12"))
-		}, none, false, []Finding{{About: "library", Status: Missing, Says: "libggml-x.so needs libcublas.so.12, which is not here. [on Debian and Ubuntu: apt-get install libcublas12, or take the full bundle of this release, which has them inside]"}}},
+			gcc(t, "-shared", "-fPIC", "-Wl,--no-as-needed", "-o", filepath.Join(dir, "libggml-x.so"), c,
+				filepath.Join(src, "libcublas.so.12"))
+		}, none, false, []Finding{{About: "library", Status: Missing, Says: "libggml-x.so needs libcublas.so.12, which is " +
+			"not here. [on Debian and Ubuntu: apt-get install libcublas12, or take the full bundle of this release, which " +
+			"has them inside]"}}},
 		"a loader that is not here": {false, func(t *testing.T, dir string) {
 			main := put(t, filepath.Join(t.TempDir(), "main.c"), "int main(void) { return 0; }\n", 0o644)
 			gcc(t, "-o", filepath.Join(dir, "llama-cli"), "-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1", main)
-		}, none, false, []Finding{{About: "loader", Status: Missing, Says: "llama-cli asks for the loader /lib/ld-musl-x86_64.so.1"}}},
+		}, none, false, []Finding{{
+			About: "loader", Status: Missing,
+			Says: "llama-cli asks for the loader /lib/ld-musl-x86_64.so.1",
+		}}},
 		"another processor": {false, func(t *testing.T, dir string) {
 			file := filepath.Join(dir, "llama-server")
 			data, err := os.ReadFile(file)
 			must(t, err)
 			data[18] = 183 // EM_AARCH64
 			must(t, os.WriteFile(file, data, 0o755))
-		}, none, false, []Finding{{About: "machine", Status: Missing, Says: "It is for EM_AARCH64, and this machine is EM_X86_64"}}},
+		}, none, false, []Finding{{
+			About: "machine", Status: Missing,
+			Says: "It is for EM_AARCH64, and this machine is EM_X86_64",
+		}}},
 		"a broken program": {false, func(t *testing.T, dir string) {
 			must(t, os.Truncate(filepath.Join(dir, "libggml.so.0.1"), 3000))
 		}, none, false, []Finding{{About: "bundle", Status: Missing, Says: "libggml.so.0.1 cannot be read"}}},
-		"no card": {true, nil, none, false, []Finding{{About: "card", Status: Missing, Says: "It is for NVIDIA cards and would use the processor alone: there is no NVIDIA driver"}}},
-		"a card and driver that serve": {true, nil, func(t *testing.T) []string { return smi(t, "RTX 4090", "470.1", "8.9") }, true, []Finding{
+		"no card": {true, nil, none, false, []Finding{{
+			About: "card", Status: Missing,
+			Says: "It is for NVIDIA cards and would use the processor alone: there is no NVIDIA driver",
+		}}},
+		"a card and driver that serve": {true, nil, func(t *testing.T) []string {
+			return smi(t, "RTX 4090", "470.1", "8.9")
+		}, true, []Finding{
 			{About: "card", Status: OK, Says: "libggml-cuda.so runs on card 0, RTX 4090, of compute capability 8.9, by sm_86"},
 			{About: "driver", Status: OK, Says: "libggml-cuda.so needs driver 450.80.02 or later, and card 0 has 470.1"},
 		}},
-		"a card that needs its PTX compiled": {true, nil, func(t *testing.T) []string { return smi(t, "H100", "470.1", "9.0") }, false, []Finding{
+		"a card that needs its PTX compiled": {true, nil, func(t *testing.T) []string {
+			return smi(t, "H100", "470.1", "9.0")
+		}, false, []Finding{
 			{About: "card", Status: OK, Says: "of compute capability 9.0, by compute_86"},
 			{About: "driver", Status: Missing, Says: "libggml-cuda.so needs driver 520.61.05 or later (PTX 7.8"},
 		}},
-		"a card of tomorrow": {true, nil, func(t *testing.T) []string { return smi(t, "B999", "700.1", "15.0") }, true, []Finding{
+		"a card of tomorrow": {true, nil, func(t *testing.T) []string {
+			return smi(t, "B999", "700.1", "15.0")
+		}, true, []Finding{
 			{About: "card", Status: OK, Says: "of compute capability 15.0, by PTX"},
 		}},
-		"an old card":   {true, nil, func(t *testing.T) []string { return smi(t, "GTX 1080", "580.1", "6.1") }, false, []Finding{{About: "card", Status: Missing, Says: "libggml-cuda.so holds nothing for card 0, GTX 1080, of compute capability 6.1"}}},
-		"an old driver": {true, nil, func(t *testing.T) []string { return smi(t, "RTX 3060", "440.1", "8.6") }, false, []Finding{{About: "driver", Status: Missing, Says: "needs driver 450.80.02 or later (any CUDA 11 runtime"}}},
-		"a driver that does not tell": {true, nil, func(t *testing.T) []string { return smi(t, "RTX 3060", "470.1", "[N/A]") }, true, []Finding{
+		"an old card": {true, nil, func(t *testing.T) []string {
+			return smi(t, "GTX 1080", "580.1", "6.1")
+		}, false, []Finding{{
+			About: "card", Status: Missing,
+			Says: "libggml-cuda.so holds nothing for card 0, GTX 1080, of compute capability 6.1",
+		}}},
+		"an old driver": {true, nil, func(t *testing.T) []string {
+			return smi(t, "RTX 3060", "440.1", "8.6")
+		}, false, []Finding{{
+			About: "driver", Status: Missing,
+			Says: "needs driver 450.80.02 or later (any CUDA 11 runtime",
+		}}},
+		"a driver that does not tell": {true, nil, func(t *testing.T) []string {
+			return smi(t, "RTX 3060", "470.1", "[N/A]")
+		}, true, []Finding{
 			{About: "card", Status: Unknown, Says: "whether libggml-cuda.so runs on it is not known"},
 		}},
 	} {
@@ -191,7 +233,8 @@ func TestBundle(t *testing.T) {
 			}
 			env := c.env(t)
 			packed := filepath.Join(t.TempDir(), "llama-b1-llp1-bin-linux-cpu-x64.tar.gz")
-			if out, err := exec.Command("tar", "-C", filepath.Dir(dir), "-czf", packed, filepath.Base(dir)).CombinedOutput(); err != nil {
+			if out, err := exec.Command("tar", "-C", filepath.Dir(dir), "-czf", packed,
+				filepath.Base(dir)).CombinedOutput(); err != nil {
 				t.Fatalf("tar: %v\n%s", err, out)
 			}
 			// The folder and its archive are the same to a user.
@@ -237,7 +280,8 @@ func TestNewerGlibc(t *testing.T) {
 	}
 	r, err := Bundle(t.Context(), none(t), spec.Advisories{}, dir)
 	must(t, err)
-	if !has(r, Missing, "libc.so.6", "needs glibc 2.995") || !has(r, Missing, "libc.so.6", "and this machine has 2.") || r.Able {
+	if !has(r, Missing, "libc.so.6", "needs glibc 2.995") || !has(r, Missing, "libc.so.6", "and this machine has 2.") ||
+		r.Able {
 		t.Errorf("\n%s", r.Text())
 	}
 }
@@ -271,7 +315,8 @@ func TestParts(t *testing.T) {
 	dir := makeBundle(t, false)
 	at := t.TempDir()
 	whole := filepath.Join(at, "llama.tar.gz")
-	if out, err := exec.Command("tar", "-C", filepath.Dir(dir), "-czf", whole, filepath.Base(dir)).CombinedOutput(); err != nil {
+	if out, err := exec.Command("tar", "-C", filepath.Dir(dir), "-czf", whole,
+		filepath.Base(dir)).CombinedOutput(); err != nil {
 		t.Fatalf("tar: %v\n%s", err, out)
 	}
 	data, err := os.ReadFile(whole)
@@ -300,7 +345,8 @@ func TestParts(t *testing.T) {
 	must(t, err)
 	must(t, os.Remove(part(3)))
 	lacks(1, "the archive ends too early; after part 2 there must be another")
-	put(t, filepath.Join(at, "SHA256SUMS"), fmt.Sprintf("%064d  llama.tar.gz\n%064d  llama.tar.gz.part001\n%064d  llama.tar.gz.part002\n%064d  llama.tar.gz.part003\n", 1, 2, 3, 4), 0o644)
+	put(t, filepath.Join(at, "SHA256SUMS"), fmt.Sprintf("%064d  llama.tar.gz\n%064d  llama.tar.gz.part001\n%064d  "+
+		"llama.tar.gz.part002\n%064d  llama.tar.gz.part003\n", 1, 2, 3, 4), 0o644)
 	lacks(1, "llama.tar.gz.part003 is not beside it: all parts are needed")
 	must(t, os.WriteFile(part(3), third, 0o644))
 	must(t, os.Remove(part(2)))
@@ -325,16 +371,22 @@ func TestNotBundle(t *testing.T) {
 		return put(t, filepath.Join(dir, name), b.String(), 0o644)
 	}
 	whole := pack("empty.tar.gz")
-	data, err := os.ReadFile(pack("full.tar.gz", tar.Header{Name: "a/b", Typeflag: tar.TypeReg, Size: 1 << 20, Mode: 0o644}))
+	data, err := os.ReadFile(pack("full.tar.gz", tar.Header{
+		Name: "a/b", Typeflag: tar.TypeReg, Size: 1 << 20,
+		Mode: 0o644,
+	}))
 	must(t, err)
 	for file, say := range map[string]string{
 		whole: "holds no program and no library for Linux",
-		put(t, filepath.Join(dir, "text"), "some text", 0o644):                                 "is neither a folder, a tar.gz, a part of one, nor a program",
-		put(t, filepath.Join(dir, "short"), "x", 0o644):                                        "is too short",
-		put(t, filepath.Join(dir, "win.zip"), "PK\x03\x04", 0o644):                             "is a zip, as bundles for Windows are",
-		put(t, filepath.Join(dir, "cut.tar.gz"), string(data[:len(data)/2]), 0o644):            "the archive ends too early",
-		put(t, filepath.Join(dir, "sum.tar.gz"), string(data[:len(data)-8])+"12345678", 0o644): "is not a tar.gz that can be read",
-		put(t, filepath.Join(dir, "raw.gz"), "\x1f\x8b\x00garbage and more of it", 0o644):      "is not a tar.gz that can be read",
+		put(t, filepath.Join(dir, "text"), "some text",
+			0o644): "is neither a folder, a tar.gz, a part of one, nor a program",
+		put(t, filepath.Join(dir, "short"), "x", 0o644): "is too short",
+		put(t, filepath.Join(dir, "win.zip"), "PK\x03\x04",
+			0o644): "is a zip, as bundles for Windows are",
+		put(t, filepath.Join(dir, "cut.tar.gz"), string(data[:len(data)/2]), 0o644): "the archive ends too early",
+		put(t, filepath.Join(dir, "sum.tar.gz"), string(data[:len(data)-8])+"12345678",
+			0o644): "is not a tar.gz that can be read",
+		put(t, filepath.Join(dir, "raw.gz"), "\x1f\x8b\x00garbage and more of it", 0o644): "is not a tar.gz that can be read",
 		"/dev/null": "is neither a file nor a folder",
 		t.TempDir(): "holds no program",
 	} {
@@ -354,7 +406,8 @@ func TestNotBundle(t *testing.T) {
 		return h, h.file(t.Context(), evil, nil)
 	}()
 	must(t, err)
-	if got := strings.Join(h.faults, "\n"); got != "../../evil is a name out of the bundle\npipe is neither a file, a folder nor a link\nlink is a link to ../../../etc, out of the bundle" {
+	if got := strings.Join(h.faults, "\n"); got != "../../evil is a name out of the bundle\npipe is neither a file, a "+
+		"folder nor a link\nlink is a link to ../../../etc, out of the bundle" {
 		t.Errorf("faults:\n%s", got)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

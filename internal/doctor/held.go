@@ -61,7 +61,10 @@ type held struct {
 }
 
 func newHeld(kind string) *held {
-	return &held{kind: kind, links: map[string]string{}, names: map[string]bool{}, modes: map[string]fs.FileMode{}, dirs: map[string]bool{}}
+	return &held{
+		kind: kind, links: map[string]string{}, names: map[string]bool{}, modes: map[string]fs.FileMode{},
+		dirs: map[string]bool{},
+	}
 }
 
 // read reads a folder, an archive, one of its parts, or a single file with what it
@@ -96,7 +99,8 @@ func read(ctx context.Context, file string, libs *binary.Libraries) (*held, erro
 	}
 	h.resolve()
 	if len(h.files) == 0 && len(h.others) > 0 {
-		return nil, notBundle(file, "holds object files (%s) alone, which are no programs: they are linked into one", h.others[0])
+		return nil, notBundle(file, "holds object files (%s) alone, which are no programs: they are linked into one",
+			h.others[0])
 	}
 	if len(h.files) == 0 && len(h.faults) > 0 {
 		return nil, notBundle(file, "%s", strings.Join(h.faults, "; "))
@@ -145,7 +149,8 @@ func (h *held) folder(ctx context.Context, dir string) error {
 			return nil
 		}
 		if d.Name() == "CMakeCache.txt" {
-			return notBundle(dir, "is or holds a folder to build in (%s), whether half or whole; a bundle is its archive, or what that was packed from (stage/NAME where llpatch made it)", name)
+			return notBundle(dir, "is or holds a folder to build in (%s), whether half or whole; a bundle is its archive, or "+
+				"what that was packed from (stage/NAME where llpatch made it)", name)
 		}
 		h.names[name] = true
 		st, err := d.Info()
@@ -270,7 +275,8 @@ func (h *held) file(ctx context.Context, name string, libs *binary.Libraries) er
 	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
 		return h.archive(ctx, name, f)
 	case bytes.HasPrefix(magic, []byte("PK")):
-		return notBundle(name, "is a zip, as bundles for Windows are, and doctor judges those for Linux; unpack it: "+windowsBundle)
+		return notBundle(name, "is a zip, as bundles for Windows are, and doctor judges those for Linux; unpack it: "+
+			windowsBundle)
 	}
 	return notBundle(name, "is neither a folder, a tar.gz, a part of one, nor a program")
 }

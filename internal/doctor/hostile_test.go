@@ -65,7 +65,8 @@ func refused(t *testing.T, file, say string) {
 func TestPipes(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	sh(t, dir, "mkdir part sums; echo x > part/a.tar.gz.part001; mkfifo part/a.tar.gz.part002; echo x > sums/a.tar.gz.part001; mkfifo sums/SHA256SUMS")
+	sh(t, dir, "mkdir part sums; echo x > part/a.tar.gz.part001; mkfifo part/a.tar.gz.part002; echo x > "+
+		"sums/a.tar.gz.part001; mkfifo sums/SHA256SUMS")
 	refused(t, filepath.Join(dir, "part", "a.tar.gz.part001"), "a.tar.gz.part002: it is not a regular file")
 	refused(t, filepath.Join(dir, "sums", "a.tar.gz.part001"), "SHA256SUMS: it is not a regular file")
 }
@@ -88,7 +89,8 @@ func TestControl(t *testing.T) {
 	sh(t, dir, `name=$(printf 'x\033]0;owned\007\nok\377'); printf '\177ELF and no more' > "bun/$name"; mkdir y; cp "bun/$name" y; tar -czf a.tgz bun; tar -czf b.tgz y`)
 	r, err := soon(t, filepath.Join(dir, "a.tgz"))
 	must(t, err)
-	if !has(r, Missing, "bundle", `x\x1b]0;owned\a\nok\xff cannot be read: `) || strings.ContainsAny(r.Text()+r.Err().Error(), "\x1b\a") {
+	if !has(r, Missing, "bundle", `x\x1b]0;owned\a\nok\xff cannot be read: `) ||
+		strings.ContainsAny(r.Text()+r.Err().Error(), "\x1b\a") {
 		t.Errorf("%q", r.Text())
 	}
 	refused(t, filepath.Join(dir, "b.tgz"), `x\x1b]0;owned\a\nok\xff cannot be read: `)
@@ -98,7 +100,8 @@ func TestControl(t *testing.T) {
 func TestPipeLibrary(t *testing.T) {
 	t.Parallel()
 	dir := laid(t)
-	sh(t, dir, "cp bun/bin/prog .; mkfifo libf.so.0; mkdir lib; gcc -Wl,-rpath,'$ORIGIN' -o prog m.c -Lbun/lib -l:libf.so.0")
+	sh(t, dir, "cp bun/bin/prog .; mkfifo libf.so.0; mkdir lib; gcc -Wl,-rpath,'$ORIGIN' -o prog m.c -Lbun/lib "+
+		"-l:libf.so.0")
 	r, err := soon(t, filepath.Join(dir, "prog"))
 	must(t, err)
 	if !has(r, Missing, "bundle", "libf.so.0 cannot be read: ") || !has(r, Missing, "bundle", "it is not a regular file") {
@@ -109,11 +112,15 @@ func TestPipeLibrary(t *testing.T) {
 // A part that is left over from elsewhere is named, whatever it holds.
 func TestPartTooMany(t *testing.T) {
 	t.Parallel()
-	for name, extra := range map[string]string{"garbage": "echo x > a.tar.gz.part004", "the first again": "cp a.tar.gz.part001 a.tar.gz.part004"} {
+	for name, extra := range map[string]string{
+		"garbage":         "echo x > a.tar.gz.part004",
+		"the first again": "cp a.tar.gz.part001 a.tar.gz.part004",
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := laid(t)
-			sh(t, dir, "tar -czf a.tar.gz bun; split -n 3 --numeric-suffixes=1 -a 3 a.tar.gz a.tar.gz.part; cat a.tar.gz.part* | cmp - a.tar.gz")
+			sh(t, dir, "tar -czf a.tar.gz bun; split -n 3 --numeric-suffixes=1 -a 3 a.tar.gz a.tar.gz.part; cat "+
+				"a.tar.gz.part* | cmp - a.tar.gz")
 			part := filepath.Join(dir, "a.tar.gz.part002")
 			if r, err := soon(t, part); err != nil || !r.Able {
 				t.Fatalf("%v", err)
@@ -154,7 +161,8 @@ func TestManyLinks(t *testing.T) {
 func TestNothingRun(t *testing.T) {
 	dir := makeBundle(t, true)
 	ran := filepath.Join(t.TempDir(), "ran")
-	leaves := put(t, filepath.Join(t.TempDir(), "a.c"), fmt.Sprintf("#include <stdio.h>\n__attribute__((constructor)) static void f(void) { fclose(fopen(%q, \"w\")); }\nint main(void) { return 0; }\n", ran), 0o644)
+	leaves := put(t, filepath.Join(t.TempDir(), "a.c"), fmt.Sprintf("#include <stdio.h>\n__attribute__((constructor)) "+
+		"static void f(void) { fclose(fopen(%q, \"w\")); }\nint main(void) { return 0; }\n", ran), 0o644)
 	gcc(t, "-shared", "-fPIC", "-Wl,-soname,libggml-base.so.0", "-o", filepath.Join(dir, "libggml-base.so.0"), leaves)
 	gcc(t, "-o", filepath.Join(dir, "llama-cli"), leaves)
 	for _, name := range []string{"check.sh", "ldconfig", "getconf", "ldd", "nvidia-smi", "llama-server.sh"} {

@@ -28,9 +28,12 @@ gcc -Wl,-rpath,'$ORIGIN/../lib' -o bun/bin/prog m.c -Lbun/lib -l:libf.so.0`)
 func TestLayouts(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ script, file string }{
-		"linked folder":             {"ln -s lib bun/lib64", "bun"},
-		"lib is a link":             {"mkdir bun/real; mv bun/lib bun/real/lib; ln -s real/lib bun/lib", "bun"},
-		"lib is a link, packed":     {"mkdir bun/real; mv bun/lib bun/real/lib; ln -s real/lib bun/lib; tar -czf a.tgz bun", "a.tgz"},
+		"linked folder": {"ln -s lib bun/lib64", "bun"},
+		"lib is a link": {"mkdir bun/real; mv bun/lib bun/real/lib; ln -s real/lib bun/lib", "bun"},
+		"lib is a link, packed": {
+			"mkdir bun/real; mv bun/lib bun/real/lib; ln -s real/lib bun/lib; tar -czf a.tgz bun",
+			"a.tgz",
+		},
 		"a folder linked to itself": {"ln -s . bun/self; ln -s ../bin bun/bin/again", "bun"},
 		"linked bundle":             {"ln -s bun lb", "lb"},
 		"program":                   {"", "bun/bin/prog"},
@@ -39,7 +42,8 @@ func TestLayouts(t *testing.T) {
 		"top folder":                {"tar -czf a.tgz bun", "a.tgz"},
 		"flat":                      {"tar -czf a.tgz -C bun .", "a.tgz"},
 		"flat, no dot":              {"tar -czf a.tgz -C bun bin lib", "a.tgz"},
-		"hard links":                {"ln bun/lib/libf.so.0 bun/lib/a.so; tar -czf a.tgz bun/lib/a.so bun/lib/libf.so.0 bun/bin", "a.tgz"},
+		"hard links": {"ln bun/lib/libf.so.0 bun/lib/a.so; tar -czf a.tgz bun/lib/a.so " +
+			"bun/lib/libf.so.0 bun/bin", "a.tgz"},
 		"one folder": {`mkdir fl; cp bun/lib/* fl; gcc -Wl,-rpath,'$ORIGIN' -o fl/prog m.c -Lfl -l:libf.so.0
 			tar -czf a.tgz -C fl .`, "a.tgz"},
 	} {
@@ -91,7 +95,8 @@ gcc -shared -fPIC -Wl,--no-as-needed -o sys/libf.so.0 h.c -Lsys -l:libdeep.so; r
 		t.Errorf("%v\n%s", err, r.Text())
 	}
 	sh(t, dir, "gcc -shared -fPIC -o sys/libdeep.so h.c")
-	if r, err = Bundle(t.Context(), env, spec.Advisories{}, filepath.Join(dir, "bun")); err != nil || !has(r, Missing, "bundle", "bin/prog imports f, which no library") {
+	if r, err = Bundle(t.Context(), env, spec.Advisories{}, filepath.Join(dir, "bun")); err != nil ||
+		!has(r, Missing, "bundle", "bin/prog imports f, which no library") {
 		t.Errorf("%v\n%s", err, r.Text())
 	}
 }
@@ -112,18 +117,31 @@ gcc -Wl,-rpath,'$ORIGIN' -o bun/prog m.c -Lsys -l:libv.so.1
 		about  string
 		say    string
 	}{
-		"all":                   {"", true, "library", "What it needs of the system and is here: libc.so.6, libv.so.1"},
-		"another version":       {"v 'FOO_1 { f; }; FOO_3 { h; };' 'int f(void){return 0;} int h(void){return 0;}' sys", false, "libv.so.1", "prog needs the version FOO_2 of libv.so.1, which that of this machine does not have."},
-		"without the symbol":    {"v 'FOO_1 { f; }; FOO_2 { h; };' 'int f(void){return 0;} int h(void){return 0;}' sys", false, "bundle", "prog imports g@FOO_2, which no library that it needs has."},
-		"under another version": {"v 'FOO_1 { g; }; FOO_2 { h; };' 'int g(void){return 0;} int h(void){return 0;}' sys", false, "bundle", "prog imports g@FOO_2, which no library"},
-		"without versions":      {"echo 'int g(void){return 0;}' > v.c; gcc -shared -fPIC -Wl,-soname,libv.so.1 -o sys/libv.so.1 v.c", false, "libv.so.1", "prog needs the version FOO_2 of libv.so.1"},
-		"of the bundle":         {"v 'FOO_1 { f; }; FOO_3 { h; };' 'int f(void){return 0;} int h(void){return 0;}' bun; rm sys/libv.so.1", false, "libv.so.1", "prog needs the version FOO_2 of libv.so.1, which that of the bundle does not have."},
+		"all": {"", true, "library", "What it needs of the system and is here: libc.so.6, libv.so.1"},
+		"another version": {
+			"v 'FOO_1 { f; }; FOO_3 { h; };' 'int f(void){return 0;} int h(void){return 0;}' sys",
+			false, "libv.so.1", "prog needs the version FOO_2 of libv.so.1, which that of this machine does not have.",
+		},
+		"without the symbol": {
+			"v 'FOO_1 { f; }; FOO_2 { h; };' 'int f(void){return 0;} int h(void){return 0;}' sys",
+			false, "bundle", "prog imports g@FOO_2, which no library that it needs has.",
+		},
+		"under another version": {
+			"v 'FOO_1 { g; }; FOO_2 { h; };' 'int g(void){return 0;} int h(void){return 0;}' sys",
+			false, "bundle", "prog imports g@FOO_2, which no library",
+		},
+		"without versions": {"echo 'int g(void){return 0;}' > v.c; gcc -shared -fPIC -Wl,-soname,libv.so.1 -o " +
+			"sys/libv.so.1 v.c", false, "libv.so.1", "prog needs the version FOO_2 of libv.so.1"},
+		"of the bundle": {"v 'FOO_1 { f; }; FOO_3 { h; };' 'int f(void){return 0;} int h(void){return 0;}' bun; rm " +
+			"sys/libv.so.1", false, "libv.so.1", "prog needs the version FOO_2 of libv.so.1, which that of the bundle " +
+			"does not have."},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			sh(t, dir, make+c.script)
-			r, err := Bundle(t.Context(), append(none(t), "LD_LIBRARY_PATH="+filepath.Join(dir, "sys")), spec.Advisories{}, filepath.Join(dir, "bun"))
+			r, err := Bundle(t.Context(), append(none(t), "LD_LIBRARY_PATH="+filepath.Join(dir, "sys")), spec.Advisories{},
+				filepath.Join(dir, "bun"))
 			must(t, err)
 			status := OK
 			if !c.able {
@@ -160,7 +178,8 @@ func TestUnfinished(t *testing.T) {
 	}
 	sh(t, dir, "rm bun/extra")
 	r, err = soon(t, filepath.Join(dir, "bun"))
-	if err != nil || r.Able || !has(r, Missing, "bundle", "extra is not there, and SHA256SUMS names it") || has(r, OK, "bundle", "find one another") {
+	if err != nil || r.Able || !has(r, Missing, "bundle", "extra is not there, and SHA256SUMS names it") ||
+		has(r, OK, "bundle", "find one another") {
 		t.Errorf("%v\n%s", err, r.Text())
 	}
 }
@@ -222,9 +241,11 @@ gcc -shared -fPIC -Wl,--no-as-needed,-rpath,'ORIGIN/deep' -o own/libg.so g.c -Lo
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	dir := laid(t)
-	sh(t, dir, "echo 'int other(void) { return 0; }' > o.c; gcc -shared -fPIC -o bun/lib/libother.so o.c; rm bun/lib/libf.so.0")
+	sh(t, dir, "echo 'int other(void) { return 0; }' > o.c; gcc -shared -fPIC -o bun/lib/libother.so o.c; rm "+
+		"bun/lib/libf.so.0")
 	r, err := soon(t, filepath.Join(dir, "bun"))
-	if err != nil || !has(r, Missing, "library", "bin/prog needs libf.so.0, which is not here") || has(r, OK, "bundle", "find one another") {
+	if err != nil || !has(r, Missing, "library", "bin/prog needs libf.so.0, which is not here") ||
+		has(r, OK, "bundle", "find one another") {
 		t.Errorf("%v\n%s", err, r.Text())
 	}
 }
@@ -256,12 +277,25 @@ func TestShort(t *testing.T) {
 func TestDoesNotRun(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ script, file, say string }{
-		"two top folders":             {"mkdir a b; mv bun/bin a; mv bun/lib b; tar -czf a.tgz a b", "a.tgz", "a/bin/prog does not find what it needs of the bundle (libf.so.0)"},
-		"no right to run":             {"chmod a-x bun/bin/prog", "bun", "bin/prog is a program and may not be run. [chmod +x bin/prog]"},
-		"no right to run, packed":     {"chmod a-x bun/bin/prog; tar -czf a.tgz bun", "a.tgz", "bin/prog is a program and may not be run"},
-		"no right to run, alone":      {"chmod a-x bun/bin/prog", "bun/bin/prog", "prog is a program and may not be run"},
-		"a library without symbol":    {"echo 'int g;' > g.c; gcc -shared -fPIC -Wl,-soname,libf.so.0 -o bun/lib/libf.so.0 g.c", "bun", "bin/prog imports f, which no library that it needs has"},
-		"no backend":                  {backendless, "bun", "libggml.so.0 loads its backends from the program's folder, and there is none"},
+		"two top folders": {
+			"mkdir a b; mv bun/bin a; mv bun/lib b; tar -czf a.tgz a b", "a.tgz",
+			"a/bin/prog does not find what it needs of the bundle (libf.so.0)",
+		},
+		"no right to run": {
+			"chmod a-x bun/bin/prog", "bun",
+			"bin/prog is a program and may not be run. [chmod +x bin/prog]",
+		},
+		"no right to run, packed": {
+			"chmod a-x bun/bin/prog; tar -czf a.tgz bun", "a.tgz",
+			"bin/prog is a program and may not be run",
+		},
+		"no right to run, alone": {"chmod a-x bun/bin/prog", "bun/bin/prog", "prog is a program and may not be run"},
+		"a library without symbol": {"echo 'int g;' > g.c; gcc -shared -fPIC -Wl,-soname,libf.so.0 -o " +
+			"bun/lib/libf.so.0 g.c", "bun", "bin/prog imports f, which no library that it needs has"},
+		"no backend": {
+			backendless, "bun",
+			"libggml.so.0 loads its backends from the program's folder, and there is none",
+		},
 		"no backend beside a program": {backendless, "bun/bin/prog", "and there is none"},
 	} {
 		t.Run(name, func(t *testing.T) {

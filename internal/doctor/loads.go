@@ -34,7 +34,8 @@ func (r *Report) backends(h *held) {
 	for _, f := range h.files {
 		loads := ggmlRE.MatchString(path.Base(f.Name)) && slices.ContainsFunc(f.Needed, ggmlLibRE.MatchString)
 		if loads && !slices.ContainsFunc(f.Needed, isBackend) {
-			r.lacks("bundle", "take the whole bundle", "%s loads its backends from the program's folder, and there is none: libggml-cpu*.so is missing.", path.Base(f.Name))
+			r.lacks("bundle", "take the whole bundle", "%s loads its backends from the program's folder, and there is none: "+
+				"libggml-cpu*.so is missing.", path.Base(f.Name))
 			return
 		}
 	}

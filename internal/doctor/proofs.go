@@ -72,11 +72,13 @@ func (r *Report) hostChecks(ctx context.Context, o Options, rec spec.Recipe, n i
 	switch {
 	case errors.As(err, &missing):
 		t := missing.Tools[0]
-		r.lacks("proof", "on Debian and Ubuntu: apt-get install "+t.Debian, "%s through wine, which is missing: %s: %s; without it the target can be built, but not released.", checks, strings.Join(t.Names, " or "), t.Why)
+		r.lacks("proof", "on Debian and Ubuntu: apt-get install "+t.Debian, "%s through wine, which is missing: %s: %s; "+
+			"without it the target can be built, but not released.", checks, strings.Join(t.Names, " or "), t.Why)
 	case err != nil:
 		return err
 	default:
-		r.ok("proof", "%s on this machine's processor, through %s as %s, which is no Windows: %s.", checks, wine.Banner, rec.Wine, wine.Path)
+		r.ok("proof", "%s on this machine's processor, through %s as %s, which is no Windows: %s.", checks, wine.Banner,
+			rec.Wine, wine.Path)
 	}
 	return nil
 }
@@ -108,7 +110,8 @@ func (r *Report) simulated(ctx context.Context, o Options, rec spec.Recipe, what
 	switch {
 	case len(lacks) > 0:
 	case o.CUDAHeaders == "":
-		r.unknown("proof", "scripts/cuda-headers DIR, of a clone of llpatch, fetches them; --cuda-headers DIR says where they are", "%s can run here once CUDA headers are named: its tools are there.", what)
+		r.unknown("proof", "scripts/cuda-headers DIR, of a clone of llpatch, fetches them; --cuda-headers DIR says "+
+			"where they are", "%s can run here once CUDA headers are named: its tools are there.", what)
 	default:
 		r.ok("proof", "%s can run here: its tools are there, and the headers in %s.", what, o.CUDAHeaders)
 	}
@@ -131,7 +134,8 @@ func (r *Report) amd(ctx context.Context, o Options, rec spec.Recipe, checks int
 		case want == nil || c.GFX == "":
 			r.unknown("card", "", "%s: whether the result will run on it is not known.", name)
 		case binary.ServesGFX(want.Archs, c.GFX) == "":
-			r.without("card", "--gfx "+c.GFX+" builds for it", "%s, is %s: the recipe builds for %s alone.", name, c.GFX, strings.Join(want.Archs, " "))
+			r.without("card", "--gfx "+c.GFX+" builds for it", "%s, is %s: the recipe builds for %s alone.", name, c.GFX,
+				strings.Join(want.Archs, " "))
 		default:
 			r.ok("card", "%s, is %s and runs the result, by %s.", name, c.GFX, binary.ServesGFX(want.Archs, c.GFX))
 		}
@@ -158,13 +162,17 @@ func (r *Report) card(rec spec.Recipe, c memory.NvidiaCard, driver *binary.Drive
 	case want == nil:
 		r.unknown("card", "", "%s: the recipe does not say for which cards it builds.", name)
 	case len(want.Toolkits) > 0:
-		r.unknown("card", "", "%s, of compute capability %s: whether it runs the result shows when nvcc is there.", name, c.Capability)
+		r.unknown("card", "", "%s, of compute capability %s: whether it runs the result shows when nvcc is there.", name,
+			c.Capability)
 	case binary.Serves(slices.Concat(want.Archs, want.AtLeast, want.PTX), c.Capability) == "":
-		r.without("card", "", "%s, of compute capability %s: the recipe builds for %s alone, and checks on it would fail.", name, c.Capability, strings.Join(slices.Concat(want.Archs, want.AtLeast, want.PTX), " "))
+		r.without("card", "", "%s, of compute capability %s: the recipe builds for %s alone, and checks on it would fail.",
+			name, c.Capability, strings.Join(slices.Concat(want.Archs, want.AtLeast, want.PTX), " "))
 	case driver != nil && driver.Version != "" && binary.Less(c.Driver, driver.Version):
-		r.without("card", bundle.HintNewerDriver+", or build with an older CUDA", "%s: the result will need %s.", name, driver)
+		r.without("card", bundle.HintNewerDriver+", or build with an older CUDA", "%s: the result will need %s.", name,
+			driver)
 	default:
-		r.ok("card", "%s, of compute capability %s, runs the result, by %s.", name, c.Capability, binary.Serves(slices.Concat(want.Archs, want.AtLeast, want.PTX), c.Capability))
+		r.ok("card", "%s, of compute capability %s, runs the result, by %s.", name, c.Capability,
+			binary.Serves(slices.Concat(want.Archs, want.AtLeast, want.PTX), c.Capability))
 	}
 }
 

@@ -122,8 +122,10 @@ func (r *Report) verdict() string {
 		return what + " can be built here with --env " + r.Buildenv + sure
 	case r.Kind == KindTarget && r.Able:
 		return what + " can be built here" + sure
-	case r.Kind == KindTarget && r.Buildenv != "" && !r.BuildenvMade && !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.stops() && !f.isTool() }):
-		return what + " cannot be built here as it is; once llpatch env create " + r.Buildenv + " has made that, it can with --env " + r.Buildenv + sure
+	case r.Kind == KindTarget && r.Buildenv != "" && !r.BuildenvMade &&
+		!slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.stops() && !f.isTool() }):
+		return what + " cannot be built here as it is; once llpatch env create " + r.Buildenv +
+			" has made that, it can with --env " + r.Buildenv + sure
 	case r.Kind == KindTarget:
 		return what + " cannot be built here"
 	case r.Able:

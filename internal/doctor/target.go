@@ -79,7 +79,9 @@ func Target(ctx context.Context, o Options, name string, t *tag.Tag) (*Report, e
 
 // tools looks for the toolchain's programs and the headers of optional features, on
 // this machine or in the root of Options.Root, which it returns.
-func (r *Report) tools(ctx context.Context, o Options, tc spec.Toolchain, rec spec.Recipe) (facts build.Facts, root string, err error) {
+func (r *Report) tools(ctx context.Context, o Options, tc spec.Toolchain,
+	rec spec.Recipe,
+) (facts build.Facts, root string, err error) {
 	if o.Root == nil {
 		facts, err = build.Probe(ctx, tc, rec)
 	} else {
@@ -108,7 +110,8 @@ func (r *Report) programs(facts build.Facts, err error, in *buildenv.Decl, tc sp
 		r.lacks("tool", bad.Next, "%s.", strings.TrimRight(strings.ReplaceAll(bad.Error(), "\n", "; "), "."))
 		return
 	case err != nil:
-		r.lacks("tool", "", "The toolchain cannot be used: %s.", strings.TrimRight(strings.ReplaceAll(err.Error(), "\n", "; "), "."))
+		r.lacks("tool", "", "The toolchain cannot be used: %s.",
+			strings.TrimRight(strings.ReplaceAll(err.Error(), "\n", "; "), "."))
 		return
 	}
 	if in != nil {
@@ -153,7 +156,8 @@ func (r *Report) programs(facts build.Facts, err error, in *buildenv.Decl, tc sp
 	case in != nil:
 		r.without("cache", "", "No compiler cache serves there: a second build takes as long as the first.")
 	default:
-		r.without("cache", "on Debian and Ubuntu: apt-get install ccache", "No compiler cache: a second build takes as long as the first.")
+		r.without("cache", "on Debian and Ubuntu: apt-get install ccache",
+			"No compiler cache: a second build takes as long as the first.")
 	}
 }
 
@@ -164,7 +168,8 @@ func (r *Report) memory(facts build.Facts, tc spec.Toolchain) {
 	case facts.MemoryMiB < tc.JobMiB:
 		r.lacks("memory", "", "%s are free, and a compile job may take %s.", gib(facts.MemoryMiB), gib(tc.JobMiB))
 	default:
-		r.ok("memory", "%s are free for %s, and a compile job may take %s.", gib(facts.MemoryMiB), count(facts.Cores, "processor", "processors"), gib(tc.JobMiB))
+		r.ok("memory", "%s are free for %s, and a compile job may take %s.", gib(facts.MemoryMiB),
+			count(facts.Cores, "processor", "processors"), gib(tc.JobMiB))
 	}
 }
 
@@ -177,9 +182,11 @@ func (r *Report) disk(o Options, rec spec.Recipe) {
 	case !known:
 		r.unknown("disk", "", "How much room %s has is not known here.", o.Out)
 	case rec.DiskMiB == 0:
-		r.unknown("disk", "", "%s are free for %s; what a release of %s takes was not measured.", gib(free>>20), o.Out, rec.Name)
+		r.unknown("disk", "", "%s are free for %s; what a release of %s takes was not measured.", gib(free>>20), o.Out,
+			rec.Name)
 	case free>>20 < rec.DiskMiB:
-		r.lacks("disk", "--out DIR takes another disk", "%s are free for %s, and a release takes %s.", gib(free>>20), o.Out, gib(rec.DiskMiB))
+		r.lacks("disk", "--out DIR takes another disk", "%s are free for %s, and a release takes %s.", gib(free>>20), o.Out,
+			gib(rec.DiskMiB))
 	default:
 		r.ok("disk", "%s are free for %s, and a release takes %s.", gib(free>>20), o.Out, gib(rec.DiskMiB))
 	}
@@ -204,7 +211,10 @@ func writable(dir string) error {
 
 // sources asks where the tag, or any tag, can be had from.
 func (r *Report) sources(ctx context.Context, o Options, rec spec.Recipe, t *tag.Tag) error {
-	so := source.Options{Cache: o.Cache, Dir: o.Records.Dir, Sources: o.Repo.Sources, Lock: o.Repo.Lock, Override: o.Source, Offline: o.Offline, Log: o.Log}
+	so := source.Options{
+		Cache: o.Cache, Dir: o.Records.Dir, Sources: o.Repo.Sources, Lock: o.Repo.Lock,
+		Override: o.Source, Offline: o.Offline, Log: o.Log,
+	}
 	cached := source.Cached(so, rec.Upstream)
 	have := len(cached) > 0 && (t == nil || slices.Contains(cached, t.String()))
 	if len(cached) > 0 {
@@ -265,9 +275,11 @@ func (r *Report) driver(facts build.Facts, rec spec.Recipe) *binary.Driver {
 	switch {
 	case slices.Contains(rec.Backends, "hip"):
 		if v := facts.HIP.Version; v != "" {
-			r.ok("tool", "ROCm is %s with HIP %s, its clang %s %s, its device library %s.", facts.HIP.Root, v, facts.HIP.Clang, facts.HIP.Compiler, facts.HIP.DeviceLib)
+			r.ok("tool", "ROCm is %s with HIP %s, its clang %s %s, its device library %s.", facts.HIP.Root, v, facts.HIP.Clang,
+				facts.HIP.Compiler, facts.HIP.DeviceLib)
 		}
-		r.unknown("driver", "", "Which AMD driver the result will need is not known: any amdgpu that shows the card in /dev/kfd and that the user's ROCm takes.")
+		r.unknown("driver", "", "Which AMD driver the result will need is not known: any amdgpu that shows the card in "+
+			"/dev/kfd and that the user's ROCm takes.")
 	case slices.Contains(rec.Backends, "cuda"):
 		v := facts.CUDA.Version
 		if v == "" {
@@ -275,7 +287,9 @@ func (r *Report) driver(facts build.Facts, rec spec.Recipe) *binary.Driver {
 			return nil
 		}
 		if rec.OS == spec.Win7 {
-			r.ok("driver", "Built with CUDA %s, the result will need NVIDIA driver %s or later for Windows; those for Windows 7 end with branch R470 (474.11 and others), which knows cards up to the GeForce RTX 30 series.", v, bundle.Win7Driver)
+			r.ok("driver", "Built with CUDA %s, the result will need NVIDIA driver %s or later for Windows; those for "+
+				"Windows 7 end with branch R470 (474.11 and others), which knows cards up to the GeForce RTX 30 series.", v,
+				bundle.Win7Driver)
 			return nil
 		}
 		d := binary.ToolkitDriver(v, false)
@@ -318,7 +332,9 @@ func (r *Report) system(ctx context.Context, o Options, rec spec.Recipe, root st
 	case limit != "":
 		r.ok("glibc", "The result will need glibc %s or older, or the build ends; %s is %s.", limit, whose, has)
 	case mine != "" && binary.Less(mine, has):
-		r.without("glibc", "for a system as old as this one build where the tools are installed, without --env, or take a buildenv of an older Debian", "The result may need glibc up to %s, %s, and this machine has %s: it may not start here.", whose, has, mine)
+		r.without("glibc", "for a system as old as this one build where the tools are installed, without --env, or take a "+
+			"buildenv of an older Debian", "The result may need glibc up to %s, %s, and this machine has %s: it may not "+
+			"start here.", whose, has, mine)
 	default:
 		r.ok("glibc", "The result will need no newer glibc than %s, %s.", whose, has)
 	}

@@ -41,7 +41,8 @@ func (r *Report) versions(h *held, libs *binary.Libraries, here []string) error 
 			continue
 		}
 		if has := lib.Highest()[v.family]; binary.Less(has, need) {
-			r.lacks(v.lib, bundle.HintNewerSystem, "%s needs %s %s%s, and this machine has %s.", h.highest(v.family, need), v.name, need, h.because(v.family, need), cmp.Or(has, "none"))
+			r.lacks(v.lib, bundle.HintNewerSystem, "%s needs %s %s%s, and this machine has %s.", h.highest(v.family, need),
+				v.name, need, h.because(v.family, need), cmp.Or(has, "none"))
 			gone[v.family] = true
 		} else {
 			r.ok(v.lib, "It needs %s %s, and this machine has %s.", v.name, need, has)
@@ -58,7 +59,8 @@ func (r *Report) versions(h *held, libs *binary.Libraries, here []string) error 
 			}
 			gone[need.Version] = true
 			if family, _, _ := strings.Cut(need.Version, "_"); !gone[family] {
-				r.lacks(need.Lib, "", "%s needs the version %s of %s, which that %s does not have.", f.Name, need.Version, need.Lib, whose)
+				r.lacks(need.Lib, "", "%s needs the version %s of %s, which that %s does not have.", f.Name, need.Version,
+					need.Lib, whose)
 			}
 		}
 	}

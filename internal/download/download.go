@@ -100,7 +100,8 @@ func (f File) Get(ctx context.Context) (came int64, err error) {
 				f.Cut(err)
 			}
 			continue
-		case errors.As(err, &wrong), errors.As(err, &status) && resumed && status.Code == http.StatusRequestedRangeNotSatisfiable:
+		case errors.As(err, &wrong), errors.As(err, &status) && resumed &&
+			status.Code == http.StatusRequestedRangeNotSatisfiable:
 			// The beginning may be that of another file.
 			had = 0
 			if err := errors.Join(removeIfThere(f.of()), removeIfThere(f.part())); err != nil {
@@ -154,7 +155,8 @@ func (f File) try(ctx context.Context) (n int64, resumed bool, err error) {
 	}
 	defer func() { _ = resp.Body.Close() }() // only read from
 	switch {
-	case resumed && resp.StatusCode == http.StatusPartialContent && strings.HasPrefix(resp.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", have)):
+	case resumed && resp.StatusCode == http.StatusPartialContent &&
+		strings.HasPrefix(resp.Header.Get("Content-Range"), fmt.Sprintf("bytes %d-", have)):
 	case resp.StatusCode == http.StatusOK:
 		have, resumed = 0, false
 	case resumed && resp.StatusCode == http.StatusRequestedRangeNotSatisfiable && f.SHA256 != "":

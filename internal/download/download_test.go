@@ -63,13 +63,15 @@ func TestGet(t *testing.T) {
 		kept  int    // bytes of the part
 		err   string // empty: it comes whole
 	}{
-		"cut, then on":         {[]http.HandlerFunc{cutAt(4000), whole}, true, "|bytes=4000-", 0, ""},
-		"cut, then busy":       {[]http.HandlerFunc{cutAt(4000), status(503)}, true, "|bytes=4000-", 4000, "503"},
-		"cut, then gone":       {[]http.HandlerFunc{cutAt(4000), status(404)}, true, "|bytes=4000-", 4000, "404"},
-		"cut at one place":     {[]http.HandlerFunc{cutAt(4000)}, false, "|", 4000, "4000 bytes are kept"},
-		"ends early":           {[]http.HandlerFunc{short}, true, "|bytes=7000-||bytes=7000-", 0, "it has 7000 bytes"},
-		"another file":         {[]http.HandlerFunc{cutAt(4000), status(416), whole}, true, "|bytes=4000-|", 0, ""},
-		"larger than it may":   {[]http.HandlerFunc{func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(content + "x")) }}, false, "", 0, "more than 10000 bytes"},
+		"cut, then on":     {[]http.HandlerFunc{cutAt(4000), whole}, true, "|bytes=4000-", 0, ""},
+		"cut, then busy":   {[]http.HandlerFunc{cutAt(4000), status(503)}, true, "|bytes=4000-", 4000, "503"},
+		"cut, then gone":   {[]http.HandlerFunc{cutAt(4000), status(404)}, true, "|bytes=4000-", 4000, "404"},
+		"cut at one place": {[]http.HandlerFunc{cutAt(4000)}, false, "|", 4000, "4000 bytes are kept"},
+		"ends early":       {[]http.HandlerFunc{short}, true, "|bytes=7000-||bytes=7000-", 0, "it has 7000 bytes"},
+		"another file":     {[]http.HandlerFunc{cutAt(4000), status(416), whole}, true, "|bytes=4000-|", 0, ""},
+		"larger than it may": {[]http.HandlerFunc{func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(content + "x"))
+		}}, false, "", 0, "more than 10000 bytes"},
 		"not there at all":     {[]http.HandlerFunc{status(404)}, true, "", 0, "404"},
 		"no hash, cut, resume": {[]http.HandlerFunc{cutAt(4000), whole}, false, "|", 0, ""},
 	} {
@@ -81,7 +83,10 @@ func TestGet(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			f := File{Client: srv.Client(), URL: at, Name: filepath.Join(t.TempDir(), "f"), Most: int64(len(content)), Stall: time.Minute}
+			f := File{
+				Client: srv.Client(), URL: at, Name: filepath.Join(t.TempDir(), "f"), Most: int64(len(content)),
+				Stall: time.Minute,
+			}
 			if tc.hash {
 				f.SHA256 = hex.EncodeToString(sum[:])
 			}

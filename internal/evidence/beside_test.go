@@ -67,7 +67,9 @@ esac
 			t.Fatalf("%+v", b)
 		}
 		// Its share depends on what else the machine does.
-		if i := slices.IndexFunc(b.Busy, func(p Busy) bool { return p.Name == "burns-a-core" }); i < 0 || b.Busy[i].Share < leastShare || b.Busy[i].Share > 1.1 {
+		if i := slices.IndexFunc(b.Busy, func(p Busy) bool {
+			return p.Name == "burns-a-core"
+		}); i < 0 || b.Busy[i].Share < leastShare || b.Busy[i].Share > 1.1 {
 			t.Errorf("%+v", b.Busy)
 		}
 		if !slices.Equal(b.Card, []Holder{{"burns-a-core", 512}, {"not named", 0}}) {
@@ -91,7 +93,10 @@ esac
 // What llpatch starts, and what ended before the second look, is not beside.
 func TestBesideOwn(t *testing.T) {
 	r := &recorder{res: &Result{}, hide: &hider{secrets: []string{"hunter2"}}}
-	from := view{used: map[int]run.ProcStat{1: {Name: "a", Began: 5, Ticks: 100}, 2: {Name: "ended", Began: 5, Ticks: 0}, 3: {Name: "reused", Began: 5, Ticks: 900}}}
+	from := view{used: map[int]run.ProcStat{
+		1: {Name: "a", Began: 5, Ticks: 100}, 2: {Name: "ended", Began: 5, Ticks: 0},
+		3: {Name: "reused", Began: 5, Ticks: 900},
+	}}
 	to := view{at: from.at.Add(10e9), used: map[int]run.ProcStat{
 		1: {Name: "a", Began: 5, Ticks: 150},             // 0.5 s of 10
 		3: {Name: "reused", Began: 700, Ticks: 200},      // another process
@@ -100,7 +105,8 @@ func TestBesideOwn(t *testing.T) {
 		6: {Name: "hunter2/x\n", Began: 700, Ticks: 100}, // a name may hold anything
 	}, load: []float64{2}}
 	b := r.beside(from, to)
-	if want := []Busy{{"reused", 0.2}, {"a", 0.15}, {"x", 0.1}}; !slices.Equal(b.Busy, want) || !slices.Equal(b.Load, []float64{2}) {
+	if want := []Busy{{"reused", 0.2}, {"a", 0.15}, {"x", 0.1}}; !slices.Equal(b.Busy, want) ||
+		!slices.Equal(b.Load, []float64{2}) {
 		t.Errorf("%+v, want %v", b, want)
 	}
 }
@@ -165,7 +171,8 @@ builds = ["stock"]
 		t.Errorf("%q", res.Notes)
 	}
 	(*o.Plan.Builds[1].Patches)[0] = filepath.Join(dir, "none.patch")
-	if _, err := Record(t.Context(), o); err == nil || !strings.Contains(err.Error(), "build ours: a patch that the plan names: ") {
+	if _, err := Record(t.Context(), o); err == nil || !strings.Contains(err.Error(),
+		"build ours: a patch that the plan names: ") {
 		t.Errorf("%v", err)
 	}
 }

@@ -41,7 +41,8 @@ esac
 	if err != nil {
 		t.Error(err)
 	}
-	if !strings.HasPrefix(res.Card, "Card [31mone, Card two, xxx") || len(res.Card) > 1600 || strings.Count(res.Card, ", ") != maxCards {
+	if !strings.HasPrefix(res.Card, "Card [31mone, Card two, xxx") || len(res.Card) > 1600 ||
+		strings.Count(res.Card, ", ") != maxCards {
 		t.Errorf("card %q", res.Card)
 	}
 	if len(res.Driver) > 90 || len(res.CUDA) > 90 {
@@ -83,7 +84,8 @@ func TestOlderRecord(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	for _, f := range files {
-		if _, err := ReadRecord(f); err == nil || !strings.Contains(err.Error(), filepath.Base(f)+": a record of an older form") {
+		if _, err := ReadRecord(f); err == nil || !strings.Contains(err.Error(), filepath.Base(f)+
+			": a record of an older form") {
 			t.Errorf("%s: %v", f, err)
 		}
 	}

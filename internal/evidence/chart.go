@@ -33,7 +33,9 @@ func (res *Result) Chart(run string) (string, error) {
 			continue
 		}
 		// Pair 0 is a warm-up: it is drawn only where nothing came after it.
-		if r.Pair == 0 && slices.ContainsFunc(res.Runs, func(o Run) bool { return o.Name == run && o.Build == r.Build && o.Pair > 0 }) {
+		if r.Pair == 0 && slices.ContainsFunc(res.Runs, func(o Run) bool {
+			return o.Name == run && o.Build == r.Build && o.Pair > 0
+		}) {
 			continue
 		}
 		s := memory.Series{Name: r.Build}

@@ -16,7 +16,10 @@ func TestChart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{">b8833 q8-64k on NVIDIA H200<", ">stock, peak 19.5 GiB<", ">published, peak 3.33 GiB<", ">ours, peak 3.41 GiB<", "VRAM, GiB"} {
+	for _, want := range []string{
+		">b8833 q8-64k on NVIDIA H200<", ">stock, peak 19.5 GiB<", ">published, peak 3.33 GiB<",
+		">ours, peak 3.41 GiB<", "VRAM, GiB",
+	} {
 		if !strings.Contains(svg, want) {
 			t.Errorf("no %q in the chart", want)
 		}

@@ -186,7 +186,8 @@ func hashBinary(ctx context.Context, name string) (string, error) {
 	if err != nil && n < 2 {
 		return "", nil
 	}
-	isBinary := bytes.HasPrefix(head, []byte("\x7fELF")) || bytes.HasPrefix(head, []byte("MZ")) || bytes.HasPrefix(head, []byte("\xcf\xfa\xed\xfe"))
+	isBinary := bytes.HasPrefix(head, []byte("\x7fELF")) || bytes.HasPrefix(head, []byte("MZ")) ||
+		bytes.HasPrefix(head, []byte("\xcf\xfa\xed\xfe"))
 	if !isBinary && st.Mode()&0o111 == 0 {
 		return "", nil
 	}
@@ -205,7 +206,10 @@ func (r *recorder) version(ctx context.Context, b Build) string {
 		for k, v := range env {
 			env[k] = strings.ReplaceAll(v, "{build}", b.Dir)
 		}
-		err := run.Run(ctx, run.Cmd{Argv: []string{path, "--version"}, Env: r.environ(env), Dir: b.Dir, Stdout: &out, Timeout: factLimit})
+		err := run.Run(ctx, run.Cmd{
+			Argv: []string{path, "--version"}, Env: r.environ(env), Dir: b.Dir, Stdout: &out,
+			Timeout: factLimit,
+		})
 		for line := range strings.Lines(out.String()) {
 			if strings.HasPrefix(line, "version:") {
 				return r.hide.text(strings.TrimSpace(line))

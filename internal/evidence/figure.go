@@ -258,7 +258,10 @@ func growth(runs []*Run, k memory.Kind) *Figure {
 		return nil
 	}
 	v := runs[0].Memory[i]
-	state := map[memory.State]string{memory.Flat: "flat", memory.Bounded: "settled", memory.Grows: "grows", memory.Unclear: "unclear"}
+	state := map[memory.State]string{
+		memory.Flat: "flat", memory.Bounded: "settled", memory.Grows: "grows",
+		memory.Unclear: "unclear",
+	}
 	f := &Figure{Numbers: numbers(v.String()), Says: []string{state[v.State]}, text: v.String()}
 	if v.State == memory.Unclear {
 		f.text = "unclear: " + v.Reason

@@ -26,7 +26,10 @@ func TestReadWhatIsNoFile(t *testing.T) {
 	if err := os.Truncate(large, maxRecord+1); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{pipe: "not a regular file", dir: "not a regular file", large: "larger than"} {
+	for name, want := range map[string]string{
+		pipe: "not a regular file", dir: "not a regular file",
+		large: "larger than",
+	} {
 		if _, err := ReadPlan(name, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("plan %s: %v", name, err)
 		}
@@ -42,7 +45,8 @@ func TestParseHalfInterval(t *testing.T) {
 		`"low":1`: false, `"high":1`: false, `"low":1,"high":2`: true, `"level":1`: true,
 	} {
 		for _, which := range []string{"pp", "tg"} {
-			_, err := Parse([]byte(`{"plan":"x","builds":{"stock":{}},"summary":[{"` + which + `_ratio":{"median":1,` + text + `}}]}`))
+			_, err := Parse([]byte(`{"plan":"x","builds":{"stock":{}},"summary":[{"` + which + `_ratio":{"median":1,` + text +
+				`}}]}`))
 			if err == nil || strings.Contains(err.Error(), "one end of its interval only") == ok {
 				t.Errorf("%s: %v", text, err) // a whole one is refused because its runs do not give it
 			}

@@ -53,7 +53,8 @@ func newHider(p *Plan, vars map[string]string, env ...string) *hider {
 // (-I/a/b), an escaped line break and file://; its last part is kept. The system's
 // own folders are the same everywhere.
 var (
-	pathRE   = regexp.MustCompile(`(` + beforePath + `|[\s"'` + "`" + `=:;,(\[{<>|&#!@])(/[` + inPath + `]+(?:/+[` + inPath + `]+)*/+)([` + inPath + `]*)`)
+	pathRE = regexp.MustCompile(`(` + beforePath + `|[\s"'` + "`" + `=:;,(\[{<>|&#!@])(/[` + inPath + `]+(?:/+[` +
+		inPath + `]+)*/+)([` + inPath + `]*)`)
 	systemRE = regexp.MustCompile(`^/(usr/(s?bin|lib|lib64|libexec|share|include|local/cuda[^/]*)|s?bin|lib|lib64|etc|proc|sys|dev|opt/nvidia)(/|$)`)
 	beforeRE = regexp.MustCompile(`(?:` + beforePath + `)$`)
 )
@@ -101,5 +102,6 @@ func replacePath(s, from, to string) string {
 }
 
 func isPathByte(c byte) bool {
-	return c == '_' || c == '-' || c == '.' || c == '+' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= 0x80
+	return c == '_' || c == '-' || c == '.' || c == '+' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' &&
+		c <= 'Z' || c >= 0x80
 }

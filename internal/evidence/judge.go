@@ -174,7 +174,10 @@ func (rec *Run) judgeGrowth(aim, wanted string, k memory.Kind) {
 		return
 	}
 	v := rec.Memory[i]
-	state := map[memory.State]State{memory.Flat: Passed, memory.Bounded: Passed, memory.Grows: Missed, memory.Unclear: Unclear}[v.State]
+	state := map[memory.State]State{
+		memory.Flat: Passed, memory.Bounded: Passed, memory.Grows: Missed,
+		memory.Unclear: Unclear,
+	}[v.State]
 	rec.check(aim, state, "%s", v)
 }
 

@@ -33,7 +33,8 @@ func TestRecordOddAnswers(t *testing.T) {
 	if !errors.As(err, &not) || len(not.Why) != 1 {
 		t.Errorf("%v", err)
 	}
-	if got := aimOf(sum(t, res, "no-tokens", "ours"), "tokens"); !strings.HasPrefix(got, "unclear") || sum(t, res, "no-tokens", "ours").Tokens != "equal in 0 of 1" {
+	if got := aimOf(sum(t, res, "no-tokens", "ours"), "tokens"); !strings.HasPrefix(got, "unclear") ||
+		sum(t, res, "no-tokens", "ours").Tokens != "equal in 0 of 1" {
 		t.Errorf("%s", got)
 	}
 	for _, name := range []string{"no-time", "ages"} {
@@ -89,7 +90,8 @@ args = [`+args+`]
 	if err != nil {
 		t.Error(err)
 	}
-	if a, b := res.Inputs["{path}/m.gguf"], res.Inputs["{path}/m.gguf#2"]; len(res.Inputs) != 2 || len(a) != 64 || len(b) != 64 || a == b {
+	if a, b := res.Inputs["{path}/m.gguf"], res.Inputs["{path}/m.gguf#2"]; len(res.Inputs) != 2 || len(a) != 64 ||
+		len(b) != 64 || a == b {
 		t.Errorf("%v", res.Inputs)
 	}
 }

@@ -21,13 +21,17 @@ func (res *Result) Markdown() string {
 	if res.Tag != "" {
 		fmt.Fprintf(&b, ", %s", res.Tag)
 	}
-	fmt.Fprintf(&b, ". Ratios are to %s, of the same pair: the median, and its interval of 95 %% or a little more.", res.Baseline)
+	fmt.Fprintf(&b, ". Ratios are to %s, of the same pair: the median, and its interval of 95 %% or a little more.",
+		res.Baseline)
 	part := report.Part{Text: []string{b.String()}}
-	part.Table.Head = report.Columns("run", "build", "#pairs", "exit", "#peak VRAM MiB", "#RSS MiB", "#prefill t/s", "ratio", "#decode t/s", "ratio", "tokens", "aims")
+	part.Table.Head = report.Columns("run", "build", "#pairs", "exit", "#peak VRAM MiB", "#RSS MiB", "#prefill t/s",
+		"ratio", "#decode t/s", "ratio", "tokens", "aims")
 	var below report.Part
 	for _, s := range res.Summary {
-		part.Table.Rows = append(part.Table.Rows, report.Row(s.Run, s.Build, fmt.Sprint(s.Runs), strings.Trim(fmt.Sprint(s.RC), "[]"),
-			whole(s.PeakVRAM), whole(s.RSS), speed(s.PP), ratio(s.PPRatio), speed(s.TG), ratio(s.TGRatio), fmt.Sprint(s.Tokens), aimsText(s.Aims)))
+		part.Table.Rows = append(part.Table.Rows, report.Row(s.Run, s.Build, fmt.Sprint(s.Runs),
+			strings.Trim(fmt.Sprint(s.RC), "[]"),
+			whole(s.PeakVRAM), whole(s.RSS), speed(s.PP), ratio(s.PPRatio), speed(s.TG), ratio(s.TGRatio), fmt.Sprint(s.Tokens),
+			aimsText(s.Aims)))
 		for _, c := range s.Aims {
 			if c.State != Passed {
 				below.List = append(below.List, fmt.Sprintf("%s, %s, %s: %s: %s", s.Run, s.Build, c.State, c.Aim, c.Got))

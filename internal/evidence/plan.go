@@ -164,7 +164,12 @@ func (r *PlanRun) aim(build string) Aim {
 	}
 	a.PeakVRAM, a.PeakRSS = either(b.PeakVRAM, a.PeakVRAM), either(b.PeakRSS, a.PeakRSS)
 	a.PP, a.TG = either(b.PP, a.PP), either(b.TG, a.TG)
-	for _, s := range []struct{ to, from *string }{{&a.Tokens, &b.Tokens}, {&a.Kept, &b.Kept}, {&a.RSS, &b.RSS}, {&a.VRAM, &b.VRAM}} {
+	for _, s := range []struct{ to, from *string }{
+		{&a.Tokens, &b.Tokens},
+		{&a.Kept, &b.Kept},
+		{&a.RSS, &b.RSS},
+		{&a.VRAM, &b.VRAM},
+	} {
 		if *s.from != "" {
 			*s.to = *s.from
 		}

@@ -73,7 +73,8 @@ func Record(ctx context.Context, o Options) (*Result, error) {
 	p := o.Plan
 	r := &recorder{o: o, hide: newHider(p, o.Vars, o.Env...), hashed: map[string]bool{}}
 	r.res = &Result{
-		What: r.hide.text(p.What), Tag: r.hide.text(p.Tag), Commit: r.hide.text(p.Commit), Tree: r.hide.text(p.Tree), LLPatch: o.Version,
+		What: r.hide.text(p.What), Tag: r.hide.text(p.Tag), Commit: r.hide.text(p.Commit), Tree: r.hide.text(p.Tree),
+		LLPatch: o.Version,
 		Command: r.hide.argv(o.Command), Began: time.Now().UTC().Truncate(time.Second),
 		VRAM: o.Source, EverySec: o.Every.Seconds(), Baseline: p.Baseline, Plan: r.hide.plan(p.Text),
 		Builds: map[string]Built{}, Inputs: map[string]string{}, Runs: []Run{},
@@ -220,7 +221,10 @@ func (r *recorder) one(ctx context.Context, pr *PlanRun, build string, pair int)
 		probe = memory.Simulated(r.o.State)
 	}
 	from := r.look(ctx)
-	s, err := memory.Start(ctx, memory.Options{Name: build, Every: r.o.Every, Probe: probe, Source: r.o.Source, Progress: w.Progress, Log: r.o.Log})
+	s, err := memory.Start(ctx, memory.Options{
+		Name: build, Every: r.o.Every, Probe: probe, Source: r.o.Source,
+		Progress: w.Progress, Log: r.o.Log,
+	})
 	if err != nil {
 		rec.NotRun = err.Error()
 		return rec

@@ -82,7 +82,8 @@ tg-ratio-min = 0.99
 		t.Errorf("the warm-up was judged: %+v", r)
 	}
 	r := find(t, res, "bench", "ours", 3)
-	if r.RC != 0 || *r.PP != 900 || *r.TG != 50 || r.RSS == nil || *r.RSS < 1 || len(r.Bench) != 2 || len(r.Sample.RSS) == 0 || r.Env["FAKE"] != "slow" {
+	if r.RC != 0 || *r.PP != 900 || *r.TG != 50 || r.RSS == nil || *r.RSS < 1 || len(r.Bench) != 2 ||
+		len(r.Sample.RSS) == 0 || r.Env["FAKE"] != "slow" {
 		t.Errorf("%+v", r)
 	}
 	if got := strings.Join(r.Argv, " "); got != "env OMP_X=1 {ours}/llama-bench -m {path}/m.gguf -o json" {
@@ -109,11 +110,14 @@ tg-ratio-min = 0.99
 		t.Errorf("%+v", s)
 	}
 	b := res.Builds["ours"]
-	if b.SHA256["libggml.so"] != fmt.Sprintf("%x", sha256.Sum256([]byte("\x7fELF ours"))) || b.Version != "version: 8390 (abc)" || b.SHA256["notes.txt"] != "" || !strings.HasPrefix(b.SHA256["llama-bench"], "-> ") {
+	if b.SHA256["libggml.so"] != fmt.Sprintf("%x", sha256.Sum256([]byte("\x7fELF ours"))) ||
+		b.Version != "version: 8390 (abc)" || b.SHA256["notes.txt"] != "" ||
+		!strings.HasPrefix(b.SHA256["llama-bench"], "-> ") {
 		t.Errorf("%v", b.SHA256)
 	}
 	md := res.Markdown()
-	if !strings.Contains(md, "| bench | ours | 7 | 0 |  |") || !strings.Contains(md, "- bench, ours, missed: prefill speed at least 0.95") {
+	if !strings.Contains(md, "| bench | ours | 7 | 0 |  |") || !strings.Contains(md,
+		"- bench, ours, missed: prefill speed at least 0.95") {
 		t.Error(md)
 	}
 }
@@ -139,11 +143,16 @@ tokens = "equal"
 rss = "flat"
 `
 	text := ""
-	for name, fake := range map[string]string{"same": "", "other": "other", "grows": "grows", "refuses": "refuses", "dies": "dies", "utf": "no UTF-8", "nomodel": "no model"} {
+	for name, fake := range map[string]string{
+		"same": "", "other": "other", "grows": "grows", "refuses": "refuses",
+		"dies": "dies", "utf": "no UTF-8", "nomodel": "no model",
+	} {
 		text += fmt.Sprintf(run, name, "", fake)
 	}
-	text += strings.Replace(fmt.Sprintf(run, "expected", "", "dies"), "[run.aim.all]", "[run.aim.ours]\nrc = \"nonzero\"\n[run.aim.all]\nhas = [\"max 8\"]", 1)
-	text += strings.Replace(fmt.Sprintf(run, "slowstart", `timeout = "2s"`, "never ready"), "first = 3", "ready = \"400ms\"\nfirst = 3", 1)
+	text += strings.Replace(fmt.Sprintf(run, "expected", "", "dies"), "[run.aim.all]",
+		"[run.aim.ours]\nrc = \"nonzero\"\n[run.aim.all]\nhas = [\"max 8\"]", 1)
+	text += strings.Replace(fmt.Sprintf(run, "slowstart", `timeout = "2s"`, "never ready"), "first = 3",
+		"ready = \"400ms\"\nfirst = 3", 1)
 	o := plan(t, dir, text)
 	res, err := record(t, o)
 	var missing *Missing
@@ -151,7 +160,8 @@ rss = "flat"
 		t.Fatalf("%v", err)
 	}
 	same := find(t, res, "same", "ours", 1)
-	if same.Requests != 66 || same.Failed != 0 || len(same.SHA) != 64 || same.Tokens != 15 || *same.PP != *find(t, res, "same", "stock", 1).PP || *same.TG != 250 || same.LoadTPS == nil || same.RC != 0 {
+	if same.Requests != 66 || same.Failed != 0 || len(same.SHA) != 64 || same.Tokens != 15 ||
+		*same.PP != *find(t, res, "same", "stock", 1).PP || *same.TG != 250 || same.LoadTPS == nil || same.RC != 0 {
 		t.Errorf("%+v %+v", same, same.Served)
 	}
 	for run, want := range map[string]string{
@@ -177,10 +187,13 @@ rss = "flat"
 			t.Errorf("%s: %s, want %s", run, got, want)
 		}
 	}
-	if n := find(t, res, "utf", "ours", 1).Notes; !slices.ContainsFunc(n, func(s string) bool { return strings.Contains(s, "UTF-8") }) {
+	if n := find(t, res, "utf", "ours", 1).Notes; !slices.ContainsFunc(n, func(s string) bool {
+		return strings.Contains(s, "UTF-8")
+	}) {
 		t.Errorf("%q", n)
 	}
-	if f := find(t, res, "refuses", "ours", 1); f.Failed == 0 || f.Requests+f.Failed != 66 || len(f.Tail) == 0 || !strings.Contains(f.Served.Why, "500") {
+	if f := find(t, res, "refuses", "ours", 1); f.Failed == 0 || f.Requests+f.Failed != 66 || len(f.Tail) == 0 ||
+		!strings.Contains(f.Served.Why, "500") {
 		t.Errorf("%+v", f.Served)
 	}
 	if f := find(t, res, "nomodel", "ours", 1); !slices.Contains(f.Tail, "error: failed to load model") {

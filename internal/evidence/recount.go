@@ -43,7 +43,8 @@ func (r *Result) recount() error {
 			return err
 		}
 		if !bytes.Equal(has, gives) {
-			return fmt.Errorf("its summary of run %s, build %s is not what its runs give:\n  %s\n  %s", r.Summary[i].Run, r.Summary[i].Build, has, gives)
+			return fmt.Errorf("its summary of run %s, build %s is not what its runs give:\n  %s\n  %s", r.Summary[i].Run,
+				r.Summary[i].Build, has, gives)
 		}
 	}
 	return nil

@@ -23,16 +23,24 @@ func TestRecount(t *testing.T) {
 		edit func(r *Result)
 		want string
 	}{
-		"nothing":          {func(*Result) {}, ""},
-		"a median":         {func(r *Result) { r.Summary[2].PPRatio.Median = 9 }, "its summary of run ub64, build ours is not"},
+		"nothing": {func(*Result) {}, ""},
+		"a median": {func(r *Result) {
+			r.Summary[2].PPRatio.Median = 9
+		}, "its summary of run ub64, build ours is not"},
 		"a peak above all": {func(r *Result) { r.Summary[0].PeakVRAM = n(1) }, "its summary of run ub64, build stock is not"},
-		"a verdict":        {func(r *Result) { r.Summary[0].Aims[0].State = Missed }, "its summary of run ub64, build stock is not"},
-		"a line left out":  {func(r *Result) { r.Summary = r.Summary[1:] }, "its summary has 24 lines, and its runs give 25"},
-		"a run left out":   {func(r *Result) { r.Runs = r.Runs[1:] }, "its summary has 25 lines, and its runs give 24"},
-		"a run's speed":    {func(r *Result) { r.Runs[0].PP = f(1) }, "pair 1: pp_tps is not what its tests give"},
-		"a test's speed":   {func(r *Result) { r.Runs[0].Bench[0].TPS *= 1.01 }, "the mean of its samples is"},
-		"a run's peak":     {func(r *Result) { r.Runs[0].PeakVRAM = n(1) }, "peak_vram_mib is 1, and the highest of its samples 2811"},
-		"a look at memory": {func(r *Result) { r.Runs[0].Sample.RSS[3] = 1 << 30 }, "rss_mib is 625, and the highest of its samples 1048576"},
+		"a verdict": {func(r *Result) {
+			r.Summary[0].Aims[0].State = Missed
+		}, "its summary of run ub64, build stock is not"},
+		"a line left out": {func(r *Result) { r.Summary = r.Summary[1:] }, "its summary has 24 lines, and its runs give 25"},
+		"a run left out":  {func(r *Result) { r.Runs = r.Runs[1:] }, "its summary has 25 lines, and its runs give 24"},
+		"a run's speed":   {func(r *Result) { r.Runs[0].PP = f(1) }, "pair 1: pp_tps is not what its tests give"},
+		"a test's speed":  {func(r *Result) { r.Runs[0].Bench[0].TPS *= 1.01 }, "the mean of its samples is"},
+		"a run's peak": {func(r *Result) {
+			r.Runs[0].PeakVRAM = n(1)
+		}, "peak_vram_mib is 1, and the highest of its samples 2811"},
+		"a look at memory": {func(r *Result) {
+			r.Runs[0].Sample.RSS[3] = 1 << 30
+		}, "rss_mib is 625, and the highest of its samples 1048576"},
 		"the plan's aim": {func(r *Result) {
 			r.Plan = strings.Replace(r.Plan, `rss = "flat"`, `rss = "flat"`+"\npp-ratio-min = 2", 1)
 		}, "its summary of run cap8, build ours is not"},
@@ -48,7 +56,8 @@ func TestRecount(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = Parse(edited)
-		if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), "the record contradicts itself: ") || err != nil && !strings.Contains(err.Error(), c.want) {
+		if (c.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(),
+			"the record contradicts itself: ") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
 	}
@@ -105,12 +114,16 @@ func TestFigureHostile(t *testing.T) {
 	}
 	r.What, r.Notes = "a\x1b[31m", []string{"b\x1b[31m"}
 	s := &Source{res: &r}
-	for key, want := range map[string]string{"np3/ours/device": "does not know it", "np3/ours/host": "anonymous memory grows by "} {
+	for key, want := range map[string]string{
+		"np3/ours/device": "does not know it",
+		"np3/ours/host":   "anonymous memory grows by ",
+	} {
 		if f, err := s.Figure(key); !strings.Contains(fmt.Sprint(f, err), want) || strings.Contains(fmt.Sprint(f), "\x1b") {
 			t.Errorf("%s: %q %v, want %q", key, f, err, want)
 		}
 	}
-	if text := r.Markdown(); strings.Contains(text, "\x1b") || !strings.Contains(text, "a \\[31m: ") || !strings.Contains(text, "\n- b \\[31m\n") {
+	if text := r.Markdown(); strings.Contains(text, "\x1b") || !strings.Contains(text, "a \\[31m: ") ||
+		!strings.Contains(text, "\n- b \\[31m\n") {
 		t.Errorf("%q", text)
 	}
 	r.Runs[0].Name, r.Runs[0].PP = "c\x1b[31m", nil
@@ -119,7 +132,8 @@ func TestFigureHostile(t *testing.T) {
 	}
 	const older = `{"runs": [null, {"name": ["a"]}, {"name": "a", "n": 3, "line": "good \u001b[31m 12 MiB"}, {"name": "b", "n": 0}, {"name": "c", "n": 1e308}, {"name": "d", "n": 1e-308}]}`
 	for key, want := range map[string]string{
-		"a:b/n-ratio": "by 0 is no ratio", "b:b/n-ratios": "by 0 is no ratio", "c:d/n-ratio": "by 1e-308 is no ratio", "b:a/n-ratio": "0, 1 pair", "a/line": "good [31m 12 MiB",
+		"a:b/n-ratio": "by 0 is no ratio", "b:b/n-ratios": "by 0 is no ratio", "c:d/n-ratio": "by 1e-308 is no ratio",
+		"b:a/n-ratio": "0, 1 pair", "a/line": "good [31m 12 MiB",
 	} {
 		if f, err := olderFigure([]byte(older), key); !strings.Contains(fmt.Sprint(f, err), want) {
 			t.Errorf("%s: %q %v, want %q", key, f, err, want)

@@ -200,7 +200,8 @@ func (r *Result) JSON() ([]byte, error) {
 	return deepRE.ReplaceAll(b.Bytes(), []byte("$1")), nil
 }
 
-var errOlder = errors.New("a record of an older form, which llpatch evidence did not make: it has no plan; it can only be read as it is")
+var errOlder = errors.New("a record of an older form, which llpatch evidence did not make: it has no plan; it can " +
+	"only be read as it is")
 
 // Parse reads a record that JSON has written. One whose figures do not follow from its
 // runs and their samples is an error.

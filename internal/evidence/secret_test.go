@@ -31,7 +31,10 @@ GIVEN = "plankey1"
 lacks = ["^load_backend"]
 rc = "any"
 `)
-	o.Plan.Runs[0].Under = []string{"env", "HF_TOKEN=plankey3", "sh", "-c", `echo "tok $HF_TOKEN $GIVEN" >&2; shift; exec "$@"`, "-o", "json"}
+	o.Plan.Runs[0].Under = []string{
+		"env", "HF_TOKEN=plankey3", "sh", "-c",
+		`echo "tok $HF_TOKEN $GIVEN" >&2; shift; exec "$@"`, "-o", "json",
+	}
 	o.Plan.Runs[0].Builds = []string{"stock", "third"}
 	o.Plan.What += " of " + path + "what"
 	o.Env = append(o.Env, "LLAMA_ARG_API_KEY=callerskey", "LLAMA_API_KEY=otherkey", "GGML_X=1", "LD_DEBUG_OUTPUT=/x")
@@ -40,12 +43,16 @@ rc = "any"
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []string{"plankey1", "plankey2", "plankey3", "callerskey", "otherkey", "'p4'", `"p4"`, "hf-token=tok\"", "/home/somebody", "LD_DEBUG"} {
+	for _, s := range []string{
+		"plankey1", "plankey2", "plankey3", "callerskey", "otherkey", "'p4'", `"p4"`,
+		"hf-token=tok\"", "/home/somebody", "LD_DEBUG",
+	} {
 		if i := strings.Index(string(data), s); i >= 0 {
 			t.Errorf("the record has %s: %s", s, data[max(0, i-80):min(len(data), i+80)])
 		}
 	}
-	if res.Machine.Env["LLAMA_ARG_API_KEY"] != hidden || res.Machine.Env["GGML_X"] != "1" || res.Builds["third"].Env["LLAMA_API_KEY"] != hidden {
+	if res.Machine.Env["LLAMA_ARG_API_KEY"] != hidden || res.Machine.Env["GGML_X"] != "1" ||
+		res.Builds["third"].Env["LLAMA_API_KEY"] != hidden {
 		t.Errorf("%v %v", res.Machine.Env, res.Builds["third"].Env)
 	}
 	if res.Builds["third"].Note != "made in {path}/tree" || !strings.HasSuffix(res.What, " of {path}/what") {

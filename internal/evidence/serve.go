@@ -188,7 +188,8 @@ func (w *work) drive(ctx context.Context) {
 	w.rec.SHA = hex.EncodeToString(hash.Sum(nil))
 	w.rec.PP, w.rec.TG = perSecond(promptN, promptMS/1000), perSecond(predictedN, predictedMS/1000)
 	if s.First > 0 && (w.rec.PP == nil || w.rec.TG == nil) {
-		w.Note(fmt.Sprintf("its times give no speed: %d tokens of prompts in %g ms, %d of answers in %g ms", promptN, promptMS, predictedN, predictedMS))
+		w.Note(fmt.Sprintf("its times give no speed: %d tokens of prompts in %g ms, %d of answers in %g ms", promptN,
+			promptMS, predictedN, predictedMS))
 	}
 	if s.Requests+s.Prefills.Count == 0 {
 		return
@@ -280,7 +281,8 @@ const answerLimit = 30 * time.Minute
 func (w *work) ask(ctx context.Context, req map[string]any) (answer, error) {
 	var a answer
 	status, body, err := w.client.Call(ctx, answerLimit, http.MethodPost, "/completion", req)
-	if err == nil && status == http.StatusInternalServerError && strings.Contains(string(body), "UTF-8") && req["grammar"] == nil {
+	if err == nil && status == http.StatusInternalServerError && strings.Contains(string(body), "UTF-8") &&
+		req["grammar"] == nil {
 		// A model of random weights answers bytes that are no text, which some tags
 		// cannot put into JSON. Letters they can.
 		w.Note("this server answers 500 for text that is no UTF-8: such a request was sent again with a grammar of letters")

@@ -41,7 +41,8 @@ func TestRatio(t *testing.T) {
 	v := []float64{0.853, 0.863, 0.899, 0.964, 1.019, 1.023, 1.023, 1.047, 1.067, 1.196}
 	rand.New(rand.NewPCG(1, 1)).Shuffle(len(v), func(i, j int) { v[i], v[j] = v[j], v[i] })
 	r := ratioOf(v, 12)
-	if got := r.String(); got != "1.021 (0.863 to 1.067)" || r.Note != "2 of 12 pairs have no figure" || math.Abs(r.Level-0.978515625) > 1e-12 || !slices.Equal(r.Values, v) {
+	if got := r.String(); got != "1.021 (0.863 to 1.067)" || r.Note != "2 of 12 pairs have no figure" ||
+		math.Abs(r.Level-0.978515625) > 1e-12 || !slices.Equal(r.Values, v) {
 		t.Errorf("%s %+v", got, r)
 	}
 	r = ratioOf([]float64{3, 1, 2}, 3)
@@ -68,10 +69,12 @@ func TestThin(t *testing.T) {
 	high, low := int64(9<<30), int64(4096)
 	s.Points[77].RSS, s.Points[40_001].RSS = &high, &low
 	got := thin(s)
-	if len(got.RSS) > maxSamples || len(got.RSS) < maxSamples*9/10 || len(got.MS) != len(got.RSS) || !slices.IsSorted(got.MS) || got.Looks != 50_000 {
+	if len(got.RSS) > maxSamples || len(got.RSS) < maxSamples*9/10 || len(got.MS) != len(got.RSS) ||
+		!slices.IsSorted(got.MS) || got.Looks != 50_000 {
 		t.Errorf("%d %d", len(got.RSS), len(got.MS))
 	}
-	if slices.Max(got.RSS) != high>>10 || slices.Min(got.RSS) != low>>10 || got.MS[0] != 0 || got.MS[len(got.MS)-1] != 999_980 {
+	if slices.Max(got.RSS) != high>>10 || slices.Min(got.RSS) != low>>10 || got.MS[0] != 0 ||
+		got.MS[len(got.MS)-1] != 999_980 {
 		t.Errorf("%d %d", slices.Max(got.RSS), slices.Min(got.RSS))
 	}
 	// A plateau is its ends.
@@ -111,18 +114,21 @@ func TestHide(t *testing.T) {
 // A record has one line a run, whatever stands in its texts.
 func TestJSONLines(t *testing.T) {
 	r := &Result{What: "a [\n   1\n  ] text", Builds: map[string]Built{"stock": {}}, Plan: "x", Runs: []Run{
-		{Argv: []string{"a", "\n   b"}, Sample: Samples{MS: []int64{1, 20, 300}, RSS: []int64{}}, Kept: []string{"1", "2"}}, {Name: "second"},
+		{Argv: []string{"a", "\n   b"}, Sample: Samples{MS: []int64{1, 20, 300}, RSS: []int64{}}, Kept: []string{"1", "2"}},
+		{Name: "second"},
 	}}
 	b, err := r.JSON()
 	if err != nil {
 		t.Fatal(err)
 	}
 	back, err := Parse(b)
-	if err != nil || back.What != r.What || !slices.Equal(back.Runs[0].Argv, r.Runs[0].Argv) || fmt.Sprint(back.Runs[0].Sample) != fmt.Sprint(r.Runs[0].Sample) {
+	if err != nil || back.What != r.What || !slices.Equal(back.Runs[0].Argv, r.Runs[0].Argv) ||
+		fmt.Sprint(back.Runs[0].Sample) != fmt.Sprint(r.Runs[0].Sample) {
 		t.Errorf("%v: %s", err, b)
 	}
 	for _, line := range []string{
-		`(?m)^ "runs": \[$`, `(?m)^  \{"name": "",.*"kept": \["1","2"\],.*"ms": \[1,20,300\],"rss_kib": \[\]\}\},$`, `(?m)^  \{"name": "second",.*\}\}$`, `(?m)^ \],$`,
+		`(?m)^ "runs": \[$`, `(?m)^  \{"name": "",.*"kept": \["1","2"\],.*"ms": \[1,20,300\],"rss_kib": \[\]\}\},$`,
+		`(?m)^  \{"name": "second",.*\}\}$`, `(?m)^ \],$`,
 	} {
 		if !regexp.MustCompile(line).Match(b) {
 			t.Errorf("no line like %s in\n%s", line, b)

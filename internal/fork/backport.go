@@ -31,13 +31,14 @@ type BackportOptions struct {
 
 // Backported says what was taken.
 type Backported struct {
-	Tag     string   `json:"tag"`
-	Branch  string   `json:"branch"`
-	Tip     string   `json:"tip"`
-	Commits []Moved  `json:"commits"`
-	Needs   []Cause  `json:"needs,omitempty"` // commits that the tag does not have, and that made the lines which had to be merged
-	Dir     string   `json:"dir,omitempty"`
-	Files   []string `json:"files,omitempty"` // of the new fixes
+	Tag     string  `json:"tag"`
+	Branch  string  `json:"branch"`
+	Tip     string  `json:"tip"`
+	Commits []Moved `json:"commits"`
+	// commits that the tag does not have, and that made the lines which had to be merged
+	Needs []Cause  `json:"needs,omitempty"`
+	Dir   string   `json:"dir,omitempty"`
+	Files []string `json:"files,omitempty"` // of the new fixes
 }
 
 // Backport puts commits of upstream's onto a tag's branch, each placed or merged three ways, and with
@@ -45,7 +46,8 @@ type Backported struct {
 // resolution where it had to be merged.
 func Backport(ctx context.Context, e chain.Workspace, r *Repo, o BackportOptions) (_ *Backported, err error) {
 	if o.New != "" && e.Records.Dir == e.Records.Cache {
-		return nil, refuse("-C DIR: a new folder is laid over llpatch's own fixes", "the fixes are those inside llpatch, which cannot be written")
+		return nil, refuse("-C DIR: a new folder is laid over llpatch's own fixes",
+			"the fixes are those inside llpatch, which cannot be written")
 	}
 	held, err := r.lock(ctx)
 	if err != nil {
@@ -203,8 +205,9 @@ func (b *backport) take(ctx context.Context, name, fix string) error {
 		return refuse("", "backport: %v", err)
 	}
 	c := Commit{
-		ID: id, Parents: change.Parents, Author: Ident{change.Author, change.Email, change.When}, Committer: ours(b.tree.Pin.Time),
-		Message: change.Message, Fix: fix,
+		ID: id, Parents: change.Parents, Author: Ident{change.Author, change.Email, change.When},
+		Committer: ours(b.tree.Pin.Time),
+		Message:   change.Message, Fix: fix,
 	}
 	done := Moved{Old: id, Fix: fix, Subject: c.Subject(), How: Placed}
 	start, err := merge.Before(change)
@@ -214,9 +217,15 @@ func (b *backport) take(ctx context.Context, name, fix string) error {
 	if start, err = patch.Replay(start, b.earlier, &ps[0]); err != nil || start == nil {
 		return errors.Join(err, fmt.Errorf("backport %s: the commit does not fit its own parent", name))
 	}
-	m, err := patch.ThreeWay(ctx, &ps[0], start, b.now, patch.MergeOptions{Git: b.r.program, NeedGit: true, Resolutions: b.kept})
+	m, err := patch.ThreeWay(ctx, &ps[0], start, b.now, patch.MergeOptions{
+		Git: b.r.program, NeedGit: true,
+		Resolutions: b.kept,
+	})
 	if conflicts := conflictsIn(err); len(conflicts) > 0 {
-		return b.r.notAlone(&NotAlone{Commit: c, Tag: b.o.To.String(), Conflicts: conflicts, Needs: b.r.needs(ctx, c, b.base, conflicts)})
+		return b.r.notAlone(&NotAlone{
+			Commit: c, Tag: b.o.To.String(), Conflicts: conflicts,
+			Needs: b.r.needs(ctx, c, b.base, conflicts),
+		})
 	}
 	if err != nil {
 		return err
@@ -313,13 +322,17 @@ func (b *backport) declare(ctx context.Context) error {
 		}
 	}
 	for i, t := range b.taken {
-		if slices.ContainsFunc(b.e.Repo.Fixes, func(f spec.Fix) bool { return f.ID == t.fix.id }) || !fixID.MatchString(t.fix.id) {
-			return refuse("another name", "--new %s: there is such a fix, or it is no name of lower-case words joined by hyphens", t.fix.id)
+		if slices.ContainsFunc(b.e.Repo.Fixes, func(f spec.Fix) bool {
+			return f.ID == t.fix.id
+		}) || !fixID.MatchString(t.fix.id) {
+			return refuse("another name", "--new %s: there is such a fix, or it is no name of lower-case words "+
+				"joined by hyphens", t.fix.id)
 		}
 		for _, res := range t.merge.Resolutions() {
 			d.files[path.Join(patch.ResolutionDir, res.Name())] = res.Encode()
 		}
-		block := fmt.Sprintf("\n[[variant]]\nrange  = %s\ncommit = %s\nwhy    = %s\n", quote(span(all[i].lo, all[i].hi, false)), quote(t.commit.ID),
+		block := fmt.Sprintf("\n[[variant]]\nrange  = %s\ncommit = %s\nwhy    = %s\n",
+			quote(span(all[i].lo, all[i].hi, false)), quote(t.commit.ID),
 			quote(fmt.Sprintf("It is upstream's commit, tried on %s.", b.o.To)))
 		if err := d.fix(t.fix, nil, []byte(block)); err != nil {
 			return err

@@ -32,7 +32,8 @@ func (r *Repo) base(ctx context.Context, e chain.Workspace, t *source.Tree) (Com
 	return rootOf(t), nil
 }
 
-// holds reports whether a ref holds a commit. Where none does, a fetch that was killed left it, maybe without what lies below.
+// holds reports whether a ref holds a commit. Where none does, a fetch that was killed left it,
+// maybe without what lies below.
 func (r *Repo) holds(ctx context.Context, name, id string) (bool, error) {
 	if at, err := r.commit(ctx, "refs/tags/"+name); err != nil || at == id {
 		return err == nil, err
@@ -49,7 +50,8 @@ func rootOf(t *source.Tree) Commit {
 	when := ours(t.Pin.Time)
 	c := Commit{
 		Tree: t.ID(), Author: when, Committer: when, files: map[string]*source.File{},
-		Message: fmt.Sprintf("%s %s\n\nThe tree of upstream's release, without the history before it.\n\n%s: %[1]s %[2]s\n", t.Upstream, t.Tag, trailerRoot),
+		Message: fmt.Sprintf("%s %s\n\nThe tree of upstream's release, without the history before it.\n\n%s: %[1]s %[2]s\n",
+			t.Upstream, t.Tag, trailerRoot),
 	}
 	c.ID = c.sum()
 	for _, f := range t.Files() {

@@ -77,7 +77,8 @@ func (r *Repo) stand(ctx context.Context, repo *spec.Repo, b *Branch) error {
 	}
 	if b.Base == "" {
 		return &Refusal{
-			Msg:  fmt.Sprintf("%s stands on no release: none of its commits is one of a tag such as b8833, nor in %s", b.label(), spec.LockFile),
+			Msg: fmt.Sprintf("%s stands on no release: none of its commits is one of a tag such as b8833, nor in %s",
+				b.label(), spec.LockFile),
 			Next: r.command("fetch", "--tags"), Code: exit.Source,
 		}
 	}
@@ -104,7 +105,8 @@ func (r *Repo) named(ctx context.Context, repo *spec.Repo, b *Branch) error {
 		return err
 	}
 	return &Refusal{
-		Msg:  fmt.Sprintf("%s does not stand on %s: no commit of it is that tag's, the nearest release below it is %q", b.Name, t, b.Tag),
+		Msg: fmt.Sprintf("%s does not stand on %s: no commit of it is that tag's, the nearest release below it is %q",
+			b.Name, t, b.Tag),
 		Next: "where the tag is gone, " + r.command("fetch", "--tags") + " gets it back", Code: exit.Source,
 	}
 }
@@ -139,7 +141,8 @@ func (r *Repo) releases(ctx context.Context, repo *spec.Repo) (map[string]releas
 		words := strings.Fields(line)
 		t, err := tag.Parse(words[0])
 		id := words[len(words)-1]
-		if pin := repo.Lock[spec.LlamaCpp][words[0]]; err != nil || t.Kind() == tag.Commit || pin.Commit != "" && pin.Commit != id {
+		if pin := repo.Lock[spec.LlamaCpp][words[0]]; err != nil || t.Kind() == tag.Commit || pin.Commit != "" &&
+			pin.Commit != id {
 			continue
 		}
 		put(id, spec.LlamaCpp, t)
@@ -171,7 +174,8 @@ func (r *Repo) root(ctx context.Context, b *Branch, id string) error {
 func (b Branch) flat() error {
 	for _, c := range b.Commits {
 		if len(c.Parents) > 1 {
-			return refuse("git rebase onto "+b.Tag.String()+" makes it flat", "%s is a merge: a series has one change a commit", c.short())
+			return refuse("git rebase onto "+b.Tag.String()+" makes it flat", "%s is a merge: a series has one change a commit",
+				c.short())
 		}
 	}
 	return nil

@@ -62,7 +62,8 @@ func (e *NotPure) Error() string {
 	}
 	switch {
 	case len(e.Missing) > 0:
-		return fmt.Sprintf("%s is not what %s and its fixes give: %s is missing", e.Branch, e.Tag, strings.Join(e.Missing, ", "))
+		return fmt.Sprintf("%s is not what %s and its fixes give: %s is missing", e.Branch, e.Tag,
+			strings.Join(e.Missing, ", "))
 	case !slices.ContainsFunc(e.Commits, func(c CheckedCommit) bool { return c.Fix != "" }):
 		return fmt.Sprintf("%s holds no fix of llpatch's on %s", e.Branch, e.Tag)
 	}
@@ -106,10 +107,12 @@ func makeCommand(e chain.Workspace, r *Repo, b Branch, target string) string {
 	return r.llpatch(argv...)
 }
 
-// target is the target that a branch was made for, as llpatch's tags say: the highest on it, or all that its upstream tag
+// target is the target that a branch was made for, as llpatch's tags say: the highest on it, or all
+// that its upstream tag
 // has. "" where they do not.
 func (r *Repo) target(ctx context.Context, b Branch) string {
-	out, err := r.git(ctx, "for-each-ref", "--format=%(*objectname) %(contents:subject)", "refs/tags/"+b.Tag.Short()+"-llp*")
+	out, err := r.git(ctx, "for-each-ref", "--format=%(*objectname) %(contents:subject)", "refs/tags/"+b.Tag.Short()+
+		"-llp*")
 	if err != nil {
 		return ""
 	}
@@ -144,7 +147,10 @@ func Check(ctx context.Context, e chain.Workspace, r *Repo, o CheckOptions) (*Ch
 	if err != nil {
 		return nil, err
 	}
-	c := &Checked{Branch: b.label(), Remote: o.Remote, Tag: b.Tag.String(), Tip: b.Tip, Base: b.Base, Root: b.Root, Commits: []CheckedCommit{}}
+	c := &Checked{
+		Branch: b.label(), Remote: o.Remote, Tag: b.Tag.String(), Tip: b.Tip, Base: b.Base, Root: b.Root,
+		Commits: []CheckedCommit{},
+	}
 	var unfit []string
 	want, series, base, err := expected(ctx, e, r, b, &unfit)
 	if err != nil {
@@ -166,7 +172,8 @@ func Check(ctx context.Context, e chain.Workspace, r *Repo, o CheckOptions) (*Ch
 	}
 	c.Pure = c.Pure && len(c.Missing) == 0
 	if !c.Pure {
-		return c, &NotPure{c, r.llpatch("fork", "export") + " puts changes into the fixes; " + makeCommand(e, r, b, cmp.Or(o.Target, r.target(ctx, b))) +
+		return c, &NotPure{c, r.llpatch("fork", "export") + " puts changes into the fixes; " +
+			makeCommand(e, r, b, cmp.Or(o.Target, r.target(ctx, b))) +
 			" makes the branch again"}
 	}
 	return c, nil
@@ -205,7 +212,8 @@ func (r *Repo) see(ctx context.Context, remote, branch string) (string, error) {
 		return "", nil
 	}
 	ref := fmt.Sprintf("refs/llpatch/seen/%x", sha256.Sum256([]byte(remote+"\n"+branch)))[:40]
-	if _, err := r.git(ctx, "fetch", "-q", "--no-tags", "--no-write-fetch-head", "--", remote, "+refs/heads/"+branch+":"+ref); err != nil {
+	if _, err := r.git(ctx, "fetch", "-q", "--no-tags", "--no-write-fetch-head", "--", remote, "+refs/heads/"+branch+":"+
+		ref); err != nil {
 		return "", &Refusal{Msg: fmt.Sprintf("%s: %s", remote, said(err)), Code: exit.Source}
 	}
 	return r.commit(ctx, ref)
@@ -214,7 +222,9 @@ func (r *Repo) see(ctx context.Context, remote, branch string) (string, error) {
 // expected are the commits that the fixes of a branch give on its tag, and the base's id.
 // unfit gets the fixes that do not fit on the others, such as where one that they stand on is
 // not there; where it is nil they are an error.
-func expected(ctx context.Context, e chain.Workspace, r *Repo, b Branch, unfit *[]string) (want []Commit, in []spec.Chosen, base string, err error) {
+func expected(ctx context.Context, e chain.Workspace, r *Repo, b Branch,
+	unfit *[]string,
+) (want []Commit, in []spec.Chosen, base string, err error) {
 	e, err = from(ctx, e, r, b.Tag)
 	if err != nil {
 		return nil, nil, "", err
@@ -223,7 +233,9 @@ func expected(ctx context.Context, e chain.Workspace, r *Repo, b Branch, unfit *
 	var p chain.Patched
 	for {
 		e.Repo = only(all, func(f spec.Fix) bool {
-			return (unfit == nil || !slices.Contains(*unfit, f.ID)) && slices.ContainsFunc(b.Commits, func(c Commit) bool { return c.Fix == f.ID })
+			return (unfit == nil || !slices.Contains(*unfit, f.ID)) && slices.ContainsFunc(b.Commits, func(c Commit) bool {
+				return c.Fix == f.ID
+			})
 		})
 		p, err = chain.Patch(ctx, e, chain.Order{Tag: b.Tag, Recipe: chain.AnyTarget(b.Upstream)}, nil)
 		c := new(patch.Conflict)

@@ -164,7 +164,10 @@ func (r *Repo) log(ctx context.Context, revisions ...string) ([]Commit, error) {
 	parts := strings.Split(string(out), "\x00")
 	var all []Commit
 	for ; len(parts) >= fields; parts = parts[fields:] {
-		c := Commit{ID: parts[0], Tree: parts[1], Parents: strings.Fields(parts[2]), Message: parts[9], Fix: trailer(parts[9], trailerFix)}
+		c := Commit{
+			ID: parts[0], Tree: parts[1], Parents: strings.Fields(parts[2]), Message: parts[9],
+			Fix: trailer(parts[9], trailerFix),
+		}
 		c.Author = Ident{parts[3], parts[4], rawTime(parts[5])}
 		c.Committer = Ident{parts[6], parts[7], rawTime(parts[8])}
 		all = append(all, c)

@@ -80,7 +80,8 @@ func (d *declaring) group(ctx context.Context, g *group) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		return true, d.fix(newFix{id: g.fix, subject: g.commits[0].Subject(), message: g.message(), status: "ours"}, data, nil)
+		return true, d.fix(newFix{id: g.fix, subject: g.commits[0].Subject(), message: g.message(), status: "ours"}, data,
+			nil)
 	}
 	f := d.Repo.Fixes[at]
 	v, covered := f.VariantFor(d.upstream, d.lo)
@@ -100,7 +101,8 @@ func (d *declaring) group(ctx context.Context, g *group) (bool, error) {
 			return false, err
 		}
 		if same, _, err = g.is(declared); err == nil && !same {
-			err = refuse("--new ID puts a change of yours into a fix of its own", "%s is upstream's commit %.12s by reference, and the branch has something else", g.fix, v.Commit)
+			err = refuse("--new ID puts a change of yours into a fix of its own",
+				"%s is upstream's commit %.12s by reference, and the branch has something else", g.fix, v.Commit)
 		}
 	default:
 		if declared, err = d.read(path.Join("patches", g.fix, v.Patch)); err == nil {
@@ -157,7 +159,8 @@ func (d *declaring) variant(f spec.Fix, v spec.Variant, covered, fits bool, data
 		}
 	}
 	d.files[file] = data
-	d.files[toml] = append(bytes.TrimRight(text, "\n"), []byte("\n"+d.block(span(first, last, covered && v.Range.Open()), name))...)
+	d.files[toml] = append(bytes.TrimRight(text, "\n"), []byte("\n"+
+		d.block(span(first, last, covered && v.Range.Open()), name))...)
 	return nil
 }
 
@@ -263,7 +266,8 @@ func (d *declaring) try(ctx context.Context, next *spec.Repo, ids []string, want
 		return &Refusal{
 			Msg: fmt.Sprintf("the fixes in their order (%s) give tree %s on %s, and the branch has %s",
 				spec.SeriesFile, p.Result.Tree.ID(), d.tag, want.ID()),
-			Next: "a fix stands where patches/series has it: put the commits into that order with git rebase -i", Code: exit.Conflict,
+			Next: "a fix stands where patches/series has it: put the commits into that order with git rebase -i",
+			Code: exit.Conflict,
 		}
 	}
 	return nil
@@ -329,7 +333,8 @@ func Recover(dir string) error {
 		for _, f := range folders { // whole, where it is new
 			to := filepath.Join(dir, "patches", f.Name())
 			if _, err := os.Lstat(to); f.IsDir() && errors.Is(err, fs.ErrNotExist) {
-				if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.Rename(filepath.Join(from, "patches", f.Name()), to)); err != nil {
+				if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.Rename(filepath.Join(from, "patches", f.Name()),
+					to)); err != nil {
 					return err
 				}
 			}

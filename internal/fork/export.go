@@ -28,7 +28,8 @@ type Exported struct {
 	Files  []string `json:"files"`          // below Dir; none where nothing had changed
 	Kept   []string `json:"kept,omitempty"` // fixes that are as they were
 	Left   []string `json:"left,omitempty"` // commits of the user that belong to no fix
-	Next   string   `json:"next,omitempty"` // the command that makes the branch of what was written, and the one that releases it
+	// the command that makes the branch of what was written, and the one that releases it
+	Next string `json:"next,omitempty"`
 }
 
 // ExportOptions say what is exported.
@@ -50,7 +51,8 @@ type group struct {
 // gives as it is declared keeps its bytes. A fix that has no commit on the branch is left as it is.
 func Export(ctx context.Context, e chain.Workspace, r *Repo, o ExportOptions) (_ *Exported, err error) {
 	if e.Records.Dir == e.Records.Cache {
-		return nil, refuse("-C DIR: a new folder is laid over llpatch's own fixes", "the fixes are those inside llpatch, which cannot be written")
+		return nil, refuse("-C DIR: a new folder is laid over llpatch's own fixes",
+			"the fixes are those inside llpatch, which cannot be written")
 	}
 	held, err := r.lock(ctx)
 	if err != nil {
@@ -106,7 +108,8 @@ func Export(ctx context.Context, e chain.Workspace, r *Repo, o ExportOptions) (_
 		x.Left = append(x.Left, c.short())
 		r.Log.Warn("left out: it is of no fix", "commit", c.short())
 	}
-	const how = "--new ID makes a fix of them; the trailer \"Llpatch-Fix: ID\", or a subject \"fixup! SUBJECT\", puts a commit into a fix"
+	const how = "--new ID makes a fix of them; the trailer \"Llpatch-Fix: ID\", or a subject \"fixup! SUBJECT\", puts " +
+		"a commit into a fix"
 	switch {
 	case len(d.files) == 0 && len(left) > 0:
 		return nil, refuse(how, "nothing to export: %s belongs to no fix", left[0].short())
@@ -125,7 +128,8 @@ func Export(ctx context.Context, e chain.Workspace, r *Repo, o ExportOptions) (_
 	}
 	target := r.target(ctx, b)
 	if x.Next = makeCommand(e, r, b, target) + " makes the branch of it"; target != "" {
-		x.Next += "; " + run.QuoteArgv(append([]string{"llpatch", "release", b.Tag.String(), target}, r.Flags...)) + " releases it"
+		x.Next += "; " + run.QuoteArgv(append([]string{"llpatch", "release", b.Tag.String(), target}, r.Flags...)) +
+			" releases it"
 	}
 	return &x, nil
 }
@@ -138,7 +142,8 @@ func (r *Repo) committed(ctx context.Context, b Branch) error {
 	}
 	files, err := r.dirty(ctx)
 	if err == nil && len(files) > 0 {
-		return refuse(r.command("commit")+" or "+r.command("stash"), "%s has changes that are in no commit: %s", r.work, few(files))
+		return refuse(r.command("commit")+" or "+r.command("stash"), "%s has changes that are in no commit: %s", r.work,
+			few(files))
 	}
 	return err
 }
@@ -150,7 +155,8 @@ func sort(repo *spec.Repo, b Branch, fresh string) (groups []*group, left []Comm
 		case !fixID.MatchString(fresh):
 			return nil, nil, refuse("", "--new %q is not the name of a fix: lower-case words joined by hyphens", fresh)
 		case slices.ContainsFunc(repo.Fixes, func(f spec.Fix) bool { return f.ID == fresh }):
-			return nil, nil, refuse("the trailer \"Llpatch-Fix: "+fresh+"\" puts a commit into it", "--new %s: there is such a fix", fresh)
+			return nil, nil, refuse("the trailer \"Llpatch-Fix: "+fresh+"\" puts a commit into it",
+				"--new %s: there is such a fix", fresh)
 		}
 	}
 	commits := slices.Clone(b.Commits)
@@ -168,7 +174,8 @@ func sort(repo *spec.Repo, b Branch, fresh string) (groups []*group, left []Comm
 			continue
 		}
 		if !fixID.MatchString(c.Fix) {
-			return nil, nil, refuse("", "%s: %s %q is not the name of a fix: lower-case words joined by hyphens", c.short(), trailerFix, c.Fix)
+			return nil, nil, refuse("", "%s: %s %q is not the name of a fix: lower-case words joined by hyphens", c.short(),
+				trailerFix, c.Fix)
 		}
 		at := slices.IndexFunc(groups, func(g *group) bool { return g.fix == c.Fix })
 		if at < 0 {
@@ -177,7 +184,8 @@ func sort(repo *spec.Repo, b Branch, fresh string) (groups []*group, left []Comm
 		groups[at].commits = append(groups[at].commits, *c)
 	}
 	if fresh != "" && !slices.ContainsFunc(groups, func(g *group) bool { return g.fix == fresh }) {
-		return nil, nil, refuse("commit the change first", "--new %s: every commit of %s belongs to a fix already", fresh, b.label())
+		return nil, nil, refuse("commit the change first", "--new %s: every commit of %s belongs to a fix already", fresh,
+			b.label())
 	}
 	return groups, left, nil
 }
@@ -239,7 +247,8 @@ func (r *Repo) replay(ctx context.Context, repo *source.Repository, b Branch, gr
 	tip, err := repo.Tree(ctx, b.Tip)
 	if err == nil && whole && tip.ID() != now.ID() {
 		return &Refusal{
-			Msg:  fmt.Sprintf("with the commits of each fix put together, %s has another tree (%s) than it has (%s)", b.label(), now.ID(), tip.ID()),
+			Msg: fmt.Sprintf("with the commits of each fix put together, %s has another tree (%s) than it has (%s)", b.label(),
+				now.ID(), tip.ID()),
 			Next: "put them together with git rebase -i --autosquash, and export again", Code: exit.Conflict,
 		}
 	}

@@ -106,7 +106,8 @@ func debian(dsc string) ([]*foreign, error) {
 	}
 	m := debianTar.FindSubmatch(text)
 	if m == nil {
-		return nil, refuse("one of format 3.0 (quilt) has them", "%s names no .debian.tar.xz or .gz, in which patches would be", dsc)
+		return nil, refuse("one of format 3.0 (quilt) has them",
+			"%s names no .debian.tar.xz or .gz, in which patches would be", dsc)
 	}
 	file := filepath.Join(filepath.Dir(dsc), path.Base(string(m[1])))
 	packed, err := os.ReadFile(file)
@@ -178,7 +179,8 @@ func (r *Repo) commits(ctx context.Context, branch string) ([]*foreign, error) {
 	if err != nil || tip == "" {
 		return nil, errors.Join(err, refuse("", "%s: there is no such file, and %s has no such branch", branch, r.Dir))
 	}
-	list, err := r.log(ctx, tip, "--not", "--exclude=refs/tags/*-llp*", "--glob=refs/tags/b[0-9]*", "--exclude=refs/tags/*-llp*", "--glob=refs/tags/v[0-9]*")
+	list, err := r.log(ctx, tip, "--not", "--exclude=refs/tags/*-llp*", "--glob=refs/tags/b[0-9]*",
+		"--exclude=refs/tags/*-llp*", "--glob=refs/tags/v[0-9]*")
 	if err != nil {
 		return nil, err
 	}
@@ -191,7 +193,8 @@ func (r *Repo) commits(ctx context.Context, branch string) ([]*foreign, error) {
 			return nil, refuse("git rebase makes the branch flat", "%s is a merge: a series has one change a commit", c.short())
 		}
 		if len(c.Parents) == 0 {
-			return nil, refuse(r.command("fetch", "--tags"), "%s has no release below it: its first commit is %s", branch, c.short())
+			return nil, refuse(r.command("fetch", "--tags"), "%s has no release below it: its first commit is %s", branch,
+				c.short())
 		}
 		diff, err := r.diff(ctx, c.Parents[0], c.ID)
 		if err != nil {
@@ -201,7 +204,10 @@ func (r *Repo) commits(ctx context.Context, branch string) ([]*foreign, error) {
 			r.Log.Warn("left out: it changes nothing", "commit", c.short())
 			continue
 		}
-		head := patch.CommitHead(source.Change{Author: c.Author.Name, Email: c.Author.Email, When: c.Author.When, Message: plain(c.Message)})
+		head := patch.CommitHead(source.Change{
+			Author: c.Author.Name, Email: c.Author.Email, When: c.Author.When,
+			Message: plain(c.Message),
+		})
 		data := slices.Concat(head, diff)
 		ps, err := patch.Parse("", c.ID[:12]+".patch", data)
 		if err != nil {

@@ -62,7 +62,10 @@ func (r *Repo) load() (*rebasing, error) {
 	}
 	s := new(rebasing)
 	if err := json.Unmarshal(data, s); err != nil {
-		return nil, &Refusal{Msg: fmt.Sprintf("%s: %v", r.stateFile(), err), Next: run.QuoteArgv([]string{"rm", r.stateFile()}) + " forgets the rebase: the old branch is as it was"}
+		return nil, &Refusal{
+			Msg:  fmt.Sprintf("%s: %v", r.stateFile(), err),
+			Next: run.QuoteArgv([]string{"rm", r.stateFile()}) + " forgets the rebase: the old branch is as it was",
+		}
 	}
 	return s, nil
 }
@@ -117,7 +120,8 @@ func GoOn(ctx context.Context, e chain.Workspace, r *Repo, way string) (*Rebased
 		return nil, err
 	}
 	if len(s.Done) > len(b.Commits) || s.Stop != nil && len(s.Done) == len(b.Commits) {
-		return nil, refuse(r.llpatch("fork", "rebase", "--abort"), "%s does not tell of the rebase of %s: it has more commits", r.stateFile(), b.label())
+		return nil, refuse(r.llpatch("fork", "rebase", "--abort"),
+			"%s does not tell of the rebase of %s: it has more commits", r.stateFile(), b.label())
 	}
 	if s.Stop != nil {
 		c := b.Commits[len(s.Done)]
@@ -169,15 +173,18 @@ func (r *Repo) solved(ctx context.Context, e chain.Workspace, s *rebasing, c Com
 		return nil
 	}
 	if _, err := r.git(ctx, "merge-base", "--is-ancestor", s.Tip, head); err != nil || branch != "" {
-		return refuse(r.command("checkout", "--detach", s.Tip[:12])+", or --abort", "%s is not where the rebase stopped: HEAD is %.12s %s", r.work, head, branch)
+		return refuse(r.command("checkout", "--detach", s.Tip[:12])+", or --abort",
+			"%s is not where the rebase stopped: HEAD is %.12s %s", r.work, head, branch)
 	}
 	if open, err := r.git(ctx, "diff", "--name-only", "--diff-filter=U"); err != nil || open != "" {
 		return errors.Join(err, &Refusal{
-			Msg: "still in conflict: " + strings.ReplaceAll(open, "\n", ", "), Next: "solve them and git add them", Code: exit.Conflict,
+			Msg: "still in conflict: " + strings.ReplaceAll(open, "\n", ", "), Next: "solve them and git add them",
+			Code: exit.Conflict,
 		})
 	}
 	if open, err := r.git(ctx, "diff", "--name-only"); err != nil || open != "" {
-		return errors.Join(err, refuse("git add what belongs to the commit", "changed and not added: %s", strings.ReplaceAll(open, "\n", ", ")))
+		return errors.Join(err, refuse("git add what belongs to the commit", "changed and not added: %s",
+			strings.ReplaceAll(open, "\n", ", ")))
 	}
 	tree, err := r.git(ctx, "write-tree")
 	if err != nil {
@@ -186,8 +193,12 @@ func (r *Repo) solved(ctx context.Context, e chain.Workspace, s *rebasing, c Com
 	if was, err := r.tree(ctx, s.Tip); err != nil || was == tree {
 		return errors.Join(err, refuse("--skip leaves the commit out", "nothing is left of %s", c.short()))
 	}
-	if out, err := r.git(ctx, "diff-tree", "--check", "-r", s.Tip, tree); failed(err) && strings.Contains(out, "leftover conflict marker") {
-		return &Refusal{Msg: "conflict markers are left: " + strings.TrimSpace(out), Next: "solve them and git add them", Code: exit.Conflict}
+	if out, err := r.git(ctx, "diff-tree", "--check", "-r", s.Tip, tree); failed(err) &&
+		strings.Contains(out, "leftover conflict marker") {
+		return &Refusal{
+			Msg: "conflict markers are left: " + strings.TrimSpace(out), Next: "solve them and git add them",
+			Code: exit.Conflict,
+		}
 	}
 	next := Commit{Author: c.Author, Committer: c.Committer, Message: c.Message, Parents: []string{s.Tip}, Tree: tree}
 	if c.Fix != "" {

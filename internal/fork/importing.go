@@ -63,7 +63,8 @@ type about struct {
 // has several places, it gets git's, and more context. r may be nil where no path is a branch.
 func Import(ctx context.Context, e chain.Workspace, r *Repo, o ImportOptions) (_ *Imported, err error) {
 	if e.Records.Dir == e.Records.Cache {
-		return nil, refuse("-C DIR: a new folder is laid over llpatch's own fixes", "the fixes are those inside llpatch, which cannot be written")
+		return nil, refuse("-C DIR: a new folder is laid over llpatch's own fixes",
+			"the fixes are those inside llpatch, which cannot be written")
 	}
 	var all []*foreign
 	for _, p := range o.Paths {
@@ -91,7 +92,8 @@ func Import(ctx context.Context, e chain.Workspace, r *Repo, o ImportOptions) (_
 	}
 	if o.Tag.IsZero() {
 		if h == nil {
-			return nil, refuse("--tag TAG, or --source CLONE", "on which tag are they to be tried? There is no history at hand to find one in")
+			return nil, refuse("--tag TAG, or --source CLONE",
+				"on which tag are they to be tried? There is no history at hand to find one in")
 		}
 		if o.Tag, err = bestTag(ctx, e, h, all); err != nil {
 			return nil, err
@@ -263,7 +265,8 @@ func settle(e chain.Workspace, tree *source.Tree, all []*foreign) (*source.Tree,
 		now = res.Tree
 	}
 	if len(conflicts) > 0 {
-		return nil, fmt.Errorf("%d of %d patches do not fit %s, and no fix was written: %w", len(conflicts), len(all), tree.Tag, errors.Join(conflicts...))
+		return nil, fmt.Errorf("%d of %d patches do not fit %s, and no fix was written: %w", len(conflicts), len(all),
+			tree.Tag, errors.Join(conflicts...))
 	}
 	return now, nil
 }
@@ -327,7 +330,8 @@ func (d *declaring) foreign(ctx context.Context, history string, f *foreign) (in
 	if d.upstream == spec.IkLlamaCpp {
 		name = "ik"
 	}
-	block := fmt.Sprintf("\n[[variant]]\nrange = %s\npatch = %s\nwhy   = %s\n", quote(span(f.lo, f.hi, false)), quote(fmt.Sprintf("%s%d.patch", name, d.lo)),
+	block := fmt.Sprintf("\n[[variant]]\nrange = %s\npatch = %s\nwhy   = %s\n", quote(span(f.lo, f.hi, false)),
+		quote(fmt.Sprintf("%s%d.patch", name, d.lo)),
 		quote(fmt.Sprintf("It was imported on %s; these are the tags around it that it fits, with those before it.", d.tag)))
 	return since, d.fix(n, f.data, []byte(block))
 }
@@ -352,5 +356,6 @@ func (d *declaring) bringer(ctx context.Context, history, short string, lo int) 
 		return 0, "", err
 	}
 	subject, err := h.git(ctx, "show", "-s", "--format=%s", id)
-	return since, fmt.Sprintf("\n[[defect]]\nsince  = %d\ncommit = %s\nwhy    = %s\n", since, quote(id), quote("it is "+subject)), err
+	return since, fmt.Sprintf("\n[[defect]]\nsince  = %d\ncommit = %s\nwhy    = %s\n", since, quote(id),
+		quote("it is "+subject)), err
 }

@@ -88,7 +88,8 @@ func Make(ctx context.Context, e chain.Workspace, r *Repo, w Want) (_ *Made, err
 		if err := fill(p.Tree, base); err != nil {
 			return nil, err
 		}
-		r.Log.Warn("the branch starts at a root of its own, not at upstream's commit, which is not to be had here: its ids differ from a branch's on upstream's history",
+		r.Log.Warn("the branch starts at a root of its own, not at upstream's commit, which is not to be had here: its "+
+			"ids differ from a branch's on upstream's history",
 			"tag", m.Tag, "commit", p.Tree.Pin.Commit)
 		commits = append([]Commit{base}, commits...)
 	}
@@ -104,7 +105,8 @@ func Make(ctx context.Context, e chain.Workspace, r *Repo, w Want) (_ *Made, err
 		if m.Written {
 			_, err = r.git(context.WithoutCancel(ctx), "update-ref", "-d", "refs/heads/"+m.Branch, m.Tip)
 		}
-		return nil, errors.Join(refuse("move them away, or --repo with a folder that is not there", "%s cannot be checked out in %s, and was not made: %s", m.Branch, r.Dir, why), err)
+		return nil, errors.Join(refuse("move them away, or --repo with a folder that is not there",
+			"%s cannot be checked out in %s, and was not made: %s", m.Branch, r.Dir, why), err)
 	}
 	return m, nil
 }
@@ -294,7 +296,8 @@ func (r *Repo) put(ctx context.Context, ref string, commits []Commit) error {
 	if len(commits) == 0 {
 		return nil
 	}
-	if _, err := r.feed(ctx, stream(ref, commits), "fast-import", "--quiet", "--force", "--date-format=raw-permissive"); err != nil {
+	if _, err := r.feed(ctx, stream(ref, commits), "fast-import", "--quiet", "--force",
+		"--date-format=raw-permissive"); err != nil {
 		return fmt.Errorf("write commits: %s", said(err))
 	}
 	got, err := r.commit(ctx, ref)
@@ -319,13 +322,15 @@ func (r *Repo) replaceable(ctx context.Context, m *Made, old string) error {
 	}
 	for _, c := range above {
 		if o := ours(c.Committer.When); c.Committer.Name != o.Name || c.Committer.Email != o.Email {
-			return refuse(r.llpatch("fork", "export")+" puts it into the fixes; --branch NAME makes another branch", "%s holds what the fixes do not give: %s, committed by %s",
+			return refuse(r.llpatch("fork", "export")+" puts it into the fixes; --branch NAME makes another branch",
+				"%s holds what the fixes do not give: %s, committed by %s",
 				m.Branch, c.short(), c.Committer.Name)
 		}
 	}
 	at, err := r.where(ctx, m.Branch)
 	if err == nil && at != "" {
-		return refuse(run.QuoteArgv([]string{"git", "-C", at, "switch", "--detach"}), "%s is checked out in %s, and would change under it", m.Branch, at)
+		return refuse(run.QuoteArgv([]string{"git", "-C", at, "switch", "--detach"}),
+			"%s is checked out in %s, and would change under it", m.Branch, at)
 	}
 	return err
 }
@@ -333,12 +338,14 @@ func (r *Repo) replaceable(ctx context.Context, m *Made, old string) error {
 // name is the line for update-ref that gives the tip its name; "" where it has it, or
 // another commit does, which is told.
 func (r *Repo) name(ctx context.Context, m *Made, tagger Ident) (string, error) {
-	text := fmt.Sprintf("object %s\ntype commit\ntag %s\ntagger %s\n\n%s for %s, with the fixes of llpatch\n", m.Tip, m.Name, tagger, m.Tag, m.Target)
+	text := fmt.Sprintf("object %s\ntype commit\ntag %s\ntagger %s\n\n%s for %s, with the fixes of llpatch\n", m.Tip,
+		m.Name, tagger, m.Tag, m.Target)
 	id := objectID("tag", []byte(text))
 	have, err := r.git(ctx, "rev-parse", "-q", "--verify", "refs/tags/"+m.Name)
 	if have != "" || err != nil && !failed(err) {
 		if at, cerr := r.commit(ctx, "refs/tags/"+m.Name); cerr == nil && at != m.Tip {
-			r.Log.Warn("the tag names another commit and stays as it is; if nobody has it yet, "+r.command("tag", "-d", m.Name)+", and make it again",
+			r.Log.Warn("the tag names another commit and stays as it is; if nobody has it yet, "+r.command("tag", "-d", m.Name)+
+				", and make it again",
 				"tag", m.Name, "commit", at)
 		}
 		return "", nil

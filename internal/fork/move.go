@@ -12,8 +12,10 @@ import (
 
 // diff is the change between two trees or commits as git format-patch has it.
 func (r *Repo) diff(ctx context.Context, from, to string) ([]byte, error) {
-	return r.feed(ctx, nil, "diff-tree", "-p", "--full-index", "--binary", "--find-renames", "--no-ext-diff", "--no-textconv",
-		"--no-color", "--src-prefix=a/", "--dst-prefix=b/", "--unified=3", "--diff-algorithm=myers", "--end-of-options", from, to)
+	return r.feed(ctx, nil, "diff-tree", "-p", "--full-index", "--binary", "--find-renames", "--no-ext-diff",
+		"--no-textconv",
+		"--no-color", "--src-prefix=a/", "--dst-prefix=b/", "--unified=3", "--diff-algorithm=myers", "--end-of-options",
+		from, to)
 }
 
 // patchOf is the change of one commit; nil where it changes nothing.
@@ -79,7 +81,9 @@ func target(c Commit, earlier []Commit) int {
 
 // threeWay merges a patch as patch.ThreeWay does. A file that is gone between two of upstream's commits is followed
 // where llpatch and git take the same other one for it: two engines and one answer, as for the lines.
-func (m *mover) threeWay(ctx context.Context, p *patch.Patch, before, now *source.Tree, from, to string) (*patch.Merge, error) {
+func (m *mover) threeWay(ctx context.Context, p *patch.Patch, before, now *source.Tree, from,
+	to string,
+) (*patch.Merge, error) {
 	o := patch.MergeOptions{Git: m.r.program, NeedGit: true, Resolutions: m.kept, Follow: m.Follow}
 	merge, err := patch.ThreeWay(ctx, p, before, now, o)
 	o.Follow = maps.Clone(m.Follow)
@@ -105,9 +109,11 @@ func (m *mover) threeWay(ctx context.Context, p *patch.Patch, before, now *sourc
 	return patch.ThreeWay(ctx, p, before, now, o)
 }
 
-// movedTo is where git finds a file that is gone between two commits; "" where it does not, or lacks what it has to compare.
+// movedTo is where git finds a file that is gone between two commits; "" where it does not, or
+// lacks what it has to compare.
 func (r *Repo) movedTo(ctx context.Context, from, to, file string) (string, error) {
-	out, err := r.git(ctx, "diff-tree", "-r", "--find-renames", "--diff-filter=R", "--name-status", "-z", "--end-of-options", from, to)
+	out, err := r.git(ctx, "diff-tree", "-r", "--find-renames", "--diff-filter=R", "--name-status", "-z",
+		"--end-of-options", from, to)
 	if failed(err) {
 		return "", nil
 	}

@@ -100,7 +100,8 @@ func (r *Repo) needs(ctx context.Context, c Commit, release string, conflicts []
 			if m[2] != "" {
 				n, _ = strconv.Atoi(m[2])
 			}
-			out, err := r.git(ctx, "blame", "-l", "-s", fmt.Sprintf("-L%d,+%d", max(first, 1), max(n, 1)), c.Parents[0], "--", file)
+			out, err := r.git(ctx, "blame", "-l", "-s", fmt.Sprintf("-L%d,+%d", max(first, 1), max(n, 1)), c.Parents[0], "--",
+				file)
 			if err != nil {
 				break
 			}

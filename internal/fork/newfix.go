@@ -42,7 +42,8 @@ func (d *declaring) fix(n newFix, data []byte, variant []byte) error {
 		quoted = append(quoted, quote(r))
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "summary = %s\nwhy     = %s\nreports = [%s]\nstatus  = %s\nproof   = \"build\"\nunproven = \"Nobody has written a check for it.\"\n",
+	fmt.Fprintf(&b, "summary = %s\nwhy     = %s\nreports = [%s]\nstatus  = %s\nproof   = \"build\"\nunproven = "+
+		"\"Nobody has written a check for it.\"\n",
 		quote(n.subject), quote(reason(n)), strings.Join(quoted, ", "), quote(n.status))
 	if d.upstream != spec.LlamaCpp {
 		fmt.Fprintf(&b, "upstream = %s\n", quote(d.upstream))

@@ -21,8 +21,18 @@ func TestMessages(t *testing.T) {
 	}{
 		{"a", "", nil, "", "a\n\nLlpatch-Fix: x\n"},
 		{"", "", nil, "", "x\n\nLlpatch-Fix: x\n"},
-		{"a", "b", []string{"https://e.example/1"}, "c0", "a\n\nb\n\nLlpatch-Fix: x\nLlpatch-Report: https://e.example/1\nLlpatch-Commit: c0\n"},
-		{"a", "see https://e.example/1", []string{"https://e.example/1"}, "", "a\n\nsee https://e.example/1\n\nLlpatch-Fix: x\n"},
+		{
+			"a", "b",
+			[]string{"https://e.example/1"},
+			"c0",
+			"a\n\nb\n\nLlpatch-Fix: x\nLlpatch-Report: https://e.example/1\nLlpatch-Commit: c0\n",
+		},
+		{
+			"a", "see https://e.example/1",
+			[]string{"https://e.example/1"},
+			"",
+			"a\n\nsee https://e.example/1\n\nLlpatch-Fix: x\n",
+		},
 		{"a", "b\n\nBug: 1\n more\nReviewed-by: c", nil, "", "a\n\nb\n\nBug: 1\n more\nReviewed-by: c\nLlpatch-Fix: x\n"},
 		{"a: b", "", nil, "", "a: b\n\nLlpatch-Fix: x\n"},
 	} {
@@ -60,7 +70,8 @@ func FuzzMessage(f *testing.F) {
 		if subject == "" {
 			bare = "x"
 		}
-		if want := plain(bare + "\n\n" + body); strings.Join(strings.Fields(plain(got)), " ") != strings.Join(strings.Fields(want), " ") {
+		if want := plain(bare + "\n\n" + body); strings.Join(strings.Fields(plain(got)),
+			" ") != strings.Join(strings.Fields(want), " ") {
 			t.Errorf("%q is plainly %q, want %q", got, plain(got), want)
 		}
 	})
@@ -68,7 +79,8 @@ func FuzzMessage(f *testing.F) {
 
 func TestRawTime(t *testing.T) {
 	for in, want := range map[string]string{
-		"1700000000 +0100": "2023-11-14T23:13:20+01:00", "1700000000 -0330": "2023-11-14T18:43:20-03:30", "0 +0000": "1970-01-01T00:00:00Z",
+		"1700000000 +0100": "2023-11-14T23:13:20+01:00", "1700000000 -0330": "2023-11-14T18:43:20-03:30",
+		"0 +0000":    "1970-01-01T00:00:00Z",
 		"1700000000": "2023-11-14T22:13:20Z", "x +0100": "0001-01-01T00:00:00Z", "": "0001-01-01T00:00:00Z",
 	} {
 		if got := rawTime(in).Format("2006-01-02T15:04:05Z07:00"); got != want {
@@ -77,7 +89,8 @@ func TestRawTime(t *testing.T) {
 	}
 }
 
-const twoVariants = "summary = \"s\"\n\n[[variant]]\nrange = \">= 1, < 5\"\npatch = \"b1.patch\"\n  [[variant]]\n  range='>= 5'\n  patch = 'b5.patch' # last\n"
+const twoVariants = "summary = \"s\"\n\n[[variant]]\nrange = \">= 1, < 5\"\npatch = \"b1.patch\"\n  [[variant]]\n  " +
+	"range='>= 5'\n  patch = 'b5.patch' # last\n"
 
 func TestSetRange(t *testing.T) {
 	for _, c := range []struct{ name, old, now string }{
@@ -104,7 +117,8 @@ func FuzzSetRange(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if strings.Count(string(got), "\n") != strings.Count(string(text), "\n") || !strings.Contains(string(got), `">= 2, < 3"`) {
+		if strings.Count(string(got), "\n") != strings.Count(string(text), "\n") ||
+			!strings.Contains(string(got), `">= 2, < 3"`) {
 			t.Errorf("%q of %q gives %q", name, text, got)
 		}
 	})
@@ -115,8 +129,12 @@ func TestRejected(t *testing.T) {
 		out, said, reason string
 		lines             []string
 	}{
-		{"To hub\n!\ta:b\t[remote rejected] (hook declined)\nDone\n", "remote: no  \nerror: failed to push some refs to 'hub'", "a:b [remote rejected] (hook declined)", []string{"remote: no"}},
-		{"!\ta:b\t[rejected] (atomic push failed)\n!\tc:d\t[rejected] (stale info)\n", "", "c:d [rejected] (stale info)", nil},
+		{"To hub\n!\ta:b\t[remote rejected] (hook declined)\nDone\n", "remote: no  \nerror: failed to push some " +
+			"refs to 'hub'", "a:b [remote rejected] (hook declined)", []string{"remote: no"}},
+		{
+			"!\ta:b\t[rejected] (atomic push failed)\n!\tc:d\t[rejected] (stale info)\n", "", "c:d [rejected] (stale info)",
+			nil,
+		},
 		{"", "fatal: no way", "", []string{"fatal: no way"}},
 	} {
 		reason, lines := rejected(c.out, c.said)
@@ -127,7 +145,8 @@ func TestRejected(t *testing.T) {
 }
 
 func FuzzMails(f *testing.F) {
-	const one = "From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001\nFrom: A <a@e.example>\nSubject: [PATCH] s\n\n---\ndiff --git a/f b/f\n" +
+	const one = "From 0000000000000000000000000000000000000000 Mon Sep 17 00:00:00 2001\nFrom: A " +
+		"<a@e.example>\nSubject: [PATCH] s\n\n---\ndiff --git a/f b/f\n" +
 		"--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n"
 	f.Add([]byte(one))
 	f.Add([]byte(one + one))
@@ -160,7 +179,10 @@ func TestState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &rebasing{To: to, Branch: "b", From: "f", Done: []Moved{{Old: "o", How: Merged, Files: []string{"x"}}}, Stop: &halt{"c", []string{"y"}}, Left: true, Follow: map[string]string{"a": "b"}}
+	want := &rebasing{
+		To: to, Branch: "b", From: "f", Done: []Moved{{Old: "o", How: Merged, Files: []string{"x"}}},
+		Stop: &halt{"c", []string{"y"}}, Left: true, Follow: map[string]string{"a": "b"},
+	}
 	if err := r.save(want); err != nil {
 		t.Fatal(err)
 	}
@@ -196,7 +218,10 @@ func FuzzState(f *testing.F) {
 
 // TestRecover ends what a run had ready from every state that a kill can leave.
 func TestRecover(t *testing.T) {
-	files := []string{"patches/new/fix.toml", "patches/new/b1.patch", "patches/old/fix.toml", "patches/old/b2.patch", "patches/series", "resolutions/a"}
+	files := []string{
+		"patches/new/fix.toml", "patches/new/b1.patch", "patches/old/fix.toml", "patches/old/b2.patch",
+		"patches/series", "resolutions/a",
+	}
 	for done := range len(files) + 1 {
 		dir := t.TempDir()
 		put := func(name, text string) {

@@ -58,7 +58,8 @@ func (m *mover) piece(ctx context.Context, c Commit) (*piece, *source.Tree, erro
 	return p, before, nil
 }
 
-// onto is the piece with what its fix declares for a build, where it is a fix's as that declares it. One whose defect that
+// onto is the piece with what its fix declares for a build, where it is a fix's as that declares
+// it. One whose defect that
 // build does not have is Dropped.
 func (m *mover) onto(p *piece, build int) (*piece, error) {
 	n := *p

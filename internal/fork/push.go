@@ -59,11 +59,13 @@ func Push(ctx context.Context, e chain.Workspace, r *Repo, remote, branch string
 		refs = append(refs, "refs/tags/"+name)
 	}
 	if len(p.Tags) == 0 {
-		r.Log.Info("no tag goes with it: no -llp tag names its tip, as fork make TAG TARGET makes one where nothing lies above the fixes",
+		r.Log.Info("no tag goes with it: no -llp tag names its tip, as fork make TAG TARGET makes one where nothing lies "+
+			"above the fixes",
 			"branch", branch, "tip", c.Tip)
 	}
 	out, err := r.git(ctx, append([]string{
-		"push", "--porcelain", "--atomic", "--no-follow-tags", "--force-with-lease=refs/heads/" + branch + ":" + p.Before, "--", remote,
+		"push", "--porcelain", "--atomic", "--no-follow-tags", "--force-with-lease=refs/heads/" + branch + ":" + p.Before,
+		"--", remote,
 	}, refs...)...)
 	if err != nil {
 		return nil, r.refused(ctx, p, out, err)
@@ -73,7 +75,8 @@ func Push(ctx context.Context, e chain.Workspace, r *Repo, remote, branch string
 	return p, err
 }
 
-// far is a remote as git is to have it: by its name, its address, or, of a path, from where the user stands and not from
+// far is a remote as git is to have it: by its name, its address, or, of a path, from where the
+// user stands and not from
 // the repository.
 func (r *Repo) far(ctx context.Context, remote string) string {
 	known, err := r.git(ctx, "ls-remote", "--get-url", "--", remote)
@@ -86,7 +89,10 @@ func (r *Repo) far(ctx context.Context, remote string) string {
 
 // refused is why a push did not come about: a hook of the repository or of the remote, the remote, or the way there.
 func (r *Repo) refused(ctx context.Context, p *Pushed, out string, err error) error {
-	no := &Refusal{Next: r.llpatch("fork", "check", "--remote", p.Remote, "--branch", p.Branch) + " says what is there", Code: exit.Source}
+	no := &Refusal{
+		Next: r.llpatch("fork", "check", "--remote", p.Remote, "--branch", p.Branch) + " says what is there",
+		Code: exit.Source,
+	}
 	reason, lines := rejected(out, said(err))
 	hook, _ := r.git(ctx, "rev-parse", "--git-path", "hooks/pre-push") // "": what git said stands for itself
 	who := "push to " + p.Remote
@@ -124,7 +130,8 @@ func rejected(out, said string) (reason string, lines []string) {
 			if reason == "" || strings.Contains(reason, "atomic") {
 				reason = strings.ReplaceAll(rest, "\t", " ")
 			}
-		case line == "" || line == "Done" || strings.HasPrefix(line, "To ") || strings.HasPrefix(line, "error: failed to push some refs"):
+		case line == "" || line == "Done" || strings.HasPrefix(line, "To ") ||
+			strings.HasPrefix(line, "error: failed to push some refs"):
 		case !slices.Contains(lines, line):
 			lines = append(lines, strings.TrimRight(line, " "))
 		}
@@ -149,9 +156,11 @@ func (r *Repo) mayReplace(ctx context.Context, p *Pushed) error {
 		return nil
 	}
 	return &Refusal{
-		Msg: fmt.Sprintf("%s of %s is at %.12s, which was not pushed from here and is not part of the branch: it would be lost",
+		Msg: fmt.Sprintf("%s of %s is at %.12s, which was not pushed from here and is not part of the branch: it "+
+			"would be lost",
 			p.Branch, p.Remote, p.Before),
-		Next: r.llpatch("fork", "check", "--remote", p.Remote, "--branch", p.Branch) + " says what it is; git fetch, and rebase or cherry-pick what is worth keeping",
+		Next: r.llpatch("fork", "check", "--remote", p.Remote, "--branch", p.Branch) +
+			" says what it is; git fetch, and rebase or cherry-pick what is worth keeping",
 		Code: exit.Source,
 	}
 }

@@ -78,7 +78,8 @@ func Rebase(ctx context.Context, e chain.Workspace, r *Repo, o RebaseOptions) (_
 	}
 	defer func() { _ = held.Close() }()
 	if s, err := r.load(); err != nil || s != nil {
-		return nil, errors.Join(err, refuse(r.llpatch("fork", "rebase", "--continue")+", or --skip, or --abort", "a rebase is under way in %s", r.Dir))
+		return nil, errors.Join(err, refuse(r.llpatch("fork", "rebase", "--continue")+", or --skip, or --abort",
+			"a rebase is under way in %s", r.Dir))
 	}
 	b, err := r.Read(ctx, e.Repo, o.Branch)
 	if err == nil {
@@ -87,7 +88,10 @@ func Rebase(ctx context.Context, e chain.Workspace, r *Repo, o RebaseOptions) (_
 	if err != nil {
 		return nil, err
 	}
-	s := &rebasing{Branch: b.Name, From: b.Tip, Upstream: b.Upstream, To: o.To, Name: o.Name, Drop: o.Drop, Follow: o.Follow, Done: []Moved{}}
+	s := &rebasing{
+		Branch: b.Name, From: b.Tip, Upstream: b.Upstream, To: o.To, Name: o.Name, Drop: o.Drop,
+		Follow: o.Follow, Done: []Moved{},
+	}
 	if s.Name == "" {
 		s.Name = Prefix + o.To.Short()
 	}
@@ -147,7 +151,10 @@ func (r *Repo) each(ctx context.Context, e chain.Workspace, s *rebasing, b Branc
 		if b, err = r.Read(ctx, e.Repo, s.Name); err != nil {
 			return nil, err
 		}
-		s = &rebasing{Branch: b.Name, From: b.Tip, Head: s.Head, Upstream: s.Upstream, To: last, Follow: s.Follow, Done: []Moved{}}
+		s = &rebasing{
+			Branch: b.Name, From: b.Tip, Head: s.Head, Upstream: s.Upstream, To: last, Follow: s.Follow,
+			Done: []Moved{},
+		}
 	}
 	i := slices.IndexFunc(way, func(rel release) bool { return rel.tag == at }) + 1
 	s.To, s.Name, s.Base = way[i].tag, Prefix+way[i].tag.Short(), ""
@@ -270,7 +277,10 @@ func (m *mover) one(ctx context.Context, c Commit) error {
 
 // add makes the commit of a piece on what is done.
 func (m *mover) add(p *piece, on *source.Tree, files map[string]*source.File, pin spec.Pin) (err error) {
-	next := Commit{Author: p.Author, Committer: p.Committer, Message: p.Message, Parents: []string{m.Tip}, files: present(on, files)}
+	next := Commit{
+		Author: p.Author, Committer: p.Committer, Message: p.Message, Parents: []string{m.Tip},
+		files: present(on, files),
+	}
 	if p.Fix != "" {
 		next.Committer = ours(pin.Time)
 	}
@@ -343,7 +353,8 @@ func (m *mover) finish(ctx context.Context) (*Rebased, error) {
 	out := &Rebased{From: m.old.label(), Branch: m.Name, Tag: m.To.String(), Base: m.Base, Tip: m.Tip, Commits: m.Done}
 	if m.old.Name != "" {
 		if at, err := m.r.commit(ctx, "refs/heads/"+m.old.Name); err != nil || at != m.From {
-			return nil, errors.Join(err, refuse(m.r.llpatch("fork", "rebase", "--abort")+", and again: what was solved by hand is remembered",
+			return nil, errors.Join(err, refuse(m.r.llpatch("fork", "rebase", "--abort")+
+				", and again: what was solved by hand is remembered",
 				"%s has moved since the rebase began, to %.12s", m.old.Name, at))
 		}
 	}

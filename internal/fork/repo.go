@@ -93,7 +93,8 @@ func Open(ctx context.Context, log *slog.Logger, dir string, create bool) (*Repo
 	r.env = append(r.env, "LC_ALL=C", "GIT_EDITOR=:")
 	entries, err := os.ReadDir(dir)
 	switch {
-	case create && (errors.Is(err, os.ErrNotExist) || err == nil && (len(entries) == 0 || len(entries) == 1 && entries[0].Name() == newRepo)):
+	case create && (errors.Is(err, os.ErrNotExist) || err == nil &&
+		(len(entries) == 0 || len(entries) == 1 && entries[0].Name() == newRepo)):
 		if r.made, r.empty = dir, err == nil; !r.empty {
 			r.made = firstNew(dir)
 		}
@@ -200,7 +201,8 @@ func (r *Repo) git(ctx context.Context, args ...string) (string, error) {
 	return strings.TrimSuffix(string(out), "\n"), err
 }
 
-// place is git for what llpatch does to the work tree on its way: without hooks, of which one that fails would stop it halfway.
+// place is git for what llpatch does to the work tree on its way: without hooks, of which one that
+// fails would stop it halfway.
 func (r *Repo) place(ctx context.Context, args ...string) (string, error) {
 	return r.git(ctx, append([]string{"-c", "core.hooksPath=" + os.DevNull}, args...)...)
 }
@@ -232,7 +234,8 @@ func (r *Repo) tree(ctx context.Context, commit string) (string, error) {
 // lock keeps two llpatch apart in one repository.
 func (r *Repo) lock(ctx context.Context) (*os.File, error) {
 	if err := os.MkdirAll(filepath.Join(r.common, "llpatch"), 0o755); err != nil {
-		return nil, refuse(run.QuoteArgv([]string{"git", "clone", r.Dir})+" makes one that is yours", "%s cannot be written: %v", r.Dir, err)
+		return nil, refuse(run.QuoteArgv([]string{"git", "clone", r.Dir})+" makes one that is yours",
+			"%s cannot be written: %v", r.Dir, err)
 	}
 	return records.Lock(ctx, r.Log, filepath.Join(r.common, "llpatch", "lock"), r.Dir)
 }

@@ -69,8 +69,10 @@ func (m *mover) stop(ctx context.Context, c Commit, done Moved, conflicts []*pat
 	}
 	if m.r.work == "" {
 		return &Refusal{
-			Msg:  fmt.Sprintf("%s does not fit %s, and a bare repository has no work tree to solve it in: %v", c.short(), m.To, errors.Join(asErrors(conflicts)...)),
-			Next: m.r.command("worktree", "add") + " PATH, and --repo PATH; or --drop leaves out what does not fit", Code: exit.Conflict,
+			Msg: fmt.Sprintf("%s does not fit %s, and a bare repository has no work tree to solve it in: %v", c.short(), m.To,
+				errors.Join(asErrors(conflicts)...)),
+			Next: m.r.command("worktree", "add") + " PATH, and --repo PATH; or --drop leaves out what does not fit",
+			Code: exit.Conflict,
 		}
 	}
 	busy, err := m.r.busy(ctx)
@@ -95,11 +97,15 @@ func (m *mover) stop(ctx context.Context, c Commit, done Moved, conflicts []*pat
 		return fmt.Errorf("check out what is done: %s", said(err))
 	}
 	// What git itself can merge it commits; that is looked at by whoever goes on, too.
-	if _, err := m.r.place(ctx, "-c", "user.name=llpatch", "-c", "user.email="+ours(m.tree.Pin.Time).Email, "-c", "commit.gpgSign=false",
+	if _, err := m.r.place(ctx, "-c", "user.name=llpatch", "-c", "user.email="+ours(m.tree.Pin.Time).Email, "-c",
+		"commit.gpgSign=false",
 		"cherry-pick", "--allow-empty", c.ID); err != nil && !failed(err) {
 		return err
 	}
-	return &Stopped{Commit: c, Tag: m.To.String(), Dir: m.r.work, Conflicts: conflicts, Causes: causes, Files: files, next: m.r.llpatch("fork", "rebase", "--continue")}
+	return &Stopped{
+		Commit: c, Tag: m.To.String(), Dir: m.r.work, Conflicts: conflicts, Causes: causes, Files: files,
+		next: m.r.llpatch("fork", "rebase", "--continue"),
+	}
 }
 
 func asErrors(conflicts []*patch.Conflict) []error {

@@ -29,7 +29,9 @@ type walker struct {
 var errNeeded = errors.New("a commit conflicts")
 
 // between are the releases behind a branch's own up to another, in their order.
-func (r *Repo) between(ctx context.Context, repo *spec.Repo, b Branch, to tag.Tag) ([]release, map[release]string, error) {
+func (r *Repo) between(ctx context.Context, repo *spec.Repo, b Branch,
+	to tag.Tag,
+) ([]release, map[release]string, error) {
 	known, err := r.releases(ctx, repo)
 	if err != nil {
 		return nil, nil, err
@@ -44,7 +46,8 @@ func (r *Repo) between(ctx context.Context, repo *spec.Repo, b Branch, to tag.Ta
 	}
 	slices.SortFunc(way, func(a, b release) int { return cmp.Compare(build(a.tag), build(b.tag)) })
 	if len(way) == 0 || build(way[len(way)-1].tag) != build(to) {
-		return nil, nil, refuse(r.command("fetch", "--tags"), "%s has no way from %s to %s: it lacks the tag", r.Dir, b.Tag, to)
+		return nil, nil, refuse(r.command("fetch", "--tags"), "%s has no way from %s to %s: it lacks the tag", r.Dir, b.Tag,
+			to)
 	}
 	return way, ids, nil
 }
@@ -169,7 +172,9 @@ func (w *walker) step(ctx context.Context, tree *source.Tree, t tag.Tag) error {
 }
 
 // merge moves the pieces one by one, and merges what has no place.
-func (w *walker) merge(ctx context.Context, next []*piece, tree *source.Tree, t tag.Tag) (kept []*piece, gone []Moved, err error) {
+func (w *walker) merge(ctx context.Context, next []*piece, tree *source.Tree,
+	t tag.Tag,
+) (kept []*piece, gone []Moved, err error) {
 	now, before := tree, w.tree
 	files := made(w.res, w.pieces)
 	at := 0 // of the piece in those that there were

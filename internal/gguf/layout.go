@@ -50,7 +50,8 @@ func (l *layers) matrix(name, from string, value, in, out, gain int, parts ...in
 	for _, p := range parts {
 		dims = append(dims, uint64(p))
 	}
-	l.list = append(l.list, tensor{name: name + ".weight", dims: dims, typ: l.Type, scale: unitScale(uint64(in)) + octave*gain})
+	l.list = append(l.list, tensor{name: name + ".weight", dims: dims, typ: l.Type, scale: unitScale(uint64(in)) +
+		octave*gain})
 }
 
 // embd adds a matrix whose input is the residual stream.
@@ -144,7 +145,10 @@ func place(list []tensor, seed uint64) error {
 		end = align(t.offset + t.size)
 		// Offsets are signed 64-bit numbers in ggml and on disk.
 		if end > math.MaxInt64/4 {
-			return &Impossible{Field: "shape", Value: t.name, Why: fmt.Sprintf("the tensors up to it need %d bytes, which is more than a file can hold", end)}
+			return &Impossible{
+				Field: "shape", Value: t.name,
+				Why: fmt.Sprintf("the tensors up to it need %d bytes, which is more than a file can hold", end),
+			}
 		}
 	}
 	return nil

@@ -57,7 +57,8 @@ var malformed = map[string]func() []byte{
 	"token with a NUL at its end": func() []byte {
 		var kvs kvBuffer
 		kvs.shape("llama", 1)
-		kvs.tokenizer("rwkv", append(slices.Clone(vocabulary[:firstByte]), token{`\n`, 0, tokenNormal}, token{`\n\x00`, 0, tokenNormal}))
+		kvs.tokenizer("rwkv", append(slices.Clone(vocabulary[:firstByte]), token{`\n`, 0, tokenNormal},
+			token{`\n\x00`, 0, tokenNormal}))
 		return kvs.head(nil)
 	},
 }

@@ -21,10 +21,18 @@ func TestMalformed(t *testing.T) {
 		"one vocoder block too many": {"", func(h Header) bool {
 			return h.Layers == 1 && h.Ints("wavtokenizer-dec.posnet.block_count")[0] == 2 && h.Missing == 0
 		}},
-		"special token after the last": {"", func(h Header) bool { return h.Vocab == EndID && !h.Has("tokenizer.ggml.eos_token_id") }},
-		"byte token of -1":             {"", func(h Header) bool { return h.Text("tokenizer.ggml.model") == "plamo2" && h.Vocab == firstByte+2 }},
-		"charsmap of 3 bytes":          {"", func(h Header) bool { return len(h.Ints("tokenizer.ggml.precompiled_charsmap")) == 3 }},
-		"token with a NUL at its end":  {"", func(h Header) bool { return h.Text("tokenizer.ggml.model") == "rwkv" && h.Vocab == firstByte+2 }},
+		"special token after the last": {"", func(h Header) bool {
+			return h.Vocab == EndID && !h.Has("tokenizer.ggml.eos_token_id")
+		}},
+		"byte token of -1": {"", func(h Header) bool {
+			return h.Text("tokenizer.ggml.model") == "plamo2" && h.Vocab == firstByte+2
+		}},
+		"charsmap of 3 bytes": {"", func(h Header) bool {
+			return len(h.Ints("tokenizer.ggml.precompiled_charsmap")) == 3
+		}},
+		"token with a NUL at its end": {"", func(h Header) bool {
+			return h.Text("tokenizer.ggml.model") == "rwkv" && h.Vocab == firstByte+2
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

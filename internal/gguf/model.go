@@ -43,10 +43,22 @@ var presets = []struct {
 	model       Model
 }{
 	{"tiny", "2 layers of 2 heads of 64", Model{Layers: 2, Embd: 128, Heads: 2, KVHeads: 2, FF: 256, Context: 4096}},
-	{"dense", "a head of K and V for each head", Model{Layers: 4, Embd: 512, Heads: 8, KVHeads: 8, FF: 1024, Context: 8192}},
-	{"gqa", "4 heads share one of K and V, heads of 128", Model{Layers: 4, Embd: 512, Heads: 8, KVHeads: 2, HeadDim: 128, FF: 1024, Context: 32768}},
-	{"head256", "heads of 256, as Gemma has them", Model{Layers: 4, Embd: 512, Heads: 4, KVHeads: 2, HeadDim: 256, FF: 1024, Context: 32768}},
-	{"moe", "8 experts of which 2 work, as in Mixtral", Model{Layers: 4, Embd: 256, Heads: 4, KVHeads: 2, FF: 256, Context: 32768, Experts: 8, ExpertsUsed: 2}},
+	{"dense", "a head of K and V for each head", Model{
+		Layers: 4, Embd: 512, Heads: 8, KVHeads: 8, FF: 1024,
+		Context: 8192,
+	}},
+	{"gqa", "4 heads share one of K and V, heads of 128", Model{
+		Layers: 4, Embd: 512, Heads: 8, KVHeads: 2, HeadDim: 128,
+		FF: 1024, Context: 32768,
+	}},
+	{"head256", "heads of 256, as Gemma has them", Model{
+		Layers: 4, Embd: 512, Heads: 4, KVHeads: 2, HeadDim: 256,
+		FF: 1024, Context: 32768,
+	}},
+	{"moe", "8 experts of which 2 work, as in Mixtral", Model{
+		Layers: 4, Embd: 256, Heads: 4, KVHeads: 2, FF: 256,
+		Context: 32768, Experts: 8, ExpertsUsed: 2,
+	}},
 	{"mla", "compressed K and V of 512 + 64, as in DeepSeek", Model{
 		Layers: 4, Embd: 256, Heads: 4, KVHeads: 1, HeadDim: 128, FF: 512, Context: 32768,
 		KVRank: 512, QRank: 128, RopeDim: 64, ValueDim: 64,
@@ -55,7 +67,10 @@ var presets = []struct {
 		Layers: 4, Embd: 256, Heads: 4, KVHeads: 1, HeadDim: 128, FF: 256, Context: 32768,
 		KVRank: 512, QRank: 128, RopeDim: 64, ValueDim: 64, Experts: 8, ExpertsUsed: 2, ExpertsShared: 1, DenseLead: 1,
 	}},
-	{"8b", "the shape of Llama 3 8B: 4 to 16 GB", Model{Layers: 32, Embd: 4096, Heads: 32, KVHeads: 8, FF: 14336, Context: 131072}},
+	{"8b", "the shape of Llama 3 8B: 4 to 16 GB", Model{
+		Layers: 32, Embd: 4096, Heads: 32, KVHeads: 8, FF: 14336,
+		Context: 131072,
+	}},
 }
 
 // Preset returns the shape of that name, as F16 with seed 0.
@@ -179,7 +194,10 @@ func (m Model) Facts() (Facts, error) {
 	for _, t := range list {
 		f.Params += t.elems()
 	}
-	h := Header{Layers: m.Layers, KVHeads: slices.Repeat([]int{m.KVHeads}, m.Layers), KeyLength: m.HeadSize(), ValueLength: m.HeadSize()}
+	h := Header{
+		Layers: m.Layers, KVHeads: slices.Repeat([]int{m.KVHeads}, m.Layers), KeyLength: m.HeadSize(),
+		ValueLength: m.HeadSize(),
+	}
 	if m.KVRank > 0 {
 		h.KeyLength, h.ValueLength = m.KVRank+m.RopeDim, m.KVRank
 		h.KeyLengthMLA, h.ValueLengthMLA = m.HeadSize(), m.valueDim()

@@ -222,7 +222,10 @@ func TestUnitScale(t *testing.T) {
 func TestSplitMix(t *testing.T) {
 	// First outputs for seed 1234567, from the reference C program at
 	// prng.di.unimi.it/splitmix64.c.
-	want := []uint64{6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821}
+	want := []uint64{
+		6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431,
+		16408922859458223821,
+	}
 	for i, w := range want {
 		if got := word(1234567, uint64(i)); got != w {
 			t.Errorf("output %d is %d, want %d", i, got, w)

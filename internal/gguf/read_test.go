@@ -88,8 +88,10 @@ func TestReadHeader(t *testing.T) {
 		t.Fatal(err)
 	}
 	if h.Arch != "llama" || h.Layers != 2 || h.Embd != 64 || h.Context != 512 || h.Vocab != VocabSize() ||
-		!slices.Equal(h.Heads, []int{4, 4}) || !slices.Equal(h.KVHeads, []int{2, 2}) || !slices.Equal(h.FF, []int{128, 128}) ||
-		h.KeyLength != 16 || h.ValueLength != 16 || h.RopeDim != 16 || h.FileType != 1 || h.FileBytes != info.Bytes || h.Missing != 0 {
+		!slices.Equal(h.Heads, []int{4, 4}) || !slices.Equal(h.KVHeads, []int{2, 2}) ||
+		!slices.Equal(h.FF, []int{128, 128}) ||
+		h.KeyLength != 16 || h.ValueLength != 16 || h.RopeDim != 16 || h.FileType != 1 || h.FileBytes != info.Bytes ||
+		h.Missing != 0 {
 		t.Errorf("got %+v", h)
 	}
 	// K and V of 2 heads of 16 in 2 layers; Q8_0 has 34 bytes for 32 elements.
@@ -103,13 +105,17 @@ func TestReadHeader(t *testing.T) {
 	}
 	var want []Tensor
 	for _, ti := range f.TensorInfos {
-		want = append(want, Tensor{Name: ti.Name, Type: Type(ti.Type), Dims: ti.Dimensions, Elems: ti.Elements(), Bytes: ti.Bytes(), Offset: ti.Offset})
+		want = append(want, Tensor{
+			Name: ti.Name, Type: Type(ti.Type), Dims: ti.Dimensions, Elems: ti.Elements(),
+			Bytes: ti.Bytes(), Offset: ti.Offset,
+		})
 	}
 	if d := cmp.Diff(want, h.Tensors); d != "" {
 		t.Error(d)
 	}
 	if h.DataOffset != f.TensorDataStartOffset || params(h) != uint64(f.Metadata().Parameters) {
-		t.Errorf("data at %d, want %d; %d parameters, want %d", h.DataOffset, f.TensorDataStartOffset, params(h), f.Metadata().Parameters)
+		t.Errorf("data at %d, want %d; %d parameters, want %d", h.DataOffset, f.TensorDataStartOffset, params(h),
+			f.Metadata().Parameters)
 	}
 }
 
@@ -189,7 +195,8 @@ func TestReadForeign(t *testing.T) {
 	t.Run("every kind of number", func(t *testing.T) {
 		f := small()
 		for typ, b := range map[uint32][]byte{
-			kvUint8: {200}, kvInt8: {0xfe}, kvUint16: {1, 2}, kvInt16: {0xfe, 0xff}, kvInt32: {0xfe, 0xff, 0xff, 0xff}, kvBool: {7},
+			kvUint8: {200}, kvInt8: {0xfe}, kvUint16: {1, 2}, kvInt16: {0xfe, 0xff}, kvInt32: {0xfe, 0xff, 0xff, 0xff},
+			kvBool:   {7},
 			kvUint64: {1, 0, 0, 0, 1, 0, 0, 0}, kvInt64: {0xfe, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff},
 		} {
 			f.kvs.key(fmt.Sprint("k", typ), typ)
@@ -198,7 +205,10 @@ func TestReadForeign(t *testing.T) {
 		f.kvs.key("half", kvFloat64)
 		f.kvs.Write([]byte{0, 0, 0, 0, 0, 0, 0xe0, 0x3f})
 		h := headerOf(t, f.bytes())
-		for typ, want := range map[uint32]int64{kvUint8: 200, kvInt8: -2, kvUint16: 513, kvInt16: -2, kvInt32: -2, kvBool: 1, kvUint64: 1<<32 + 1, kvInt64: -2} {
+		for typ, want := range map[uint32]int64{
+			kvUint8: 200, kvInt8: -2, kvUint16: 513, kvInt16: -2, kvInt32: -2, kvBool: 1,
+			kvUint64: 1<<32 + 1, kvInt64: -2,
+		} {
 			if got := h.Ints(fmt.Sprint("k", typ)); !slices.Equal(got, []int64{want}) {
 				t.Errorf("type %d: %d, want %d", typ, got, want)
 			}
@@ -241,16 +251,19 @@ func TestReadHostile(t *testing.T) {
 			raw(func(f *fileOf) { f.num(strings.Repeat("k", maxName+1), 1) }),
 			"metadata key 3 of 3 has a name of 257 bytes",
 		},
-		"twice":     {raw(func(f *fileOf) { f.num("x", 1).num("x", 2) }), `"x" stands there twice`},
-		"text":      {raw(func(f *fileOf) { f.kvs.key("x", kvString); f.kvs.u64(1 << 62) }), "ends inside its header"},
-		"array":     {raw(func(f *fileOf) { f.kvs.array("x", kvUint32, 1<<40) }), "more than a header can hold"},
-		"texts":     {raw(func(f *fileOf) { f.kvs.array("x", kvString, 1<<60) }), "ends inside its header"},
-		"nested":    {raw(func(f *fileOf) { f.kvs.array("x", kvArray, 1) }), "has type 9"},
-		"type":      {raw(func(f *fileOf) { f.kvs.key("x", 99) }), "has type 99"},
-		"align 0":   {raw(func(f *fileOf) { f.num("general.alignment", 0) }), "power of two"},
-		"align 48":  {raw(func(f *fileOf) { f.num("general.alignment", 48) }), "power of two"},
-		"align []":  {raw(func(f *fileOf) { f.nums("general.alignment") }), "power of two"},
-		"layers":    {new(fileOf).arch("llama").num("llama.block_count", 1<<31).bytes(), "llama.block_count: 2147483648 is not from 0 to 512"},
+		"twice":    {raw(func(f *fileOf) { f.num("x", 1).num("x", 2) }), `"x" stands there twice`},
+		"text":     {raw(func(f *fileOf) { f.kvs.key("x", kvString); f.kvs.u64(1 << 62) }), "ends inside its header"},
+		"array":    {raw(func(f *fileOf) { f.kvs.array("x", kvUint32, 1<<40) }), "more than a header can hold"},
+		"texts":    {raw(func(f *fileOf) { f.kvs.array("x", kvString, 1<<60) }), "ends inside its header"},
+		"nested":   {raw(func(f *fileOf) { f.kvs.array("x", kvArray, 1) }), "has type 9"},
+		"type":     {raw(func(f *fileOf) { f.kvs.key("x", 99) }), "has type 99"},
+		"align 0":  {raw(func(f *fileOf) { f.num("general.alignment", 0) }), "power of two"},
+		"align 48": {raw(func(f *fileOf) { f.num("general.alignment", 48) }), "power of two"},
+		"align []": {raw(func(f *fileOf) { f.nums("general.alignment") }), "power of two"},
+		"layers": {
+			new(fileOf).arch("llama").num("llama.block_count", 1<<31).bytes(),
+			"llama.block_count: 2147483648 is not from 0 to 512",
+		},
 		"layers []": {new(fileOf).arch("llama").nums("llama.block_count").bytes(), "not a whole number"},
 		"heads":     {raw(func(f *fileOf) { f.nums("llama.attention.head_count", 1) }), "1 numbers for 2 layers"},
 		"head size": {raw(func(f *fileOf) { f.num("llama.attention.key_length", 1<<30) }), "is not from 0"},
@@ -262,7 +275,9 @@ func TestReadHostile(t *testing.T) {
 		"offset":    {raw(func(f *fileOf) { f.tensor("t", F32, 1<<63, 1) }), "more than a file can hold"},
 		"rows":      {raw(func(f *fileOf) { f.tensor("t", Q8_0, 0, 48, 2) }), "rows of 48 elements"},
 		"same name": {raw(func(f *fileOf) { f.tensor("t", F32, 0, 1).tensor("t", F32, 32, 1) }), `"t" stands there twice`},
-		"overlap":   {raw(func(f *fileOf) { f.tensor("t", F32, 0, 64).tensor("u", F32, 32, 1) }), `"t" and "u" lie over each other`},
+		"overlap": {raw(func(f *fileOf) {
+			f.tensor("t", F32, 0, 64).tensor("u", F32, 32, 1)
+		}), `"t" and "u" lie over each other`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, size := range []int64{int64(len(tc.file)), -1} {
@@ -318,7 +333,8 @@ func TestReadIsBounded(t *testing.T) {
 	if took := after.TotalAlloc - before.TotalAlloc; took > 1<<20 {
 		t.Errorf("it took %d bytes", took)
 	}
-	if _, err := ReadHeader(strings.NewReader(""), 0); !errors.Is(err, ErrNotGGUF) || !strings.Contains(err.Error(), "it is empty") {
+	if _, err := ReadHeader(strings.NewReader(""), 0); !errors.Is(err, ErrNotGGUF) ||
+		!strings.Contains(err.Error(), "it is empty") {
 		t.Errorf("an empty file: %v", err)
 	}
 	// A vocabulary alone has no weights, and no padding before them.
@@ -366,7 +382,8 @@ func FuzzReadHeader(f *testing.F) {
 	}
 	f.Add(b.Bytes()[:4<<10])
 	f.Add(small().bytes())
-	f.Add(small().num("llama.attention.head_count", 4).nums("llama.attention.head_count_kv", 1, 2).num("general.alignment", 64).
+	f.Add(small().num("llama.attention.head_count", 4).nums("llama.attention.head_count_kv", 1,
+		2).num("general.alignment", 64).
 		tensor("a", Q8_0, 0, 32, 2).tensor("b", 200, 128, 3).bytes())
 	f.Add(new(fileOf).num("split.no", 1).num("split.count", 2).tensor("b", F32, 0, 8).bytes())
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -37,20 +37,26 @@ func (m Model) check() error {
 		{"value_dim", m.ValueDim, 0, maxFact},
 	} {
 		if f.val < f.least || f.val > f.max {
-			return impossible(f.name, f.val, fmt.Sprintf("it must be from %d to %d", f.least, f.max), min(max(f.val, f.least), f.max))
+			return impossible(f.name, f.val, fmt.Sprintf("it must be from %d to %d", f.least, f.max),
+				min(max(f.val, f.least), f.max))
 		}
 	}
 	if _, known := rows[m.Type]; !known {
-		return &Impossible{Field: "type", Value: m.Type.String(), Why: "it cannot be written", Nearest: []string{"F16", "Q8_0", "Q4_0"}}
+		return &Impossible{
+			Field: "type", Value: m.Type.String(), Why: "it cannot be written",
+			Nearest: []string{"F16", "Q8_0", "Q4_0"},
+		}
 	}
 	if m.HeadDim == 0 && m.Embd%m.Heads != 0 {
-		return impossible("heads", m.Heads, fmt.Sprintf("embd %d is not a multiple of it, so the head dim must be given", m.Embd), divisors(m.Embd, m.Heads)...)
+		return impossible("heads", m.Heads, fmt.Sprintf("embd %d is not a multiple of it, so the head dim must be given",
+			m.Embd), divisors(m.Embd, m.Heads)...)
 	}
 	if d := m.HeadSize(); d%2 != 0 || d == 0 {
 		return impossible("head_dim", d, "rope turns pairs of elements", around(d, 2)...)
 	}
 	if most := maxFact / m.Heads; max(m.HeadSize(), m.valueDim()) > most {
-		return impossible("head_dim", m.HeadSize(), fmt.Sprintf("%d heads would have more than %d elements", m.Heads, maxFact), most&^1)
+		return impossible("head_dim", m.HeadSize(), fmt.Sprintf("%d heads would have more than %d elements", m.Heads,
+			maxFact), most&^1)
 	}
 	if err := m.checkExperts(); err != nil {
 		return err
@@ -73,7 +79,8 @@ func (m Model) check() error {
 		}
 	}
 	if m.Heads%m.KVHeads != 0 {
-		return impossible("kv_heads", m.KVHeads, fmt.Sprintf("heads %d is not a multiple of it", m.Heads), divisors(m.Heads, m.KVHeads)...)
+		return impossible("kv_heads", m.KVHeads, fmt.Sprintf("heads %d is not a multiple of it", m.Heads),
+			divisors(m.Heads, m.KVHeads)...)
 	}
 	return nil
 }
@@ -85,9 +92,11 @@ func (m Model) checkExperts() error {
 	case m.Experts == 0 && m.ExpertsShared != 0:
 		return impossible("experts_shared", m.ExpertsShared, "there are no experts", 0)
 	case m.ExpertsShared > maxFact/m.FF:
-		return impossible("experts_shared", m.ExpertsShared, fmt.Sprintf("together they would be wider than %d", maxFact), maxFact/m.FF)
+		return impossible("experts_shared", m.ExpertsShared, fmt.Sprintf("together they would be wider than %d", maxFact),
+			maxFact/m.FF)
 	case m.Experts > 0 && (m.ExpertsUsed < 1 || m.ExpertsUsed > m.Experts):
-		return impossible("experts_used", m.ExpertsUsed, fmt.Sprintf("of %d experts at least one works, and not more than there are", m.Experts), min(max(m.ExpertsUsed, 1), m.Experts))
+		return impossible("experts_used", m.ExpertsUsed, fmt.Sprintf("of %d experts at least one works, and not more "+
+			"than there are", m.Experts), min(max(m.ExpertsUsed, 1), m.Experts))
 	}
 	return nil
 }
@@ -100,17 +109,20 @@ func (m Model) checkMLA() error {
 	case m.RopeDim == 0 || m.RopeDim%2 != 0:
 		return impossible("rope_dim", m.RopeDim, "rope turns pairs of elements", around(m.RopeDim, 2)...)
 	case nope < q8Block || nope%q8Block != 0:
-		return impossible("head_dim", m.HeadSize(), fmt.Sprintf("the part beside rope's %d must be a multiple of %d", m.RopeDim, q8Block),
+		return impossible("head_dim", m.HeadSize(), fmt.Sprintf("the part beside rope's %d must be a multiple of %d",
+			m.RopeDim, q8Block),
 			addTo(around(nope, q8Block), m.RopeDim)...)
 	case m.QRank > 0 && (m.Layers == 26 || m.Layers == 27):
 		// is_lite of llama.cpp's deepseek2.
-		return impossible("layers", m.Layers, "llama.cpp takes a deepseek2 of 26 or 27 layers for one without a q rank", 25, 28)
+		return impossible("layers", m.Layers, "llama.cpp takes a deepseek2 of 26 or 27 layers for one without a q rank", 25,
+			28)
 	case m.Experts > 0 && m.ExpertsShared == 0:
 		return impossible("experts_shared", 0, "a deepseek2 with experts has a shared one", 1)
 	case m.DenseLead > m.Layers:
 		return impossible("dense_lead", m.DenseLead, fmt.Sprintf("there are %d layers", m.Layers), m.Layers)
 	case m.KVRank+m.RopeDim > maxFact:
-		return impossible("kv_rank", m.KVRank, fmt.Sprintf("a token's K would have more than %d elements", maxFact), maxFact-m.RopeDim)
+		return impossible("kv_rank", m.KVRank, fmt.Sprintf("a token's K would have more than %d elements", maxFact),
+			maxFact-m.RopeDim)
 	}
 	return nil
 }
@@ -126,7 +138,8 @@ func (m Model) checkRow(tensor, field string, n, value int) error {
 	if n%per == 0 {
 		return nil
 	}
-	why := fmt.Sprintf("%s would have rows of %d elements, and they must be a multiple of %d, a block of Q8_0 and Q4_0", tensor, n, per)
+	why := fmt.Sprintf("%s would have rows of %d elements, and they must be a multiple of %d, a block of Q8_0 and Q4_0",
+		tensor, n, per)
 	// The field times unit is n.
 	unit := n / value
 	step := per

@@ -44,7 +44,10 @@ func TestReadBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			sum := sha256.Sum256(data)
-			if want := (Info{Bytes: int64(len(data)), SHA256: hex.EncodeToString(sum[:]), Tensors: int(f.Header.TensorCount)}); info != want {
+			if want := (Info{
+				Bytes: int64(len(data)), SHA256: hex.EncodeToString(sum[:]),
+				Tensors: int(f.Header.TensorCount),
+			}); info != want {
 				t.Errorf("info is %+v, the file has %+v", info, want)
 			}
 			if f.Header.Version != 3 {
@@ -63,7 +66,8 @@ func TestReadBack(t *testing.T) {
 			name := "llama"
 			if m.KVRank > 0 {
 				name = "deepseek2"
-				if got.HeadDim != m.KVRank+m.RopeDim || int(arch.AttentionValueLength) != m.KVRank || int(arch.RoPEDimensionCount) != m.RopeDim {
+				if got.HeadDim != m.KVRank+m.RopeDim || int(arch.AttentionValueLength) != m.KVRank ||
+					int(arch.RoPEDimensionCount) != m.RopeDim {
 					t.Errorf("cache of %d and %d, rope %d", got.HeadDim, arch.AttentionValueLength, arch.RoPEDimensionCount)
 				}
 				got.HeadDim, got.KVRank, got.QRank, got.RopeDim, got.ValueDim = m.HeadDim, m.KVRank, m.QRank, m.RopeDim, m.ValueDim
@@ -72,7 +76,8 @@ func TestReadBack(t *testing.T) {
 				t.Errorf("a %s; model (-wrote +read):\n%s", arch.Architecture, d)
 			}
 			tok := f.Tokenizer()
-			if tok.Model != "llama" || tok.TokensLength != uint64(VocabSize()) || tok.BOSTokenID != BeginID || tok.EOSTokenID != EndID {
+			if tok.Model != "llama" || tok.TokensLength != uint64(VocabSize()) || tok.BOSTokenID != BeginID ||
+				tok.EOSTokenID != EndID {
 				t.Errorf("tokenizer %+v", tok)
 			}
 			checkTensors(t, m, f, uint64(len(data)))

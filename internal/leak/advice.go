@@ -18,17 +18,21 @@ func (r *Result) advise(o Options, growsHost, growsVRAM bool, vram memory.Verdic
 		ran[f.Tool] = true
 	}
 	if looksLikeServer(o.Argv) && hasVRAM {
-		quantised := strings.HasPrefix(option(o.Argv, "-ctk", "--cache-type-k"), "q") || strings.HasPrefix(option(o.Argv, "-ctv", "--cache-type-v"), "q")
+		quantised := strings.HasPrefix(option(o.Argv, "-ctk", "--cache-type-k"), "q") ||
+			strings.HasPrefix(option(o.Argv, "-ctv", "--cache-type-v"), "q")
 		if r.Workload == "prefill" && (growsVRAM || vram.State == memory.Bounded && vram.Growth.Low > 0) {
 			if quantised {
-				next("-ctk f16 -ctv f16 with -fa on: a quantised cache is turned into f16 scratch that grows with the context (until b9488 in the pool; from b9489 it is reserved at the start)")
+				next("-ctk f16 -ctv f16 with -fa on: a quantised cache is turned into f16 scratch that grows with the context " +
+					"(until b9488 in the pool; from b9489 it is reserved at the start)")
 			}
-			next("a smaller -ub, and a build without GGML_CUDA_NO_VMM where the driver has virtual memory: the legacy pool keeps every buffer that it has outgrown")
+			next("a smaller -ub, and a build without GGML_CUDA_NO_VMM where the driver has virtual memory: the legacy pool " +
+				"keeps every buffer that it has outgrown")
 			next("the fix ubatch-pool-purge for builds with the legacy pool; ik_llama.cpp with MLA: -amb 256")
 			next("llpatch vram MODEL --ctx N: what this context needs by the model's own numbers")
 		}
 		if r.Workload != "prefill" && growsVRAM {
-			next("GGML_CUDA_DISABLE_GRAPHS=1: if it is flat then, captured graphs are what grows; b8832 and newer drop those unused for 10 s, the fix graph-cache-lru caps them (GGML_CUDA_GRAPH_CACHE_MAX=256)")
+			next("GGML_CUDA_DISABLE_GRAPHS=1: if it is flat then, captured graphs are what grows; b8832 and newer drop those " +
+				"unused for 10 s, the fix graph-cache-lru caps them (GGML_CUDA_GRAPH_CACHE_MAX=256)")
 		}
 	}
 	if growsVRAM && !ran["memcheck"] {
@@ -41,7 +45,8 @@ func (r *Result) advise(o Options, growsHost, growsVRAM bool, vram memory.Verdic
 		next(r.longer(o))
 	}
 	if rss, ok := r.verdict(memory.RSS); ok && rss.State == memory.Grows && !growsHost {
-		r.Evidence = append(r.Evidence, "RSS grows and the program's own memory does not: these are pages of mapped files, such as the model, which the system takes back when it needs them")
+		r.Evidence = append(r.Evidence, "RSS grows and the program's own memory does not: these are pages of mapped "+
+			"files, such as the model, which the system takes back when it needs them")
 	}
 }
 
@@ -87,7 +92,8 @@ func (r *Result) forecast() {
 		if v.State == memory.Grows || r.Workload == "prefill" {
 			if left := float64(r.Series.Device.Total - r.Series.Device.Baseline); left > 0 {
 				if x, lo, hi, ok := v.Growth.Reaches(left); ok && x > v.Growth.From {
-					r.Forecast = append(r.Forecast, fmt.Sprintf("this card (%s, %s of it free before) runs out after %.0f %ss (%.0f to %.0f)",
+					r.Forecast = append(r.Forecast, fmt.Sprintf(
+						"this card (%s, %s of it free before) runs out after %.0f %ss (%.0f to %.0f)",
 						memory.FormatBytes(float64(r.Series.Device.Total)), memory.FormatBytes(left), x, v.Unit, lo, hi))
 				}
 			}
@@ -104,7 +110,8 @@ func (r *Result) forecast() {
 				continue
 			}
 			y, lo, hi := v.Growth.At(x)
-			r.Forecast = append(r.Forecast, fmt.Sprintf("%.0f tokens: %s of VRAM (%s to %s), if it goes on as seen", x, memory.FormatBytes(y), memory.FormatBytes(lo), memory.FormatBytes(hi)))
+			r.Forecast = append(r.Forecast, fmt.Sprintf("%.0f tokens: %s of VRAM (%s to %s), if it goes on as seen", x,
+				memory.FormatBytes(y), memory.FormatBytes(lo), memory.FormatBytes(hi)))
 		}
 	}
 }

@@ -40,7 +40,8 @@ func noProgram(o Options) string {
 // place says where argv runs: under wine, or simply here.
 func place(argv []string) string {
 	for i, a := range argv[:max(0, len(argv)-1)] {
-		if name := filepath.Base(a); (name == "wine" || name == "wine64") && strings.EqualFold(filepath.Ext(argv[i+1]), ".exe") {
+		if name := filepath.Base(a); (name == "wine" || name == "wine64") &&
+			strings.EqualFold(filepath.Ext(argv[i+1]), ".exe") {
 			return "wine"
 		}
 	}

@@ -23,12 +23,15 @@ func TestNoProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, why := range map[string]string{
-		file: "may not be executed", o.Dir: "is a folder", file + "x": "there is no such file", script: "not a program that this machine can run",
-		"m.gguf": "is not on the PATH; here it is a file that may not be executed", "no-such": "there is no such program on the PATH",
+		file: "may not be executed", o.Dir: "is a folder", file + "x": "there is no such file",
+		script:    "not a program that this machine can run",
+		"m.gguf":  "is not on the PATH; here it is a file that may not be executed",
+		"no-such": "there is no such program on the PATH",
 	} {
 		o.Argv = []string{name}
 		var n *NotRun
-		if _, err := Run(t.Context(), o); !errors.As(err, &n) || !strings.Contains(err.Error(), why) || !strings.Contains(err.Error(), name) {
+		if _, err := Run(t.Context(), o); !errors.As(err, &n) || !strings.Contains(err.Error(), why) ||
+			!strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -48,7 +48,8 @@ func Folder(parent, program string) (dir string, done func(), err error) {
 			return dir, func() { release(held, dir, made) }, nil
 		}
 	}
-	return "", nil, fmt.Errorf("folder for the run: %s and %d more are in use, or not llpatch's; --out DIR takes another place", filepath.Join(parent, name), maxFolders-1)
+	return "", nil, fmt.Errorf("folder for the run: %s and %d more are in use, or not llpatch's; --out DIR takes "+
+		"another place", filepath.Join(parent, name), maxFolders-1)
 }
 
 // release gives up a folder; where nothing was written, it removes it, and those

@@ -108,11 +108,13 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	}
 	res := &Result{Argv: o.Argv, Place: place(o.Argv), Began: time.Now().UTC().Truncate(time.Second), Work: o.Work}
 	if res.Place == "wine" {
-		res.Notes = append(res.Notes, "a Windows program under wine: memory is what Linux counts for its processes, wine's own parts included, and not what Windows would count")
+		res.Notes = append(res.Notes, "a Windows program under wine: memory is what Linux counts for its processes, "+
+			"wine's own parts included, and not what Windows would count")
 	}
 	if o.Remote != nil {
 		res.Place = "ssh:" + o.RemoteName
-		res.Notes = append(res.Notes, "host memory is what Windows counts for the program on "+o.RemoteName+", about once a second: private bytes (shown as anonymous memory) and the working set (as RSS)")
+		res.Notes = append(res.Notes, "host memory is what Windows counts for the program on "+o.RemoteName+
+			", about once a second: private bytes (shown as anonymous memory) and the working set (as RSS)")
 	}
 	if o.NoCard != "" {
 		res.Notes = append(res.Notes, "VRAM was not sampled: "+o.NoCard)
@@ -141,7 +143,8 @@ func Run(ctx context.Context, o Options) (*Result, error) {
 	case len(res.decisive()) == 0:
 		return res, &NotRun{Why: "nothing is known of its memory: " + strings.Join(res.Series.Notes, "; "), Log: res.Log}
 	case res.noRemote(o):
-		return res, &NotRun{Why: "host memory is not known, and VRAM alone does not decide: " + strings.Join(res.Series.Notes, "; "), Log: res.Log}
+		return res, &NotRun{Why: "host memory is not known, and VRAM alone does not decide: " +
+			strings.Join(res.Series.Notes, "; "), Log: res.Log}
 	case o.Named && res.NoVRAM() != "":
 		return res, &NotRun{Why: "VRAM is not known: " + res.NoVRAM(), Log: res.Log}
 	}
@@ -167,8 +170,9 @@ func (o Options) defaults() Options {
 func watched(ctx context.Context, o Options, res *Result) (*work, error) {
 	w := &work{o: o}
 	s, err := memory.Start(ctx, memory.Options{
-		Name: filepath.Base(o.Argv[0]), Every: o.Every, Probe: o.Probe, Source: o.Source, Remote: o.Remote, Progress: w.Progress,
-		Look: w.looked, Log: o.Log,
+		Name: filepath.Base(o.Argv[0]), Every: o.Every, Probe: o.Probe, Source: o.Source, Remote: o.Remote,
+		Progress: w.Progress,
+		Look:     w.looked, Log: o.Log,
 	})
 	if err != nil {
 		return nil, &NotRun{Why: err.Error()}
@@ -193,7 +197,7 @@ func watched(ctx context.Context, o Options, res *Result) (*work, error) {
 	p.began = time.Now()
 	s.Attach(p.Pid())
 	defer w.tell(p.began, "")()
-	defer p.Stop(context.WithoutCancel(ctx)) //nolint:errcheck // p.end says how it ended; this is for the ways out in between
+	defer p.Stop(context.WithoutCancel(ctx)) //nolint:errcheck // p.end says how it ended; this is the way out in between
 	from, to, err := p.drive(ctx, w)
 	if err != nil {
 		return nil, err
@@ -212,10 +216,14 @@ func watched(ctx context.Context, o Options, res *Result) (*work, error) {
 	series := stop()
 	res.Notes = append(res.Notes, w.Notes()...)
 	if len(series.Points) < 3 {
-		return nil, &NotRun{Why: fmt.Sprintf("%s %s after %v, before its memory could be followed; %s", o.Argv[0], p.how(), time.Since(p.began).Round(time.Millisecond), res.longer(o)), Tail: p.Tail(), Log: res.Log}
+		return nil, &NotRun{Why: fmt.Sprintf("%s %s after %v, before its memory could be followed; %s", o.Argv[0], p.how(),
+			time.Since(p.began).Round(time.Millisecond), res.longer(o)), Tail: p.Tail(), Log: res.Log}
 	}
 	if w.kind != "none" && res.Requests == 0 && res.End == "" {
-		return nil, &NotRun{Why: fmt.Sprintf("%s answered no request within %v (--for)", o.Argv[0], o.For), Tail: p.Tail(), Log: res.Log}
+		return nil, &NotRun{
+			Why: fmt.Sprintf("%s answered no request within %v (--for)", o.Argv[0], o.For), Tail: p.Tail(),
+			Log: res.Log,
+		}
 	}
 	res.WorkFrom, res.WorkTo = from.Seconds(), to.Seconds()
 	res.judge(o)
@@ -242,7 +250,10 @@ const patience = 5 * time.Second
 const logMost = 1 << 30
 
 func startProgram(ctx context.Context, o Options, argv []string, log string, env []string) (*program, error) {
-	p, err := run.Start(ctx, run.Cmd{Argv: argv, Env: env, Dir: o.Dir, Log: log, LogMost: logMost, Stdout: o.Stdout, Grace: patience})
+	p, err := run.Start(ctx, run.Cmd{
+		Argv: argv, Env: env, Dir: o.Dir, Log: log, LogMost: logMost, Stdout: o.Stdout,
+		Grace: patience,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -322,7 +333,8 @@ func (p *program) drive(ctx context.Context, w *work) (from, to time.Duration, e
 func (p *program) shutDown(ctx context.Context, notes *[]string) {
 	killed, err := p.Terminate(ctx, p.askToEnd, patience)
 	if killed {
-		*notes = append(*notes, fmt.Sprintf("it did not end within %v of SIGTERM, twice, and was killed: its shutdown hangs", patience))
+		*notes = append(*notes, fmt.Sprintf("it did not end within %v of SIGTERM, twice, and was killed: its shutdown hangs",
+			patience))
 	}
 	if err != nil {
 		*notes = append(*notes, err.Error())

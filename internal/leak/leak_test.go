@@ -80,7 +80,10 @@ func TestTrouble(t *testing.T) {
 	}{
 		{"silent, exits", "auto", "before it was ready, and printed nothing", 0},
 		{"crashes", "auto", "failed to load model", 0},
-		{"silent, hangs", "auto", "not ready within 400ms: it listens on no port, and it printed nothing", 400 * time.Millisecond},
+		{
+			"silent, hangs", "auto", "not ready within 400ms: it listens on no port, and it printed nothing",
+			400 * time.Millisecond,
+		},
 		{"never answers", "requests", "answered no request within 2s (--for)", 0},
 		{"answers 500", "requests", "gave 500", 0},
 		{"cuts", "requests", "ended in the middle", 0},
@@ -119,7 +122,10 @@ func TestNoVRAM(t *testing.T) {
 	if err != nil || res.Class != HostOnly {
 		t.Fatalf("%v, class %s", err, res.Class)
 	}
-	for _, want := range []string{"no leak of host memory; VRAM is not known", "VRAM is not known: ", "was never written"} {
+	for _, want := range []string{
+		"no leak of host memory; VRAM is not known", "VRAM is not known: ",
+		"was never written",
+	} {
 		if !strings.Contains(res.Text(), want) {
 			t.Errorf("no %q in\n%s", want, res.Text())
 		}
@@ -128,7 +134,8 @@ func TestNoVRAM(t *testing.T) {
 	o.Work = t.TempDir()
 	res, err = Run(t.Context(), o)
 	var n *NotRun
-	if !errors.As(err, &n) || !strings.Contains(err.Error(), "was never written") || res.Class != Unjudged || !strings.Contains(res.Text(), "VRAM could not be judged") {
+	if !errors.As(err, &n) || !strings.Contains(err.Error(), "was never written") || res.Class != Unjudged ||
+		!strings.Contains(res.Text(), "VRAM could not be judged") {
 		t.Errorf("%v\n%s", err, res.Text())
 	}
 	o.Argv, o.Env[0], o.Work = []string{o.Argv[0], "--port", "0"}, "HELPER=leaks by request", t.TempDir()
@@ -147,13 +154,19 @@ func TestHostEnds(t *testing.T) {
 		probe   memory.Probe
 		want    []string
 	}{
-		"ends":        {40, nil, []string{"host memory is known only up to 2.", "anonymous memory cannot be judged: it is known only up to 2.", "it went silent"}},
+		"ends": {40, nil, []string{
+			"host memory is known only up to 2.",
+			"anonymous memory cannot be judged: it is known only up to 2.", "it went silent",
+		}},
 		"never comes": {0, nil, []string{"nothing is known of its memory: host memory is not known: it went silent"}},
 		"comes once":  {1, nil, []string{"nothing is known of its memory: host memory is not known: it went silent"}},
 		"VRAM alone": {0, memory.Poll("card", func(context.Context, []int) (memory.Reading, error) {
 			return memory.Reading{Used: 1 << 30, Total: 2 << 30}, nil
 		}), []string{"host memory is not known: it went silent"}},
-		"VRAM is unknown": {0, memory.Simulated(device), []string{"nothing is known of its memory: ", "host memory is not known: it went silent"}},
+		"VRAM is unknown": {0, memory.Simulated(device), []string{
+			"nothing is known of its memory: ",
+			"host memory is not known: it went silent",
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -195,7 +208,8 @@ func TestTooShort(t *testing.T) {
 	o.Workload, o.Tokens, o.Every = "prefill", 96, memory.MaxEvery
 	_, err := Run(t.Context(), o)
 	var n *NotRun
-	if !errors.As(err, &n) || !strings.Contains(err.Error(), "--tokens") || !strings.Contains(err.Error(), "than every 1s: --every 20ms") {
+	if !errors.As(err, &n) || !strings.Contains(err.Error(), "--tokens") ||
+		!strings.Contains(err.Error(), "than every 1s: --every 20ms") {
 		t.Errorf("%v", err)
 	}
 	o.Tokens = 50
@@ -311,7 +325,10 @@ func TestPage(t *testing.T) {
 func TestConclusionOfVRAM(t *testing.T) {
 	grown := func(until int64) *Result {
 		r := &Result{Argv: []string{"llama-server", "-ctk", "q8_0"}, Workload: "prefill", WorkTo: 1e9}
-		r.Series = memory.Series{Name: "llama-server", Device: memory.Device{Total: 24 << 30, Baseline: 1 << 30, Source: "nvidia-smi", Cards: 1}}
+		r.Series = memory.Series{Name: "llama-server", Device: memory.Device{
+			Total: 24 << 30, Baseline: 1 << 30,
+			Source: "nvidia-smi", Cards: 1,
+		}}
 		for i := range int64(600) {
 			x := i * 32
 			v := 20<<30 + min(x, until)*34<<10
@@ -328,7 +345,10 @@ func TestConclusionOfVRAM(t *testing.T) {
 		t.Errorf("%s, %s\n%s\n%s", leak.Class, need.Class, leak.Text(), need.Text())
 	}
 	// 23 GiB are free and 20 taken: 3 GiB of 34 KiB are 92,521 tokens.
-	for _, want := range []string{"VRAM grows by 34.0 KiB a token", "runs out after 9252", "--with memcheck", "-ctk f16 -ctv f16", "131072 tokens: 24.2 GiB of VRAM"} {
+	for _, want := range []string{
+		"VRAM grows by 34.0 KiB a token", "runs out after 9252", "--with memcheck",
+		"-ctk f16 -ctv f16", "131072 tokens: 24.2 GiB of VRAM",
+	} {
 		if !strings.Contains(leak.Text(), want) {
 			t.Errorf("no %q in\n%s", want, leak.Text())
 		}
@@ -343,7 +363,10 @@ func TestConclusionOfVRAM(t *testing.T) {
 		f    Finding
 		want Class
 	}{
-		{Finding{Tool: "memcheck", Lost: 100, LostN: 12, Requests: 12, Places: []Place{{Bytes: 100, Blocks: 12, Stack: []string{"cudaMalloc"}}}}, Explicit},
+		{Finding{
+			Tool: "memcheck", Lost: 100, LostN: 12, Requests: 12,
+			Places: []Place{{Bytes: 100, Blocks: 12, Stack: []string{"cudaMalloc"}}},
+		}, Explicit},
 		{Finding{Tool: "memcheck", Requests: 12}, Cache},
 		{Finding{Tool: "memcheck", Lost: 100, LostN: 1, Requests: 12, Places: []Place{{Bytes: 100, Blocks: 1}}}, Unknown},
 		{Finding{Tool: "valgrind", Requests: 12}, Unknown}, // it does not see the device

@@ -45,7 +45,8 @@ func readNsys(ctx context.Context, o Options, dir string, log []byte) (Finding, 
 	if len(files) == 0 {
 		return Finding{}, noCapture(dir, log)
 	}
-	f := Finding{Files: files, Notes: []string{"open the capture in Nsight Systems: CUDA HW, Memory usage; it judges nothing by itself"}}
+	f := Finding{Files: files, Notes: []string{"open the capture in Nsight Systems: CUDA HW, Memory usage; it judges " +
+		"nothing by itself"}}
 	if err := f.summary(ctx, o, dir); err != nil {
 		if ctx.Err() != nil {
 			return Finding{}, ctx.Err()
@@ -67,7 +68,8 @@ func noCapture(dir string, log []byte) error {
 		}
 	}
 	if raw := filepath.Join(dir, "nsys.qdstrm"); fileThere(raw) {
-		why += "; what it recorded is in " + raw + ", which another Nsight Systems of the same version, with all of its parts (package nsight-systems), can import"
+		why += "; what it recorded is in " + raw +
+			", which another Nsight Systems of the same version, with all of its parts (package nsight-systems), can import"
 	}
 	return errors.New(why)
 }
@@ -80,7 +82,10 @@ func fileThere(name string) bool {
 // summary lets nsys count the calls, and what was copied.
 func (f *Finding) summary(ctx context.Context, o Options, dir string) error {
 	stats := func(args ...string) ([]byte, error) {
-		return run.Output(ctx, run.Cmd{Argv: append([]string{"nsys", "stats"}, args...), Env: o.Env, Timeout: statsPatience, Grace: time.Second})
+		return run.Output(ctx, run.Cmd{
+			Argv: append([]string{"nsys", "stats"}, args...), Env: o.Env, Timeout: statsPatience,
+			Grace: time.Second,
+		})
 	}
 	list, err := stats("--help-reports") // 2022.4 lists them and ends with 1
 	api, size := firstListed(list, apiSum), firstListed(list, sizeSum)
@@ -89,7 +94,8 @@ func (f *Finding) summary(ctx context.Context, o Options, dir string) error {
 	}
 	reports := slices.DeleteFunc([]string{api, size}, func(r string) bool { return r == "" })
 	base := filepath.Join(dir, "nsys")
-	if _, err := stats("--report", strings.Join(reports, ","), "--format", "csv", "--output", base, f.Files[0]); err != nil {
+	if _, err := stats("--report", strings.Join(reports, ","), "--format", "csv", "--output", base,
+		f.Files[0]); err != nil {
 		return err
 	}
 	for _, r := range reports {
@@ -172,7 +178,11 @@ var balances = []struct {
 		[]string{"cudaMallocHost", "cudaHostAlloc", "cuMemAllocHost", "cuMemHostAlloc"},
 		[]string{"cudaFreeHost", "cuMemFreeHost"},
 	},
-	{"graphs", []string{"cudaGraphInstantiate", "cuGraphInstantiate"}, []string{"cudaGraphExecDestroy", "cuGraphExecDestroy"}},
+	{
+		"graphs",
+		[]string{"cudaGraphInstantiate", "cuGraphInstantiate"},
+		[]string{"cudaGraphExecDestroy", "cuGraphExecDestroy"},
+	},
 }
 
 // nsysEvidence tells what the calls add up to.

@@ -26,7 +26,8 @@ func TestNsysSummary(t *testing.T) {
 	f := Finding{Tool: "nsys", Files: []string{"nsys.nsys-rep"}, Calls: calls, Moved: moved}
 	said := strings.Join(f.nsysEvidence(), "\n")
 	for _, want := range []string{
-		"a capture was made: nsys.nsys-rep", "take device memory: 69, that give it back: 12", "take pinned host memory: 3, that give it back: 3",
+		"a capture was made: nsys.nsys-rep", "take device memory: 69, that give it back: 12",
+		"take pinned host memory: 3, that give it back: 3",
 		"take graphs: 9, that give it back: 2", "[CUDA memcpy HtoD] 100 times",
 	} {
 		if !strings.Contains(said, want) {
@@ -36,7 +37,10 @@ func TestNsysSummary(t *testing.T) {
 	if calls, err := parseNsys(nil, "Num Calls"); err != nil || calls != nil { // nothing of the kind was seen
 		t.Errorf("%v, %v", calls, err)
 	}
-	for _, bad := range []string{"Segmentation fault", "Name,Num Calls\ncudaMalloc,many\n", "Name,Num Calls\ncudaMalloc,-1\n", "Name,Num Calls\n\"cuda", "Name,Num Calls\na,1,2\n"} {
+	for _, bad := range []string{
+		"Segmentation fault", "Name,Num Calls\ncudaMalloc,many\n",
+		"Name,Num Calls\ncudaMalloc,-1\n", "Name,Num Calls\n\"cuda", "Name,Num Calls\na,1,2\n",
+	} {
 		if calls, err := parseNsys([]byte(bad), "Num Calls"); err == nil {
 			t.Errorf("%q: %v", bad, calls)
 		}
@@ -108,13 +112,25 @@ func TestNsys(t *testing.T) {
 	}{
 		"whole":            {capture, stats, "take device memory: 69, that give it back: 12", ""},
 		"an older capture": {`echo nsys >"$base.qdrep"`, stats, "nsys.qdrep\n", ""},
-		"no calls":         {capture, `: >"${base}_cudaapisum.csv"; : >"${base}_gpumemsizesum.csv"`, "no call of CUDA is in the capture", ""},
-		"no summary":       {capture, `echo "ERROR: $5 is no report"; exit 1`, "a capture, but no summary of it: nsys stats", ""},
-		"garbage":          {capture, `echo '@@@@ ,,,' >"${base}_cudaapisum.csv"`, "a capture, but no summary of it: its cudaapisum: it has no columns Num Calls and Name", ""},
+		"no calls": {
+			capture, `: >"${base}_cudaapisum.csv"; : >"${base}_gpumemsizesum.csv"`,
+			"no call of CUDA is in the capture", "",
+		},
+		"no summary": {
+			capture, `echo "ERROR: $5 is no report"; exit 1`, "a capture, but no summary of it: nsys stats",
+			"",
+		},
+		"garbage": {
+			capture, `echo '@@@@ ,,,' >"${base}_cudaapisum.csv"`,
+			"a capture, but no summary of it: its cudaapisum: it has no columns Num Calls and Name", "",
+		},
 		"no capture":       {`echo 'Importer error status: The importer binary and its dependencies were not found.'; echo raw >"$base.qdstrm"`, "", "", "it wrote no report: The importer binary and its dependencies were not found.; what it recorded is in "},
 		"an empty capture": {`: >"$base.nsys-rep"; code=1`, stats, "", "nsys: the report that it wrote is empty"},
 		"stops":            {`kill -9 $$`, "", "", "nsys: it wrote no report"},
-		"hangs":            {"sleep 60", "", "", "nsys: it did not finish its report within 1s of the program's end, and was stopped"},
+		"hangs": {
+			"sleep 60", "", "",
+			"nsys: it did not finish its report within 1s of the program's end, and was stopped",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -140,7 +156,8 @@ func TestRealNsys(t *testing.T) {
 	want := "no call of CUDA is in the capture"
 	if file, err := exec.LookPath("nsys"); err != nil {
 		t.Log("there is no nsys here: the stand-in is judged")
-		env = []string{standIn(t, `echo nsys >"$base.nsys-rep"`, `: >"${base}_cudaapisum.csv"; : >"${base}_gpumemsizesum.csv"`)}
+		env = []string{standIn(t, `echo nsys >"$base.nsys-rep"`,
+			`: >"${base}_cudaapisum.csv"; : >"${base}_gpumemsizesum.csv"`)}
 	} else {
 		t.Log(file)
 	}

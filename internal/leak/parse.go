@@ -170,7 +170,8 @@ func refusal(line string) bool {
 	if !ok {
 		return strings.HasPrefix(line, "Internal ") && strings.Contains(line, "rror")
 	}
-	return !strings.HasPrefix(what, "process didn't terminate successfully") && !strings.HasPrefix(what, "couldn't find exit code")
+	return !strings.HasPrefix(what, "process didn't terminate successfully") &&
+		!strings.HasPrefix(what, "couldn't find exit code")
 }
 
 // parseHeaptrack reads the text of heaptrack_print -l: what was not given back at

@@ -134,7 +134,10 @@ func TestRealTools(t *testing.T) {
 		t.Fatalf("%v\n%+v", err, res)
 	}
 	text := res.Text()
-	for _, want := range []string{"an explicit leak", "valgrind: 400 KiB in 100 allocations were lost", "request (leak.c:", "heaptrack:"} {
+	for _, want := range []string{
+		"an explicit leak", "valgrind: 400 KiB in 100 allocations were lost",
+		"request (leak.c:", "heaptrack:",
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
@@ -147,22 +150,27 @@ func TestRealTools(t *testing.T) {
 // A call that returned an error is no wrong access; what is left of the summary is.
 func TestFailedCalls(t *testing.T) {
 	record := func(err, call string) string {
-		return "========= Program hit " + err + " (error 910) due to \"the graph update was not performed\" on CUDA API call to " + call + ".\n" +
+		return "========= Program hit " + err + " (error 910) due to \"the graph update was not performed\" on CUDA " +
+			"API call to " + call + ".\n" +
 			"=========     Saved host backtrace up to driver entry point at error\n" +
-			"=========         Host Frame: ggml_backend_cuda_graph_compute(ggml_backend*, ggml_cgraph*) [0xf92ea] in libggml-cuda.so\n=========\n"
+			"=========         Host Frame: ggml_backend_cuda_graph_compute(ggml_backend*, ggml_cgraph*) [0xf92ea] in " +
+			"libggml-cuda.so\n=========\n"
 	}
-	log := record("cudaErrorGraphExecUpdateFailure", "cudaGraphExecUpdate") + record("cudaErrorGraphExecUpdateFailure", "cudaGetLastError") +
+	log := record("cudaErrorGraphExecUpdateFailure", "cudaGraphExecUpdate") +
+		record("cudaErrorGraphExecUpdateFailure", "cudaGetLastError") +
 		"========= Invalid __global__ read of size 4 bytes\n========= \n" +
 		"========= LEAK SUMMARY: 0 bytes leaked in 0 allocations\n========= ERROR SUMMARY: 3 errors\n"
 	f, err := parseSanitizer([]byte(log))
-	if err != nil || f.Errors != 1 || !slices.Equal(f.API, []string{"cudaErrorGraphExecUpdateFailure in cudaGraphExecUpdate", "cudaErrorGraphExecUpdateFailure in cudaGetLastError"}) {
+	if err != nil || f.Errors != 1 || !slices.Equal(f.API, []string{"cudaErrorGraphExecUpdateFailure in " +
+		"cudaGraphExecUpdate", "cudaErrorGraphExecUpdateFailure in cudaGetLastError"}) {
 		t.Fatalf("%+v, %v", f, err)
 	}
 	f.Tool, f.Files = "memcheck", []string{"program.log"}
 	r := &Result{Tools: []Finding{f}}
 	r.fromTools(false, false)
 	said := strings.Join(r.Evidence, "\n")
-	for _, want := range []string{"a call returned an error, which is no wrong access: cudaErrorGraphExecUpdateFailure in cudaGraphExecUpdate, 1 times; llama.cpp asks", "1 wrong accesses, see program.log"} {
+	for _, want := range []string{"a call returned an error, which is no wrong access: cudaErrorGraphExecUpdateFailure " +
+		"in cudaGraphExecUpdate, 1 times; llama.cpp asks", "1 wrong accesses, see program.log"} {
 		if !strings.Contains(said, want) {
 			t.Errorf("no %q in\n%s", want, said)
 		}

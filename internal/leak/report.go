@@ -91,19 +91,26 @@ func (r *Result) AllNotes() []string {
 // HTML returns the result as one page that needs nothing else. Series beside the
 // run's own, such as that of an unpatched build, are drawn on the same charts.
 func (r *Result) HTML(beside ...memory.Series) ([]byte, error) {
-	about := fmt.Sprintf("%s, place %s, workload %s: %d requests, %d tokens", r.Began.Format("2006-01-02 15:04 MST"), r.Place, r.Workload, r.Requests, r.Tokens)
+	about := fmt.Sprintf("%s, place %s, workload %s: %d requests, %d tokens", r.Began.Format("2006-01-02 15:04 MST"),
+		r.Place, r.Workload, r.Requests, r.Tokens)
 	if by := r.Series.Device.Source; by != "" {
 		about += "; VRAM by " + by
 	}
 	if r.End != "" {
 		about += "; the program " + r.End + ", by itself"
 	}
-	seen := report.Part{Text: []string{run.QuoteArgv(r.Argv)}, Notes: []string{about}, Table: report.Table{Head: report.Columns("memory", "verdict", "what was seen")}}
+	seen := report.Part{
+		Text: []string{run.QuoteArgv(r.Argv)}, Notes: []string{about},
+		Table: report.Table{Head: report.Columns("memory", "verdict", "what was seen")},
+	}
 	add := func(kind, state, said string, class string) {
 		seen.Table.Rows = append(seen.Table.Rows, []report.Cell{{Text: kind}, {Text: state, Class: class}, {Text: said}})
 	}
 	for _, v := range r.Verdicts {
-		add(v.Kind.String(), string(v.State), v.String(), map[memory.State]string{memory.Grows: "bad", memory.Unclear: "warn"}[v.State])
+		add(v.Kind.String(), string(v.State), v.String(), map[memory.State]string{
+			memory.Grows:   "bad",
+			memory.Unclear: "warn",
+		}[v.State])
 	}
 	if why := r.NoVRAM(); why != "" {
 		add(memory.VRAM.String(), "not known", why, "warn")

@@ -89,7 +89,8 @@ func (r *Result) judge(o Options) {
 		}
 		r.Series.Notes = append(r.Series.Notes, note)
 	}
-	r.Verdicts = memory.Judge(s, memory.JudgeOptions{Unit: r.unit(), Floor: o.Floor, Ended: r.Workload == "none" && r.End != ""})
+	r.Verdicts = memory.Judge(s, memory.JudgeOptions{Unit: r.unit(), Floor: o.Floor, Ended: r.Workload == "none" &&
+		r.End != ""})
 }
 
 // worked is the series without what was before and after the work.
@@ -151,9 +152,12 @@ func (r *Result) conclude(o Options) {
 		r.Class = Unknown
 	case memory.Says(d, memory.Unclear) || len(d) == 0 || r.noRemote(o):
 		r.Class = Unjudged
-	case r.Workload == "prefill" && slices.ContainsFunc(d, func(v memory.Verdict) bool { return v.State == memory.Bounded && v.Growth.Low > 0 }):
+	case r.Workload == "prefill" && slices.ContainsFunc(d, func(v memory.Verdict) bool {
+		return v.State == memory.Bounded && v.Growth.Low > 0
+	}):
 		r.Class = Need
-		r.Evidence = append(r.Evidence, "it grew while the context grew for the first time, and not again when a second prompt grew as far")
+		r.Evidence = append(r.Evidence, "it grew while the context grew for the first time, and not again when a second "+
+			"prompt grew as far")
 	case memory.Says(d, memory.Bounded):
 		r.Class = Settles
 	default:
@@ -187,10 +191,12 @@ func (r *Result) fromTools(growsHost, growsVRAM bool) {
 			r.Evidence = append(r.Evidence, f.nsysEvidence()...)
 			continue
 		case f.Tool == "heaptrack":
-			r.Evidence = append(r.Evidence, fmt.Sprintf("heaptrack: %s were not given back at the end (lost, or still in use)", memory.FormatBytes(float64(f.Kept))))
+			r.Evidence = append(r.Evidence, fmt.Sprintf("heaptrack: %s were not given back at the end (lost, or still in use)",
+				memory.FormatBytes(float64(f.Kept))))
 			for _, p := range f.Places {
 				if f.Requests > 1 && p.Blocks >= f.Requests && p.Blocks%f.Requests == 0 {
-					r.Evidence = append(r.Evidence, fmt.Sprintf("heaptrack: %d of them a request at %s", p.Blocks/f.Requests, strings.Join(p.Stack[:min(2, len(p.Stack))], " < ")))
+					r.Evidence = append(r.Evidence, fmt.Sprintf("heaptrack: %d of them a request at %s", p.Blocks/f.Requests,
+						strings.Join(p.Stack[:min(2, len(p.Stack))], " < ")))
 				}
 			}
 			continue
@@ -199,12 +205,15 @@ func (r *Result) fromTools(growsHost, growsVRAM bool) {
 			if f.Requests > 1 && !each {
 				once = ", nowhere once a request"
 			}
-			r.Evidence = append(r.Evidence, fmt.Sprintf("%s: %s in %d allocations were lost%s", f.Tool, memory.FormatBytes(float64(f.Lost)), f.LostN, once))
+			r.Evidence = append(r.Evidence, fmt.Sprintf("%s: %s in %d allocations were lost%s", f.Tool,
+				memory.FormatBytes(float64(f.Lost)), f.LostN, once))
 			for _, p := range f.Places[:min(3, len(f.Places))] {
-				r.Evidence = append(r.Evidence, fmt.Sprintf("%s: %s in %d at %s", f.Tool, memory.FormatBytes(float64(p.Bytes)), p.Blocks, strings.Join(p.Stack[:min(4, len(p.Stack))], " < ")))
+				r.Evidence = append(r.Evidence, fmt.Sprintf("%s: %s in %d at %s", f.Tool, memory.FormatBytes(float64(p.Bytes)),
+					p.Blocks, strings.Join(p.Stack[:min(4, len(p.Stack))], " < ")))
 			}
 		default:
-			r.Evidence = append(r.Evidence, f.Tool+": nothing was lost: all that was taken was given back, or is still in use, at the end")
+			r.Evidence = append(r.Evidence, f.Tool+": nothing was lost: all that was taken was given back, or is still in "+
+				"use, at the end")
 		}
 		for _, call := range slices.Compact(slices.Sorted(slices.Values(f.API))) {
 			n := 0
@@ -217,7 +226,8 @@ func (r *Result) fromTools(growsHost, growsVRAM bool) {
 			if strings.HasPrefix(call, "cudaErrorGraphExecUpdateFailure ") {
 				why = "; llama.cpp asks whether a graph can be updated, and makes a new one where it cannot"
 			}
-			r.Evidence = append(r.Evidence, fmt.Sprintf("%s: a call returned an error, which is no wrong access: %s, %d times%s", f.Tool, call, n, why))
+			r.Evidence = append(r.Evidence, fmt.Sprintf(
+				"%s: a call returned an error, which is no wrong access: %s, %d times%s", f.Tool, call, n, why))
 		}
 		if f.Errors > 0 {
 			r.Evidence = append(r.Evidence, fmt.Sprintf("%s: %d wrong accesses, see %s", f.Tool, f.Errors, f.Files[0]))
@@ -249,6 +259,7 @@ func (r *Result) promptCache(o Options) {
 	}
 	limit := cmp.Or(option(o.Argv, "--cache-ram", "-cram"), "8192")
 	r.Cap = limit + " MiB"
-	r.Evidence = append(r.Evidence, "the server says that its prompt cache is enabled: it keeps prompts in host memory up to "+limit+" MiB")
+	r.Evidence = append(r.Evidence, "the server says that its prompt cache is enabled: it keeps prompts in host "+
+		"memory up to "+limit+" MiB")
 	r.Next = append(r.Next, "run it again with --cache-ram 0 --ctx-checkpoints 0: what still grows then is not that cache")
 }

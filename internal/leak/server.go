@@ -50,7 +50,8 @@ func (p *program) await(ctx context.Context, limit time.Duration) (*llamaserver.
 		}
 		select {
 		case <-p.Done():
-			why := fmt.Sprintf("%s %s after %v, before it was ready", p.o.Argv[0], p.how(), time.Since(p.began).Round(time.Millisecond))
+			why := fmt.Sprintf("%s %s after %v, before it was ready", p.o.Argv[0], p.how(),
+				time.Since(p.began).Round(time.Millisecond))
 			if len(p.Tail()) == 0 {
 				why += ", and printed nothing"
 			}

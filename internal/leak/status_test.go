@@ -50,7 +50,8 @@ func TestExitCode(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if res.ExitCode == nil || *res.ExitCode != 9 || !strings.Contains(res.Text(), "the program ended with exit code 9, by itself\n") {
+	if res.ExitCode == nil || *res.ExitCode != 9 || !strings.Contains(res.Text(),
+		"the program ended with exit code 9, by itself\n") {
 		t.Errorf("%v\n%s", res.ExitCode, res.Text())
 	}
 }
@@ -74,7 +75,8 @@ func TestUnclearSaysOnce(t *testing.T) {
 	o.Every = 50 * time.Millisecond
 	_, err := Run(t.Context(), o)
 	var n *NotRun
-	if !errors.As(err, &n) || strings.Count(err.Error(), "let it run longer") != 1 || strings.Contains(err.Error(), ", or: ") {
+	if !errors.As(err, &n) || strings.Count(err.Error(), "let it run longer") != 1 ||
+		strings.Contains(err.Error(), ", or: ") {
 		t.Errorf("%v", err)
 	}
 }

@@ -25,13 +25,14 @@ type Place struct {
 
 // Finding is what a tool says.
 type Finding struct {
-	Tool     string   `json:"tool"`
-	Program  string   `json:"program"`
-	Lost     int64    `json:"lost"`            // bytes that nothing points to any more (device: not freed)
-	LostN    int64    `json:"lost_n"`          // allocations
-	Kept     int64    `json:"kept"`            // bytes not given back at the end that may still be in use
-	Errors   int64    `json:"errors"`          // wrong accesses, where the tool looks for them
-	API      []string `json:"api,omitempty"`   // CUDA calls that returned an error, as "error in call", each as often as it happened
+	Tool    string `json:"tool"`
+	Program string `json:"program"`
+	Lost    int64  `json:"lost"`   // bytes that nothing points to any more (device: not freed)
+	LostN   int64  `json:"lost_n"` // allocations
+	Kept    int64  `json:"kept"`   // bytes not given back at the end that may still be in use
+	Errors  int64  `json:"errors"` // wrong accesses, where the tool looks for them
+	// CUDA calls that returned an error, as "error in call", each as often as it happened
+	API      []string `json:"api,omitempty"`
 	Places   []Place  `json:"places"`          // the largest first
 	Calls    []Call   `json:"calls,omitempty"` // nsys: of CUDA's functions
 	Moved    []Call   `json:"moved,omitempty"` // nsys: copies and memsets of the device
@@ -65,7 +66,10 @@ var allTools = map[string]tool{
 			if filepath.Base(program) == "cuda-memcheck" {
 				return []string{program, "--leak-check", "full", "--print-limit", manyLeaks}
 			}
-			return []string{program, "--tool", "memcheck", "--leak-check", "full", "--print-limit", manyLeaks, "--target-processes", "all"}
+			return []string{
+				program, "--tool", "memcheck", "--leak-check", "full", "--print-limit", manyLeaks,
+				"--target-processes", "all",
+			}
 		},
 		read: func(_ context.Context, _ Options, _ string, log []byte) (Finding, error) { return parseSanitizer(log) },
 	},
@@ -74,7 +78,8 @@ var allTools = map[string]tool{
 		argv: func(program, dir string) []string {
 			return []string{
 				program, "--tool=memcheck", "--leak-check=full", "--show-leak-kinds=definite,indirect,possible",
-				"--num-callers=24", "--child-silent-after-fork=yes", "--xml=yes", "--xml-file=" + filepath.Join(dir, "valgrind.xml"),
+				"--num-callers=24", "--child-silent-after-fork=yes", "--xml=yes", "--xml-file=" +
+					filepath.Join(dir, "valgrind.xml"),
 			}
 		},
 		read: func(_ context.Context, _ Options, dir string, _ []byte) (Finding, error) {
@@ -94,7 +99,10 @@ var allTools = map[string]tool{
 		argv: func(program, dir string) []string {
 			// What processors do tells nothing of memory and wants rights; and with it 2022.4
 			// hung after 5 of 7 programs on Linux 6.18, with 0 of 8 without.
-			return []string{program, "profile", "--sample=none", "--cpuctxsw=none", "--cuda-memory-usage=true", "--force-overwrite=true", "-o", filepath.Join(dir, "nsys")}
+			return []string{
+				program, "profile", "--sample=none", "--cpuctxsw=none", "--cuda-memory-usage=true",
+				"--force-overwrite=true", "-o", filepath.Join(dir, "nsys"),
+			}
 		},
 		read: readNsys,
 	},
@@ -163,7 +171,8 @@ func under(ctx context.Context, o Options, t installed, plain *work) (Finding, e
 		return Finding{}, fmt.Errorf("under %s: %w", t.name, err)
 	}
 	if w.srv != nil && (p.Ended() || w.Requests.Load() == 0) {
-		why := fmt.Sprintf("under %s the server %s after %d requests: that tells nothing of a leak", t.name, p.how(), w.Requests.Load())
+		why := fmt.Sprintf("under %s the server %s after %d requests: that tells nothing of a leak", t.name, p.how(),
+			w.Requests.Load())
 		return Finding{}, &NotRun{Why: why, Tail: p.Tail(), Log: logFile}
 	}
 	notes := w.Notes()
@@ -172,7 +181,8 @@ func under(ctx context.Context, o Options, t installed, plain *work) (Finding, e
 		return Finding{}, ctx.Err()
 	}
 	if !finished {
-		why := fmt.Sprintf("%s: it did not finish its report within %v of the program's end, and was stopped", t.name, o.toolPatience)
+		why := fmt.Sprintf("%s: it did not finish its report within %v of the program's end, and was stopped", t.name,
+			o.toolPatience)
 		return Finding{}, &NotRun{Why: why, Tail: p.Tail(), Log: logFile}
 	}
 	if t.name == "memcheck" && p.LogCut() { // its report is in there

@@ -20,14 +20,17 @@ func TestSanitizerRefuses(t *testing.T) {
 		"Error: Failed to initialize WDDM debugger interface. Please run EnableDebuggerInterface.bat as an administrator",
 		"Internal Sanitizer Error: The Sanitizer encountered an error while loading a CUDA module.",
 	} {
-		f, err := parseSanitizer([]byte("========= COMPUTE-SANITIZER\n========= " + text + "\n========= LEAK SUMMARY: 0 bytes leaked in 0 allocations\n========= ERROR SUMMARY: 0 errors\n"))
+		f, err := parseSanitizer([]byte("========= COMPUTE-SANITIZER\n========= " + text +
+			"\n========= LEAK SUMMARY: 0 bytes leaked in 0 allocations\n========= ERROR SUMMARY: 0 errors\n"))
 		if err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%s: %v, %+v", text, err, f)
 		}
 	}
 	// A program's own exit code is none of that; and a list that was cut is said to be.
-	f, err := parseSanitizer([]byte("========= LEAK SUMMARY: 8 bytes leaked in 200 allocations\n========= ERROR SUMMARY: 200 errors\n" +
-		"========= ERROR SUMMARY: 100 errors were not printed. Use --print-limit option\n========= Error: process didn't terminate successfully\n"))
+	f, err := parseSanitizer([]byte("========= LEAK SUMMARY: 8 bytes leaked in 200 allocations\n========= ERROR " +
+		"SUMMARY: 200 errors\n" +
+		"========= ERROR SUMMARY: 100 errors were not printed. Use --print-limit option\n========= Error: process didn't " +
+		"terminate successfully\n"))
 	if err != nil || f.Lost != 8 || f.Errors != 0 || len(f.Notes) != 1 {
 		t.Errorf("%v, %+v", err, f)
 	}
@@ -42,10 +45,17 @@ echo '========= Error: Device not supported. Please refer to the "Supported Devi
 "$arg" "$@"
 echo '========= LEAK SUMMARY: 0 bytes leaked in 0 allocations'
 echo '========= ERROR SUMMARY: 0 errors'`, "memcheck: it says: Error: Device not supported."},
-		{"memcheck", "compute-sanitizer", "echo '========= Error: No attachable process found.'; exit 255", "under memcheck: "},
-		{"nsys", "nsys", "echo \"unrecognised option '--cuda-memory-usage'\"; echo 'usage: nsys profile [<args>] [application] [<application args>]'; exit 1", "unrecognised option"},
+		{
+			"memcheck", "compute-sanitizer", "echo '========= Error: No attachable process found.'; exit 255",
+			"under memcheck: ",
+		},
+		{"nsys", "nsys", "echo \"unrecognised option '--cuda-memory-usage'\"; echo 'usage: nsys profile [<args>] " +
+			"[application] [<application args>]'; exit 1", "unrecognised option"},
 		{"nsys", "nsys", `while [ "$1" != --port ]; do arg=$1; shift; done; "$arg" "$@"; echo 'Importer error status: Importation failed.'`, "nsys: it wrote no report"},
-		{"valgrind", "valgrind", `while [ "$1" != --port ]; do arg=$1; shift; done; HELPER="dies soon" exec "$arg" "$@"`, "under valgrind the server ended with exit code 1 after"},
+		{
+			"valgrind", "valgrind", `while [ "$1" != --port ]; do arg=$1; shift; done; HELPER="dies soon" exec "$arg" "$@"`,
+			"under valgrind the server ended with exit code 1 after",
+		},
 	} {
 		t.Run(c.name+" "+c.why, func(t *testing.T) {
 			t.Parallel()

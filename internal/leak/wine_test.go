@@ -28,7 +28,10 @@ func TestWine(t *testing.T) {
 	}
 	o := options(t, "")
 	o.Argv = wine.Argv(program, prog)
-	o.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "WINEPREFIX=" + filepath.Join(dir, "prefix"), "WINEDEBUG=-all"}
+	o.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "WINEPREFIX=" + filepath.Join(dir, "prefix"),
+		"WINEDEBUG=-all",
+	}
 	argv := wine.Argv(program, "wineboot", "-i")
 	boot := exec.Command(argv[0], argv[1:]...) // takes its time, which is no memory of the program's
 	boot.Env = o.Env
@@ -45,7 +48,8 @@ func TestWine(t *testing.T) {
 	}
 	// 150 MiB in 600 steps, and what wine itself takes.
 	v, _ := res.verdict(memory.Anon)
-	if peak := float64(v.Peak); peak < 150<<20 || peak > 250<<20 || !strings.Contains(v.String(), "anonymous memory grows by") {
+	if peak := float64(v.Peak); peak < 150<<20 || peak > 250<<20 ||
+		!strings.Contains(v.String(), "anonymous memory grows by") {
 		t.Errorf("%v, peak %d", v, v.Peak)
 	}
 	if res.ExitCode == nil || *res.ExitCode != 0 {

@@ -66,10 +66,12 @@ func (w *work) prefill(ctx context.Context) error {
 			n = min(n, slot-8)
 		}
 	} else if slot > 0 && n > slot-8 {
-		return fmt.Errorf("a prefill of %d tokens does not fit the slot, which holds %d: give the server a larger -c", n, slot)
+		return fmt.Errorf("a prefill of %d tokens does not fit the slot, which holds %d: give the server a larger -c", n,
+			slot)
 	}
 	if n < 2*steps {
-		return fmt.Errorf("a prefill of %d tokens is too short to see memory grow (%d are the least): a larger --tokens, and a -c that holds them (a slot holds %d)", n, 2*steps, slot)
+		return fmt.Errorf("a prefill of %d tokens is too short to see memory grow (%d are the least): a larger --tokens, "+
+			"and a -c that holds them (a slot holds %d)", n, 2*steps, slot)
 	}
 	w.target = n
 	step := n / steps
@@ -117,7 +119,10 @@ func (w *work) command(ctx context.Context) error {
 		env = append(env, "LLPATCH_URL="+w.srv.URL())
 	}
 	for i := range w.o.Requests {
-		out, err := run.Output(ctx, run.Cmd{Argv: []string{"/bin/sh", "-c", w.kind}, Env: env, Dir: w.o.Dir, Grace: time.Second})
+		out, err := run.Output(ctx, run.Cmd{
+			Argv: []string{"/bin/sh", "-c", w.kind}, Env: env, Dir: w.o.Dir,
+			Grace: time.Second,
+		})
 		if ctx.Err() != nil {
 			return nil
 		}

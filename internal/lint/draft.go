@@ -112,8 +112,10 @@ func Draft(name string, data []byte, known spec.Advisories) ([]byte, error) {
 	slices.Sort(commits)
 	commits = slices.Compact(commits)
 	var b strings.Builder
-	fmt.Fprintf(&b, "[[advisory]]\nid        = \"\" # a name of ours\naliases   = [%s]\nneeds     = []\ncomponent = \"\"\neffect    = \"\" # in our own words\nimpact    = \"\"\n", quoted(ids))
-	fmt.Fprintf(&b, "since     = %d # as the record says: find the commit\nfixed-in  = %d # likewise\nfixed-by  = [%s]\n", since, fixed, quoted(commits))
+	fmt.Fprintf(&b, "[[advisory]]\nid        = \"\" # a name of ours\naliases   = [%s]\nneeds     = []\ncomponent = "+
+		"\"\"\neffect    = \"\" # in our own words\nimpact    = \"\"\n", quoted(ids))
+	fmt.Fprintf(&b, "since     = %d # as the record says: find the commit\nfixed-in  = %d # likewise\nfixed-by  = [%s]\n",
+		since, fixed, quoted(commits))
 	if score := by.score(); score > 0 {
 		fmt.Fprintf(&b, "score     = %.1f\nscored-by = %q\n", score, cmp.Or(by.ProviderMetadata.ShortName, "the CNA"))
 	}

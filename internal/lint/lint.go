@@ -79,7 +79,8 @@ func (r *Report) Text() string {
 	}
 	if r.Proof != nil {
 		s += fmt.Sprintf("; ranges proven on %s and %s, %s and %s of defects checked", count(r.Proof.Tags, "tag", "tags"),
-			count(r.Proof.Commits, "commit", "commits"), count(r.Proof.Pins, "pin", "pins"), count(r.Proof.Defects, "commit", "commits"))
+			count(r.Proof.Commits, "commit", "commits"), count(r.Proof.Pins, "pin", "pins"),
+			count(r.Proof.Defects, "commit", "commits"))
 	}
 	s += ": all as declared\n"
 	alike := map[string][]string{} // fixes by the reason
@@ -117,7 +118,10 @@ func LoadFindings(err error) (*Report, bool) {
 // be checked at all.
 func Check(ctx context.Context, repo *spec.Repo, o Options) (*Report, error) {
 	o.Upstream = cmp.Or(o.Upstream, spec.LlamaCpp)
-	r := &Report{Fixes: len(repo.Fixes), Recipes: len(repo.Recipes), Known: len(repo.Advisories.All), Unproven: map[string]string{}}
+	r := &Report{
+		Fixes: len(repo.Fixes), Recipes: len(repo.Recipes), Known: len(repo.Advisories.All),
+		Unproven: map[string]string{},
+	}
 	for _, f := range repo.Fixes {
 		r.Variants += len(f.Variants)
 		r.fix(repo, f)
@@ -193,14 +197,16 @@ func (r *Report) fix(repo *spec.Repo, f spec.Fix) {
 		}
 	}
 	if f.Proof != "build" && !slices.Contains(smoke.Proofs(), f.Proof) {
-		at("proof", "proof is %q, which is no check that shows a fault; it must be \"build\" or one of %s", f.Proof, strings.Join(smoke.Proofs(), ", "))
+		at("proof", "proof is %q, which is no check that shows a fault; it must be \"build\" or one of %s", f.Proof,
+			strings.Join(smoke.Proofs(), ", "))
 	}
 	if f.Proof == smoke.Malformed && len(smoke.MalformedChecks(f.Cures)) == 0 {
 		at("proof", "proof is %q, and there is no malformed input for what the fix cures", f.Proof)
 	}
 	switch reason := strings.TrimSpace(f.Unproven); {
 	case f.Proof == "build" && (reason == "" || !strings.HasSuffix(reason, ".")):
-		at("proof", "proof is \"build\", so that nothing shows that the fix works: name a check that fails without it, or say in unproven = \"...\", a sentence, why there is none")
+		at("proof", "proof is \"build\", so that nothing shows that the fix works: name a check that fails without it, or "+
+			"say in unproven = \"...\", a sentence, why there is none")
 	case f.Proof == "build":
 		r.Unproven[f.ID] = reason
 	case f.Unproven != "":
@@ -247,11 +253,13 @@ func (r *Report) patches(repo *spec.Repo) (map[string][]patch.Patch, error) {
 		}
 		r.Patches++
 		if !declared {
-			r.add(&spec.Error{File: file, Msg: "no variant names this patch file; declare it in fix.toml beside it, or remove it"})
+			r.add(&spec.Error{File: file, Msg: "no variant names this patch file; declare it in fix.toml beside it, " +
+				"or remove it"})
 		}
 		sum := sha256.Sum256(data)
 		if first, ok := same[sum]; ok {
-			r.add(&spec.Error{File: file, Msg: fmt.Sprintf("has the same content as %s; keep one, several variants may name it", first)})
+			r.add(&spec.Error{File: file, Msg: fmt.Sprintf("has the same content as %s; keep one, several variants may name it",
+				first)})
 		} else {
 			same[sum] = file
 		}

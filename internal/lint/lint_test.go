@@ -78,8 +78,12 @@ func (c counted) Open(name string) (fs.File, error) {
 // A proof takes the patches that were read to check their form.
 func TestPatchesReadOnce(t *testing.T) {
 	dir := t.TempDir()
-	for _, args := range [][]string{{"init", "-q"}, {"-c", "user.name=a", "-c", "user.email=a@example.com", "commit", "-q", "--allow-empty", "-m", "first"}, {"tag", "b100"}} {
-		if out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", dir}, args...)...).CombinedOutput(); err != nil {
+	for _, args := range [][]string{{"init", "-q"}, {
+		"-c", "user.name=a", "-c", "user.email=a@example.com", "commit",
+		"-q", "--allow-empty", "-m", "first",
+	}, {"tag", "b100"}} {
+		if out, err := exec.CommandContext(t.Context(), "git", append([]string{"-C", dir},
+			args...)...).CombinedOutput(); err != nil {
 			t.Fatalf("git %v: %v %s", args, err, out)
 		}
 	}

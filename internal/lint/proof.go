@@ -24,7 +24,9 @@ type Proof struct {
 }
 
 // prove judges every declared range and every pin on the history.
-func (r *Report) prove(ctx context.Context, repo *spec.Repo, lock spec.Lock, parsed map[string][]patch.Patch, o Options) (err error) {
+func (r *Report) prove(ctx context.Context, repo *spec.Repo, lock spec.Lock, parsed map[string][]patch.Patch,
+	o Options,
+) (err error) {
 	stack, err := compat.Declared(repo, o.Upstream, parsed)
 	if err != nil {
 		return err
@@ -48,7 +50,8 @@ func (r *Report) prove(ctx context.Context, repo *spec.Repo, lock spec.Lock, par
 			if f.Why != "" {
 				why += ": " + f.Why
 			}
-			r.add(spec.ErrorAt(repo.FS, file, fmt.Sprintf("variant[%d].range", p.Variant), "range %q declares %s, where %s does not fit: %s", p.Range, f.Where, p.Patch, why))
+			r.add(spec.ErrorAt(repo.FS, file, fmt.Sprintf("variant[%d].range", p.Variant),
+				"range %q declares %s, where %s does not fit: %s", p.Range, f.Where, p.Patch, why))
 		}
 		for _, note := range p.Notes {
 			r.Notes = append(r.Notes, fmt.Sprintf("%s (%s): %s", p.Fix, p.Range, note))
@@ -72,7 +75,8 @@ func (r *Report) prove(ctx context.Context, repo *spec.Repo, lock spec.Lock, par
 			r.add(spec.ErrorAt(repo.FS, spec.AdvisoriesFile, fmt.Sprintf("advisory[%d].%s", f.Index, f.Key), "%s", f.Msg))
 			continue
 		}
-		r.add(spec.ErrorAt(repo.FS, path.Join("patches", f.Fix, "fix.toml"), defectKey(repo, f.Fix, o.Upstream)+f.Key, "%s", f.Msg))
+		r.add(spec.ErrorAt(repo.FS, path.Join("patches", f.Fix, "fix.toml"), defectKey(repo, f.Fix, o.Upstream)+f.Key, "%s",
+			f.Msg))
 	}
 	for _, upstream := range slices.Sorted(maps.Keys(lock)) {
 		if upstream != o.Upstream && len(lock[upstream]) > 0 {
@@ -82,7 +86,8 @@ func (r *Report) prove(ctx context.Context, repo *spec.Repo, lock spec.Lock, par
 	for _, f := range repo.Fixes {
 		for _, upstream := range f.Upstreams() {
 			if upstream != o.Upstream {
-				r.Notes = append(r.Notes, fmt.Sprintf("%s: its variants for %s are not proven: the history is %s's", f.ID, upstream, o.Upstream))
+				r.Notes = append(r.Notes, fmt.Sprintf("%s: its variants for %s are not proven: the history is %s's", f.ID,
+					upstream, o.Upstream))
 			}
 		}
 	}

@@ -89,7 +89,9 @@ func (c *Client) Request(ctx context.Context, method, path string, body any) (*h
 }
 
 // Call sends a request and reads the whole answer, within the limit.
-func (c *Client) Call(ctx context.Context, limit time.Duration, method, path string, body any) (status int, answer []byte, err error) {
+func (c *Client) Call(ctx context.Context, limit time.Duration, method, path string,
+	body any,
+) (status int, answer []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	res, err := c.Request(ctx, method, path, body)

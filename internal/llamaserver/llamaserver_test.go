@@ -57,7 +57,8 @@ func TestCallLimit(t *testing.T) {
 		<-r.Context().Done()
 	})
 	began := time.Now()
-	if _, _, err := s.Call(t.Context(), 50*time.Millisecond, http.MethodPost, "/", map[string]int{"a": 1}); err == nil || time.Since(began) > 5*time.Second {
+	if _, _, err := s.Call(t.Context(), 50*time.Millisecond, http.MethodPost, "/", map[string]int{"a": 1}); err == nil ||
+		time.Since(began) > 5*time.Second {
 		t.Errorf("%v after %v", err, time.Since(began))
 	}
 }
@@ -96,7 +97,10 @@ func FuzzEvents(f *testing.F) {
 	f.Add(": ping\nerror: no\n")
 	f.Fuzz(func(t *testing.T, s string) {
 		n := 0
-		if err := llamaserver.Events(strings.NewReader(s), func([]byte) error { n++; return nil }); err == nil && n > strings.Count(s, "data:") {
+		if err := llamaserver.Events(strings.NewReader(s), func([]byte) error {
+			n++
+			return nil
+		}); err == nil && n > strings.Count(s, "data:") {
 			t.Errorf("%q: %d events", s, n)
 		}
 	})

@@ -40,7 +40,8 @@ func Try(name string, shared bool) (f *os.File, ok bool, err error) {
 // patience is how long a lock may take before the user is told what is waited for.
 const patience = 200 * time.Millisecond
 
-// Wait is Try for a caller that has the time. It calls busy, which may be nil, once where it has to wait for longer than
+// Wait is Try for a caller that has the time. It calls busy, which may be nil, once where it has to
+// wait for longer than
 // a moment. The error is that of ctx where it ends first.
 func Wait(ctx context.Context, name string, shared bool, busy func()) (*os.File, error) {
 	for said, began := false, time.Now(); ; {

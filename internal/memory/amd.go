@@ -58,7 +58,8 @@ func readSysfs(root string, cards []string) (Reading, error) {
 
 // amdShared is said of every AMD figure: none of the sources below is asked for
 // the programs on a card.
-const amdShared = "the figures are the cards', less what was taken before: another program using one would not be noticed"
+const amdShared = "the figures are the cards', less what was taken before: another program using one would " +
+	"not be noticed"
 
 func readInt(name string) (int64, error) {
 	b, err := os.ReadFile(name)

@@ -30,7 +30,10 @@ func NvidiaCards(ctx context.Context, env []string) ([]NvidiaCard, error) {
 	}
 	one, cancel := context.WithTimeout(ctx, listing)
 	defer cancel()
-	out, err := run.Output(one, run.Cmd{Argv: []string{"nvidia-smi", "--query-gpu=uuid,compute_cap", "--format=csv,noheader"}, Env: env, Grace: -1})
+	out, err := run.Output(one, run.Cmd{Argv: []string{
+		"nvidia-smi", "--query-gpu=uuid,compute_cap",
+		"--format=csv,noheader",
+	}, Env: env, Grace: -1})
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -68,14 +68,16 @@ func chooseCards(ctx context.Context, env []string, pick, sys string) (*Cards, e
 	visible := []string{"HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"} // HIP reads both
 	switch tool {
 	case "":
-		return nil, fmt.Errorf("there is no card on this machine: no nvidia-smi, amd-smi or rocm-smi on the PATH, and no amdgpu card in %s/class/drm", sys)
+		return nil, fmt.Errorf("there is no card on this machine: no nvidia-smi, amd-smi or rocm-smi on the PATH, and no "+
+			"amdgpu card in %s/class/drm", sys)
 	case "nvidia-smi":
 		all, err = nvidiaCards(ctx, env)
 		visible = visible[1:]
 	case "amdgpu":
 		all, err = amdCards(sys)
 	default:
-		return nil, fmt.Errorf("%s is there, but %s/class/drm has no amdgpu card, and only there does llpatch look which cards there are", tool, sys)
+		return nil, fmt.Errorf("%s is there, but %s/class/drm has no amdgpu card, and only there does llpatch look which "+
+			"cards there are", tool, sys)
 	}
 	if err != nil {
 		return nil, err
@@ -93,7 +95,8 @@ func chooseCards(ctx context.Context, env []string, pick, sys string) (*Cards, e
 	}
 	if order, _ := run.LookEnv(env, "CUDA_DEVICE_ORDER"); tool == "nvidia-smi" && strings.HasPrefix(from, "CUDA_") &&
 		len(all) > 1 && strings.Trim(pick, "0123456789, ") == "" && order != "PCI_BUS_ID" {
-		return nil, fmt.Errorf("%s counts the fastest card first, and nvidia-smi counts by bus: set CUDA_DEVICE_ORDER=PCI_BUS_ID too, or name the card with --card", from)
+		return nil, fmt.Errorf("%s counts the fastest card first, and nvidia-smi counts by bus: set "+
+			"CUDA_DEVICE_ORDER=PCI_BUS_ID too, or name the card with --card", from)
 	}
 	c := &Cards{List: all[:1], Source: tool}
 	if pick != "" {
@@ -125,7 +128,8 @@ func named(all []Card, list string) ([]Card, error) {
 		one = strings.TrimSpace(one)
 		var fit []Card
 		for _, c := range all {
-			if n, err := strconv.Atoi(one); err == nil && n == c.Index || err != nil && one != "" && strings.HasPrefix(c.ID, one) {
+			if n, err := strconv.Atoi(one); err == nil && n == c.Index || err != nil && one != "" &&
+				strings.HasPrefix(c.ID, one) {
 				fit = append(fit, c)
 			}
 		}
@@ -155,7 +159,10 @@ func CardsHidden(env []string) bool {
 func nvidiaCards(ctx context.Context, env []string) ([]Card, error) {
 	one, cancel := context.WithTimeout(ctx, listing)
 	defer cancel()
-	out, err := run.Output(one, run.Cmd{Argv: []string{"nvidia-smi", "--query-gpu=index,uuid,name,driver_version", "--format=csv,noheader"}, Env: env, Grace: -1})
+	out, err := run.Output(one, run.Cmd{Argv: []string{
+		"nvidia-smi", "--query-gpu=index,uuid,name,driver_version",
+		"--format=csv,noheader",
+	}, Env: env, Grace: -1})
 	if err != nil {
 		return nil, fmt.Errorf("nvidia-smi does not list the cards: %w", err)
 	}
@@ -209,7 +216,10 @@ func amdCards(sys string) ([]Card, error) {
 	}
 	var all []placed
 	for _, dir := range dirs {
-		c := placed{Card{ID: filepath.Base(filepath.Dir(dir)), Name: word(filepath.Join(dir, "product_name")), Driver: driver}, 1 << 10}
+		c := placed{Card{
+			ID: filepath.Base(filepath.Dir(dir)), Name: word(filepath.Join(dir, "product_name")),
+			Driver: driver,
+		}, 1 << 10}
 		c.Name = cmp.Or(c.Name, strings.TrimSpace("AMD "+word(filepath.Join(dir, "device"))))
 		nodes, err := filepath.Glob(filepath.Join(dir, "drm/renderD*"))
 		for _, n := range nodes {

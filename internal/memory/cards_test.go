@@ -46,10 +46,15 @@ func TestChooseNvidia(t *testing.T) {
 		"by bus":                {[]string{"CUDA_DEVICE_ORDER=PCI_BUS_ID", "CUDA_VISIBLE_DEVICES=1"}, "", uuid1, ""},
 		"the last word counts":  {[]string{"CUDA_VISIBLE_DEVICES=GPU-1", "CUDA_VISIBLE_DEVICES=GPU-2"}, "", uuid1, ""},
 		// CUDA counts the H100 first, nvidia-smi the T4.
-		"by speed":            {[]string{"CUDA_VISIBLE_DEVICES=0"}, "", "", "set CUDA_DEVICE_ORDER=PCI_BUS_ID too"},
-		"hidden":              {[]string{"CUDA_VISIBLE_DEVICES="}, "", "", "CUDA_VISIBLE_DEVICES is empty, which hides every card"},
-		"hidden by -1":        {[]string{"CUDA_VISIBLE_DEVICES=-1"}, "", "", `CUDA_VISIBLE_DEVICES=-1: "-1" names no card`},
-		"no such number":      {nil, "2", "", `--card 2: "2" names no card, or not one alone; there are 0 (Tesla T4, ` + uuid0 + `), 1 (NVIDIA H100`},
+		"by speed": {[]string{"CUDA_VISIBLE_DEVICES=0"}, "", "", "set CUDA_DEVICE_ORDER=PCI_BUS_ID too"},
+		"hidden": {
+			[]string{"CUDA_VISIBLE_DEVICES="},
+			"", "",
+			"CUDA_VISIBLE_DEVICES is empty, which hides every card",
+		},
+		"hidden by -1": {[]string{"CUDA_VISIBLE_DEVICES=-1"}, "", "", `CUDA_VISIBLE_DEVICES=-1: "-1" names no card`},
+		"no such number": {nil, "2", "", `--card 2: "2" names no card, or not one alone; there are 0 (Tesla T4, ` +
+			uuid0 + `), 1 (NVIDIA H100`},
 		"two with that start": {nil, "GPU-", "", `"GPU-" names no card, or not one alone`},
 		"twice":               {nil, "0,0", "", `"0" names no card, or not one alone`},
 		"a part of a card":    {[]string{"CUDA_VISIBLE_DEVICES=MIG-33333333"}, "", "", `"MIG-33333333" names no card`},
@@ -57,7 +62,8 @@ func TestChooseNvidia(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			c, err := chooseCards(t.Context(), slices.Concat(env, []string{"LD_LIBRARY_PATH=/driver"}, tc.env), tc.pick, t.TempDir())
+			c, err := chooseCards(t.Context(), slices.Concat(env, []string{"LD_LIBRARY_PATH=/driver"}, tc.env), tc.pick,
+				t.TempDir())
 			if tc.bad != "" {
 				if err == nil || !strings.Contains(err.Error(), tc.bad) {
 					t.Errorf("got %v, want %s", err, tc.bad)
@@ -98,10 +104,15 @@ func TestNoCard(t *testing.T) {
 	for name, tc := range map[string]struct {
 		tool, script, want string
 	}{
-		"nothing":   {"other", "", "there is no card on this machine: no nvidia-smi, amd-smi or rocm-smi on the PATH, and no amdgpu card in "},
-		"no driver": {"nvidia-smi", "echo 'NVIDIA-SMI has failed because it could not communicate with the NVIDIA driver.'; exit 9", "nvidia-smi does not list the cards: "},
-		"garbage":   {"nvidia-smi", "echo 'No devices were found'", `nvidia-smi lists no card; it printed "No devices were found"`},
-		"no sysfs":  {"rocm-smi", "", "rocm-smi is there, but "},
+		"nothing": {"other", "", "there is no card on this machine: no nvidia-smi, amd-smi or rocm-smi on the PATH, and " +
+			"no amdgpu card in "},
+		"no driver": {"nvidia-smi", "echo 'NVIDIA-SMI has failed because it could not communicate with the NVIDIA " +
+			"driver.'; exit 9", "nvidia-smi does not list the cards: "},
+		"garbage": {
+			"nvidia-smi", "echo 'No devices were found'",
+			`nvidia-smi lists no card; it printed "No devices were found"`,
+		},
+		"no sysfs": {"rocm-smi", "", "rocm-smi is there, but "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -164,12 +175,15 @@ func TestChooseAMD(t *testing.T) {
 				t.Errorf("%+v", card)
 			}
 		}
-		if c.String() != tc.want || !slices.Equal(c.Env, []string{"HIP_VISIBLE_DEVICES=" + tc.visible}) || c.List[0].Driver != "6.7.0" || c.Source != "amdgpu" {
+		if c.String() != tc.want || !slices.Equal(c.Env, []string{"HIP_VISIBLE_DEVICES=" + tc.visible}) ||
+			c.List[0].Driver != "6.7.0" || c.Source != "amdgpu" {
 			t.Errorf("%v %q: %+v", tc.env, tc.pick, c)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		var got Reading
-		if err := c.Probe(ctx, time.Second, func() []int { return nil }, func(r Reading) { got = r; cancel() }); err != nil || got.Used != tc.used {
+		if err := c.Probe(ctx, time.Second, func() []int {
+			return nil
+		}, func(r Reading) { got = r; cancel() }); err != nil || got.Used != tc.used {
 			t.Errorf("%v %q: %+v, %v", tc.env, tc.pick, got, err)
 		}
 		cancel()
@@ -195,7 +209,9 @@ func TestGivenCard(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var got Reading
-	if err := byID.Probe(ctx, 50*time.Millisecond, func() []int { return nil }, func(r Reading) { got = r; cancel() }); err != nil || got.Cards != 1 || got.Total == 0 {
+	if err := byID.Probe(ctx, 50*time.Millisecond, func() []int {
+		return nil
+	}, func(r Reading) { got = r; cancel() }); err != nil || got.Cards != 1 || got.Total == 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	t.Logf("%+v, %d of %d MiB taken, %v", byID.List, got.Used>>20, got.Total>>20, byID.Env)

@@ -52,10 +52,12 @@ func place(points []Point, idle []Reading, readings []reading, source string, no
 	switch {
 	case perProcess:
 		d.Source += ", per process"
-		notes = append(notes, fmt.Sprintf("another program used the card too (process %s): VRAM is that of the program's own processes", join(who)))
+		notes = append(notes, fmt.Sprintf("another program used the card too (process %s): VRAM is that of the program's "+
+			"own processes", join(who)))
 	case len(who) > 0:
 		d.Shared = true
-		notes = append(notes, fmt.Sprintf("another program used the card too (process %s), and there are no figures per process: its memory is in the VRAM figures, which cannot be judged", join(who)))
+		notes = append(notes, fmt.Sprintf("another program used the card too (process %s), and there are no figures per "+
+			"process: its memory is in the VRAM figures, which cannot be judged", join(who)))
 	default:
 		d.Source += ", the card less its idle figure"
 	}
@@ -65,7 +67,8 @@ func place(points []Point, idle []Reading, readings []reading, source string, no
 			low = min(low, r.Used)
 		}
 		if d.Baseline-low > slack {
-			notes = append(notes, fmt.Sprintf("the card fell below its idle figure of %d MiB, which somebody else gave back: VRAM counts from the lowest look, %d MiB", d.Baseline>>20, low>>20))
+			notes = append(notes, fmt.Sprintf("the card fell below its idle figure of %d MiB, which somebody else gave back: "+
+				"VRAM counts from the lowest look, %d MiB", d.Baseline>>20, low>>20))
 			d.Baseline = low
 		}
 	}

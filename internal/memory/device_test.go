@@ -38,7 +38,8 @@ const untilBegun = `until [ -e "$0.begun" ]; do sleep 0.02; done; `
 // begin tells the nvidia-smi of that environment that the program has begun.
 func begin(t *testing.T, env []string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(strings.TrimPrefix(env[0], "PATH="), "nvidia-smi.begun"), nil, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(strings.TrimPrefix(env[0], "PATH="), "nvidia-smi.begun"), nil,
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -92,7 +93,8 @@ func TestBelowIdle(t *testing.T) {
 		}
 		s.Device, s.Notes = place(s.Points, []Reading{{Used: 900 << 20}}, looks, "test", nil)
 		peak, ok := s.Peak(VRAM)
-		if !ok || peak != c.peak<<20 || s.Device.Baseline != c.baseline<<20 || noted(s, "fell below its idle figure of 900 MiB") != c.noted {
+		if !ok || peak != c.peak<<20 || s.Device.Baseline != c.baseline<<20 ||
+			noted(s, "fell below its idle figure of 900 MiB") != c.noted {
 			t.Errorf("%v: peak %d MiB (%v), device %+v, notes %v", c.used, peak>>20, ok, s.Device, s.Notes)
 		}
 	}
@@ -120,13 +122,19 @@ func TestNvidiaTrouble(t *testing.T) {
 		limit  time.Duration
 		note   string
 	}{
-		"missing":  {"", 0, "nvidia-smi is not installed"},
-		"garbage":  {"while :; do echo '@@@@ segfault ,,,'; sleep 0.05; done", 300 * time.Millisecond, "@@@@ segfault"},
-		"no lines": {"while :; do printf xxxxxxxxxxxxxxxxxxxxxxxxxxxxx; sleep 0.001; done", 300 * time.Millisecond, "printed no figures for 300ms"},
-		"hangs":    {"trap '' TERM; exec sleep 60", 300 * time.Millisecond, "printed no figures for 300ms"},
-		"driver":   {"echo \"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\"; exit 9", 0, "exit code 9"},
-		"MIG":      {"while :; do echo '0, GPU-1, [N/A], [N/A]'; sleep 0.05; done", 300 * time.Millisecond, "[N/A]"},
-		"dies":     {"echo '0, GPU-1, 5, 100'; echo '0, GPU-1, 5, 100'; sleep 0.4; exit 15", 0, "not known from here on"},
+		"missing": {"", 0, "nvidia-smi is not installed"},
+		"garbage": {"while :; do echo '@@@@ segfault ,,,'; sleep 0.05; done", 300 * time.Millisecond, "@@@@ segfault"},
+		"no lines": {
+			"while :; do printf xxxxxxxxxxxxxxxxxxxxxxxxxxxxx; sleep 0.001; done", 300 * time.Millisecond,
+			"printed no figures for 300ms",
+		},
+		"hangs": {"trap '' TERM; exec sleep 60", 300 * time.Millisecond, "printed no figures for 300ms"},
+		"driver": {
+			"echo \"NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\"; exit 9", 0,
+			"exit code 9",
+		},
+		"MIG":  {"while :; do echo '0, GPU-1, [N/A], [N/A]'; sleep 0.05; done", 300 * time.Millisecond, "[N/A]"},
+		"dies": {"echo '0, GPU-1, 5, 100'; echo '0, GPU-1, 5, 100'; sleep 0.4; exit 15", 0, "not known from here on"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -169,7 +177,8 @@ func TestNvidiaOtherProgram(t *testing.T) {
 		if !s.Device.Shared || !noted(s, fmt.Sprint(other)) {
 			t.Errorf("device %+v, notes %q", s.Device, s.Notes)
 		}
-		if v := JudgeKind(s, VRAM, JudgeOptions{Unit: Second}); v.State != Unclear || !strings.Contains(v.Reason, "another program") {
+		if v := JudgeKind(s, VRAM, JudgeOptions{Unit: Second}); v.State != Unclear ||
+			!strings.Contains(v.Reason, "another program") {
 			t.Errorf("judged: %v", v)
 		}
 	})
@@ -182,7 +191,8 @@ func TestNvidiaOtherProgram(t *testing.T) {
 		_ = s.Stop()
 		// The program's pid must be in what nvidia-smi prints, so it is started first.
 		pid, _ := start(t, "hold 8")
-		env := tool(t, "nvidia-smi", nvidia200(300, 2300, untilBegun+fmt.Sprintf(`while :; do echo "GPU-1, %d, 900"; echo "GPU-1, %d, 150"; sleep 0.05; done`, other, pid)))
+		env := tool(t, "nvidia-smi", nvidia200(300, 2300, untilBegun+
+			fmt.Sprintf(`while :; do echo "GPU-1, %d, 900"; echo "GPU-1, %d, 150"; sleep 0.05; done`, other, pid)))
 		s, err = Start(t.Context(), Options{Every: MinEvery, Source: "test", Probe: NvidiaSMI(env)})
 		if err != nil {
 			t.Fatal(err)
@@ -246,19 +256,26 @@ func TestAMD(t *testing.T) {
 		in                 string
 		used, total, cards int64
 	}{
-		"rocm-smi":    {parseROCmSMI, read("rocm-smi.json"), 27856896 + 17457152, 21458059264 + 17163091968, 2},
-		"warning":     {parseROCmSMI, "WARNING: low power\n" + read("rocm-smi.json"), 27856896 + 17457152, 21458059264 + 17163091968, 2},
-		"rocm old":    {parseROCmSMI, `{"card0": {"vram Total Memory (B)": "100", "vram Total Used Memory (B)": "7"}, "system": {"Driver version": "5.18"}}`, 7, 100, 1},
-		"amd-smi 6":   {parseAMDSMI, read("amd-smi-6.json"), 26 << 20, 20464 << 20, 1},
-		"amd-smi 7":   {parseAMDSMI, read("amd-smi-7.json"), 4096 << 20, 32704 << 20, 1},
-		"amd strings": {parseAMDSMI, `[{"mem_usage":{"total_vram":{"value":"16384"},"used_vram":{"value":"8192"}}}]`, 8192 << 20, 16384 << 20, 1},
+		"rocm-smi": {parseROCmSMI, read("rocm-smi.json"), 27856896 + 17457152, 21458059264 + 17163091968, 2},
+		"warning": {parseROCmSMI, "WARNING: low power\n" + read("rocm-smi.json"), 27856896 + 17457152, 21458059264 +
+			17163091968, 2},
+		"rocm old":  {parseROCmSMI, `{"card0": {"vram Total Memory (B)": "100", "vram Total Used Memory (B)": "7"}, "system": {"Driver version": "5.18"}}`, 7, 100, 1},
+		"amd-smi 6": {parseAMDSMI, read("amd-smi-6.json"), 26 << 20, 20464 << 20, 1},
+		"amd-smi 7": {parseAMDSMI, read("amd-smi-7.json"), 4096 << 20, 32704 << 20, 1},
+		"amd strings": {
+			parseAMDSMI, `[{"mem_usage":{"total_vram":{"value":"16384"},"used_vram":{"value":"8192"}}}]`,
+			8192 << 20, 16384 << 20, 1,
+		},
 	} {
 		r, err := c.parse([]byte(c.in))
 		if err != nil || r.Used != c.used || r.Total != c.total || int64(r.Cards) != c.cards {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
 	}
-	for _, bad := range []string{"", "{", "[]", "null", `{"card0":{}}`, `[{"mem_usage":"N/A"}]`, "Traceback (most recent call last):"} {
+	for _, bad := range []string{
+		"", "{", "[]", "null", `{"card0":{}}`, `[{"mem_usage":"N/A"}]`,
+		"Traceback (most recent call last):",
+	} {
 		if r, err := parseAMDSMI([]byte(bad)); err == nil {
 			t.Errorf("amd-smi %q: %+v", bad, r)
 		}
@@ -314,7 +331,10 @@ func TestParseNvidia(t *testing.T) {
 			t.Errorf("%q: %+v, %v", l, c, err)
 		}
 	}
-	for _, bad := range []string{"", "0", "0, GPU-1, [N/A], 100", "0, GPU-1, 5 MiB, 100 MiB", "0, , 1, 2", "-1, GPU, 1, 2", "No devices were found", "0, GPU-1, 1, 0", "0, GPU-1, 101, 100", "0,GPU,99999999999999999999,1"} {
+	for _, bad := range []string{
+		"", "0", "0, GPU-1, [N/A], 100", "0, GPU-1, 5 MiB, 100 MiB", "0, , 1, 2",
+		"-1, GPU, 1, 2", "No devices were found", "0, GPU-1, 1, 0", "0, GPU-1, 101, 100", "0,GPU,99999999999999999999,1",
+	} {
 		if c, err := parseNvidiaCard(bad); err == nil {
 			t.Errorf("%q: %+v", bad, c)
 		}

@@ -197,7 +197,8 @@ func TestSlopeOfAKnownLeak(t *testing.T) {
 				covered++
 			}
 		}
-		t.Logf("%s: %v, slope off by %.2f %% at most, %d of %d intervals hold the truth", name, states, 100*worst, covered, runs)
+		t.Logf("%s: %v, slope off by %.2f %% at most, %d of %d intervals hold the truth", name, states, 100*worst, covered,
+			runs)
 		if states[Grows] != runs {
 			t.Errorf("%s: %v, want growth each time", name, states)
 		}

@@ -10,7 +10,10 @@ import (
 const sane = 1 << 62 // no figure of a card or a machine comes near
 
 func FuzzNvidia(f *testing.F) {
-	for _, s := range []string{"0, GPU-1, 703, 81559", "GPU-1, 481, 686", "GPU-1, 7, [N/A]", "No devices were found", ",,,"} {
+	for _, s := range []string{
+		"0, GPU-1, 703, 81559", "GPU-1, 481, 686", "GPU-1, 7, [N/A]", "No devices were found",
+		",,,",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, line string) {

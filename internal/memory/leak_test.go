@@ -30,7 +30,8 @@ func TestRealLeak(t *testing.T) {
 		v := JudgeKind(s, Anon, JudgeOptions{Unit: Request})
 		off := v.Growth.Slope/float64(keep) - 1
 		worst = max(worst, math.Abs(off))
-		t.Logf("seed %d, %s, %d KiB a request: %v, off by %.2f %%, %d looks, %d missed", i, kind, keep>>10, v, 100*off, len(s.Points), s.Missed)
+		t.Logf("seed %d, %s, %d KiB a request: %v, off by %.2f %%, %d looks, %d missed", i, kind, keep>>10, v, 100*off,
+			len(s.Points), s.Missed)
 		if v.State != Grows || math.Abs(off) > 0.02 {
 			t.Errorf("seed %d: %v, want %d KiB a request within 2 %%", i, v, keep>>10)
 		}

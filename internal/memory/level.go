@@ -255,7 +255,8 @@ func levelFor(p []xy, rise float64) float64 {
 func notSettled(p []xy, rise float64, u Unit) string {
 	still, all := levelFor(p, rise), p[len(p)-1].x-p[0].x
 	if still > levelShareTime*all { // no pause: its own swing, or its creeping, hides where it stands
-		return fmt.Sprintf("it rose by %s, and swings too much, or still creeps too slowly, to tell whether it has settled; let it run longer", FormatBytes(rise))
+		return fmt.Sprintf("it rose by %s, and swings too much, or still creeps too slowly, to tell whether it has "+
+			"settled; let it run longer", FormatBytes(rise))
 	}
 	return fmt.Sprintf("it rose by %s and stands still for the last %s of %s, which may be a pause; let it run longer",
 		FormatBytes(rise), count(still, u), count(all, u))

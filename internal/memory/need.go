@@ -48,19 +48,21 @@ type Part struct {
 
 // Need is what a model needs of one card.
 type Need struct {
-	Parts    []Part   `json:"parts"`
-	Total    int64    `json:"total"`
-	AtStart  int64    `json:"at_start"`
-	PerToken float64  `json:"per_token"`          // bytes, all parts
-	Largest  int      `json:"largest,omitempty"`  // the largest context that fits the card, in steps of 256; 0: none does, or no card
-	RunsOut  int      `json:"runs_out,omitempty"` // the token of a prefill at which the card runs out, where it starts
-	Fits     *bool    `json:"fits,omitempty"`     // whether Ctx fits Card; nil: no card was named
-	Notes    []string `json:"notes,omitempty"`
+	Parts    []Part  `json:"parts"`
+	Total    int64   `json:"total"`
+	AtStart  int64   `json:"at_start"`
+	PerToken float64 `json:"per_token"` // bytes, all parts
+	// the largest context that fits the card, in steps of 256; 0: none does, or no card
+	Largest int      `json:"largest,omitempty"`
+	RunsOut int      `json:"runs_out,omitempty"` // the token of a prefill at which the card runs out, where it starts
+	Fits    *bool    `json:"fits,omitempty"`     // whether Ctx fits Card; nil: no card was named
+	Notes   []string `json:"notes,omitempty"`
 }
 
 // ParseCacheType takes a name that -ctk takes, such as f16 or q8_0.
 func ParseCacheType(s string) (gguf.Type, error) {
-	names := []string{"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"} // kv_cache_types of common/arg.cpp
+	// kv_cache_types of common/arg.cpp
+	names := []string{"f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"}
 	for _, n := range names {
 		if n != strings.ToLower(s) {
 			continue
@@ -92,7 +94,11 @@ func Forecast(h *gguf.Header, o NeedOptions) (Need, error) {
 	for _, n := range []struct {
 		name     string
 		is, most int
-	}{{"a context of %d tokens", o.Ctx, MaxCtx}, {"a ubatch of %d tokens", o.UBatch, MaxCtx}, {"%d slots", o.Parallel, MaxSlots}} {
+	}{
+		{"a context of %d tokens", o.Ctx, MaxCtx},
+		{"a ubatch of %d tokens", o.UBatch, MaxCtx},
+		{"%d slots", o.Parallel, MaxSlots},
+	} {
 		if n.is < 1 || n.is > n.most {
 			return Need{}, fmt.Errorf(n.name+": it must be from 1 to %d", n.is, n.most)
 		}
@@ -105,11 +111,13 @@ func Forecast(h *gguf.Header, o NeedOptions) (Need, error) {
 	}
 	if o.NoFlash && !slices.Contains([]string{"F32", "F16", "BF16"}, o.ValueType.String()) {
 		// llama_init_from_model: "V cache quantization requires flash_attn".
-		return Need{}, fmt.Errorf("llama.cpp does not start with a V cache in %s and without flash attention: only f32, f16 and bf16 go there", o.ValueType)
+		return Need{}, fmt.Errorf("llama.cpp does not start with a V cache in %s and without flash attention: only f32, "+
+			"f16 and bf16 go there", o.ValueType)
 	}
 	n := need(h, o)
 	if n.Total == math.MaxInt64 {
-		return Need{}, fmt.Errorf("by the file's numbers, %d tokens with a ubatch of %d need more than 2^63 bytes: the file is damaged, or no card is meant", o.Ctx, o.UBatch)
+		return Need{}, fmt.Errorf("by the file's numbers, %d tokens with a ubatch of %d need more than 2^63 bytes: the "+
+			"file is damaged, or no card is meant", o.Ctx, o.UBatch)
 	}
 	if o.Card > 0 {
 		fits := n.Total <= o.Card
@@ -121,7 +129,8 @@ func Forecast(h *gguf.Header, o NeedOptions) (Need, error) {
 		n.Notes = append(n.Notes, "the file has no weights (a vocabulary alone): the figures are without them")
 	}
 	if h.Missing > 0 {
-		n.Notes = append(n.Notes, fmt.Sprintf("the file lacks %s of its weights: a broken download; the figures are those of the whole model", FormatBytes(float64(h.Missing))))
+		n.Notes = append(n.Notes, fmt.Sprintf("the file lacks %s of its weights: a broken download; the figures are those "+
+			"of the whole model", FormatBytes(float64(h.Missing))))
 	}
 	if h.Context > 0 && o.Ctx > h.Context {
 		n.Notes = append(n.Notes, fmt.Sprintf("the model was trained for %d tokens", h.Context))
@@ -161,7 +170,8 @@ func need(h *gguf.Header, o NeedOptions) Need {
 	add(compute(h, o))
 	add(Part{
 		Name: "driver and libraries", Bytes: 500 << 20, When: "start", Trust: Guess,
-		Why: "the CUDA context, kernels and cuBLAS: 300 to 700 MiB by card and driver (705 MiB on an H100 with compute buffers of a small model)",
+		Why: "the CUDA context, kernels and cuBLAS: 300 to 700 MiB by card and driver (705 MiB on an H100 with compute " +
+			"buffers of a small model)",
 	})
 	for _, p := range n.Parts {
 		n.Total = plus(n.Total, p.Bytes)
@@ -212,7 +222,8 @@ func cache(h *gguf.Header, o NeedOptions) (Part, string) {
 	if h.Window > 0 && known {
 		small = min(cells, pad256(int64(h.Window)*int64(o.Parallel)+int64(o.UBatch)))
 	}
-	p := Part{Name: "KV cache", When: "start", Trust: Formula, Why: fmt.Sprintf("K %s, V %s, every cell from the start", o.KeyType, o.ValueType)}
+	p := Part{Name: "KV cache", When: "start", Trust: Formula, Why: fmt.Sprintf("K %s, V %s, every cell from the start",
+		o.KeyType, o.ValueType)}
 	for i := range h.Layers {
 		if !o.onCard(i, h.Layers) {
 			continue
@@ -231,7 +242,8 @@ func cache(h *gguf.Header, o NeedOptions) (Part, string) {
 	note := ""
 	if h.Window > 0 && !known {
 		p.Why += "; at most: layers with a window keep fewer"
-		note = fmt.Sprintf("the model has layers with a window of %d tokens, and the file does not say which: the KV cache is an upper bound", h.Window)
+		note = fmt.Sprintf("the model has layers with a window of %d tokens, and the file does not say which: the KV "+
+			"cache is an upper bound", h.Window)
 	}
 	if h.Has(h.Arch + ".ssm.state_size") {
 		note = strings.TrimPrefix(note+"; the state of recurrent layers is not in the forecast", "; ")
@@ -291,13 +303,15 @@ func scratch(h *gguf.Header, o NeedOptions) Part {
 	}
 	p.PerToken = float64(k + v)
 	p.Bytes = times(k+v, pad256(int64(o.Ctx)))
-	p.Why = fmt.Sprintf("f16 copies of K and V of one layer, %s a token; from b9489 reserved at the start", FormatBytes(p.PerToken))
+	p.Why = fmt.Sprintf("f16 copies of K and V of one layer, %s a token; from b9489 reserved at the start",
+		FormatBytes(p.PerToken))
 	if o.NoFlash {
 		p.Why = fmt.Sprintf("f16 scores of a ubatch, %s a token", FormatBytes(p.PerToken))
 	}
 	if o.Legacy {
 		real := legacyWaste(o.Ctx, o.UBatch, k, v)
-		p.Why += fmt.Sprintf("; the legacy pool keeps every buffer it has outgrown: %.1f times the need", float64(real)/float64(p.Bytes))
+		p.Why += fmt.Sprintf("; the legacy pool keeps every buffer it has outgrown: %.1f times the need",
+			float64(real)/float64(p.Bytes))
 		p.PerToken *= float64(real) / float64(p.Bytes)
 		p.Bytes = real
 	}
@@ -309,7 +323,8 @@ func mla(h *gguf.Header, o NeedOptions) Part {
 	per := MLAScratch(h.Heads[h.Layers-1], h.KVRank, max(0, key-h.RopeDim), value)
 	return Part{
 		Name: MLAPart, Bytes: times(per, pad256(int64(o.Ctx))), PerToken: float64(per), When: "prefill", Trust: Formula,
-		Why: fmt.Sprintf("ik_llama.cpp, -mla 3 -fa: %d B a token outside what is reserved at the start; -amb 256 bounds it", per),
+		Why: fmt.Sprintf("ik_llama.cpp, -mla 3 -fa: %d B a token outside what is reserved at the start; -amb 256 bounds it",
+			per),
 	}
 }
 

@@ -26,8 +26,14 @@ func TestMLAScratch(t *testing.T) {
 	}
 	// The same from a header, as llama.cpp's converter writes it and as older files have it.
 	for name, h := range map[string]gguf.Header{
-		"new": {Layers: 61, Heads: same(61, 64), KVHeads: same(61, 1), KVRank: 512, KeyLength: 576, ValueLength: 512, KeyLengthMLA: 192, ValueLengthMLA: 128, RopeDim: 64},
-		"old": {Layers: 61, Heads: same(61, 64), KVHeads: same(61, 64), KVRank: 512, KeyLength: 192, ValueLength: 128, RopeDim: 64},
+		"new": {
+			Layers: 61, Heads: same(61, 64), KVHeads: same(61, 1), KVRank: 512, KeyLength: 576, ValueLength: 512,
+			KeyLengthMLA: 192, ValueLengthMLA: 128, RopeDim: 64,
+		},
+		"old": {
+			Layers: 61, Heads: same(61, 64), KVHeads: same(61, 64), KVRank: 512, KeyLength: 192, ValueLength: 128,
+			RopeDim: 64,
+		},
 	} {
 		n, err := Forecast(&h, NeedOptions{Ctx: 61440, KeyType: gguf.F16, ValueType: gguf.F16, GPULayers: -1, IK: true})
 		if err != nil {
@@ -67,8 +73,15 @@ func TestLegacyWaste(t *testing.T) {
 // b8833 with the legacy pool on an H100: 2 layers, n_embd 4096, 32 heads of 128,
 // 358 MiB of f16 weights, llama-bench -ub 512 (docs/memory.md).
 func TestForecastMeasured(t *testing.T) {
-	h := gguf.Header{Arch: "llama", Layers: 2, Embd: 4096, Vocab: 259, Heads: same(2, 32), KVHeads: same(2, 32), FF: same(2, 11008), KeyLength: 128, ValueLength: 128}
-	h.Tensors = []gguf.Tensor{{Name: "blk.0.a", Bytes: 179 << 20}, {Name: "blk.1.a", Bytes: 179 << 20}, {Name: "output.weight"}}
+	h := gguf.Header{
+		Arch: "llama", Layers: 2, Embd: 4096, Vocab: 259, Heads: same(2, 32), KVHeads: same(2, 32),
+		FF: same(2, 11008), KeyLength: 128, ValueLength: 128,
+	}
+	h.Tensors = []gguf.Tensor{
+		{Name: "blk.0.a", Bytes: 179 << 20},
+		{Name: "blk.1.a", Bytes: 179 << 20},
+		{Name: "output.weight"},
+	}
 	for _, c := range []struct {
 		kv     gguf.Type
 		tokens int
@@ -85,7 +98,8 @@ func TestForecastMeasured(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := float64(n.Total) / (1 << 20)
-		t.Logf("%v, %d tokens, legacy %v: %.0f MiB, measured %.0f (%+.1f %%)", c.kv, c.tokens, c.legacy, got, c.mib, 100*(got/c.mib-1))
+		t.Logf("%v, %d tokens, legacy %v: %.0f MiB, measured %.0f (%+.1f %%)", c.kv, c.tokens, c.legacy, got, c.mib,
+			100*(got/c.mib-1))
 		if math.Abs(got/c.mib-1) > 0.12 {
 			t.Errorf("%v, %d tokens: %.0f MiB, measured %.0f\n%+v", c.kv, c.tokens, got, c.mib, n.Parts)
 		}
@@ -93,8 +107,15 @@ func TestForecastMeasured(t *testing.T) {
 }
 
 func TestForecastCard(t *testing.T) {
-	h := gguf.Header{Arch: "llama", Layers: 32, Embd: 4096, Vocab: 128256, Heads: same(32, 32), KVHeads: same(32, 8), FF: same(32, 14336), KeyLength: 128, ValueLength: 128, Context: 131072}
-	h.Tensors = []gguf.Tensor{{Name: "blk.0.w", Bytes: 5 << 30}, {Name: "output.weight", Bytes: 400 << 20}, {Name: "token_embd.weight", Bytes: 400 << 20}}
+	h := gguf.Header{
+		Arch: "llama", Layers: 32, Embd: 4096, Vocab: 128256, Heads: same(32, 32), KVHeads: same(32, 8),
+		FF: same(32, 14336), KeyLength: 128, ValueLength: 128, Context: 131072,
+	}
+	h.Tensors = []gguf.Tensor{
+		{Name: "blk.0.w", Bytes: 5 << 30},
+		{Name: "output.weight", Bytes: 400 << 20},
+		{Name: "token_embd.weight", Bytes: 400 << 20},
+	}
 	o := NeedOptions{Ctx: 32768, KeyType: gguf.Q8_0, ValueType: gguf.Q8_0, GPULayers: -1, Card: 12 << 30, Legacy: true}
 	n, err := Forecast(&h, o)
 	if err != nil {
@@ -127,16 +148,27 @@ func TestForecastCard(t *testing.T) {
 	if half, _ := Forecast(&h, o); half.Parts[0].Name == "KV cache" && half.Parts[0].Bytes*2 != n.Parts[1].Bytes {
 		t.Errorf("%+v\n%+v", half.Parts, n.Parts)
 	}
-	for _, bad := range []NeedOptions{{}, {Ctx: -1}, {Ctx: MaxCtx + 1}, {Ctx: 1, UBatch: -1}, {Ctx: 1, UBatch: math.MaxInt}, {Ctx: 1, UBatch: MaxCtx + 1}, {Ctx: 1, Parallel: -1}, {Ctx: 1, Parallel: MaxSlots + 1}} {
+	for _, bad := range []NeedOptions{
+		{},
+		{Ctx: -1},
+		{Ctx: MaxCtx + 1},
+		{Ctx: 1, UBatch: -1},
+		{Ctx: 1, UBatch: math.MaxInt},
+		{Ctx: 1, UBatch: MaxCtx + 1},
+		{Ctx: 1, Parallel: -1},
+		{Ctx: 1, Parallel: MaxSlots + 1},
+	} {
 		if _, err := Forecast(&h, bad); err == nil {
 			t.Errorf("%+v is taken", bad)
 		}
 	}
 	h.Tensors = nil
-	if n, err := Forecast(&h, NeedOptions{Ctx: 1}); err != nil || len(n.Notes) != 1 || !strings.Contains(n.Notes[0], "no weights") {
+	if n, err := Forecast(&h, NeedOptions{Ctx: 1}); err != nil || len(n.Notes) != 1 ||
+		!strings.Contains(n.Notes[0], "no weights") {
 		t.Errorf("a vocabulary: %v, %q", err, n.Notes)
 	}
-	if _, err := Forecast(&gguf.Header{}, NeedOptions{Ctx: 1}); err == nil || !strings.Contains(err.Error(), "vocabulary") {
+	if _, err := Forecast(&gguf.Header{}, NeedOptions{Ctx: 1}); err == nil ||
+		!strings.Contains(err.Error(), "vocabulary") {
 		t.Errorf("a file without layers: %v", err)
 	}
 }
@@ -146,13 +178,26 @@ func TestForecastCard(t *testing.T) {
 func TestForecastHuge(t *testing.T) {
 	const most = 1 << 24 // of gguf
 	h := gguf.Header{
-		Arch: "llama", Layers: 512, Embd: most, Vocab: math.MaxInt32, Heads: same(512, most), KVHeads: same(512, most), FF: same(512, most),
-		KeyLength: most, ValueLength: most, Window: math.MaxInt32, KVRank: most, RopeDim: most, ExpertsUsed: most, ExpertFF: most, Context: 4096,
+		Arch: "llama", Layers: 512, Embd: most, Vocab: math.MaxInt32, Heads: same(512, most), KVHeads: same(512, most),
+		FF:        same(512, most),
+		KeyLength: most, ValueLength: most, Window: math.MaxInt32, KVRank: most, RopeDim: most, ExpertsUsed: most,
+		ExpertFF: most, Context: 4096,
 	}
-	h.Tensors = []gguf.Tensor{{Name: "blk.0.w", Bytes: math.MaxInt64 / 4}, {Name: "blk.1.w", Bytes: math.MaxInt64 / 4}, {Name: "blk.2.w", Bytes: math.MaxInt64 / 4}, {Name: "output.weight", Bytes: math.MaxInt64 / 2}}
-	small := gguf.Header{Arch: "llama", Layers: 2, Embd: 256, Vocab: 259, Heads: same(2, 4), KVHeads: same(2, 4), FF: same(2, 512), KeyLength: 64, ValueLength: 64}
+	h.Tensors = []gguf.Tensor{
+		{Name: "blk.0.w", Bytes: math.MaxInt64 / 4},
+		{Name: "blk.1.w", Bytes: math.MaxInt64 / 4},
+		{Name: "blk.2.w", Bytes: math.MaxInt64 / 4},
+		{Name: "output.weight", Bytes: math.MaxInt64 / 2},
+	}
+	small := gguf.Header{
+		Arch: "llama", Layers: 2, Embd: 256, Vocab: 259, Heads: same(2, 4), KVHeads: same(2, 4),
+		FF: same(2, 512), KeyLength: 64, ValueLength: 64,
+	}
 	for _, o := range []NeedOptions{
-		{Ctx: 1}, {Ctx: MaxCtx, UBatch: MaxCtx, Parallel: MaxSlots}, {Ctx: MaxCtx, UBatch: MaxCtx, NoFlash: true}, {Ctx: MaxCtx, UBatch: 1 << 20, Legacy: true, IK: true},
+		{Ctx: 1},
+		{Ctx: MaxCtx, UBatch: MaxCtx, Parallel: MaxSlots},
+		{Ctx: MaxCtx, UBatch: MaxCtx, NoFlash: true},
+		{Ctx: MaxCtx, UBatch: 1 << 20, Legacy: true, IK: true},
 	} {
 		o.KeyType, o.ValueType, o.GPULayers = gguf.Q8_0, gguf.Q8_0, -1
 		if o.NoFlash {

@@ -26,12 +26,18 @@ func NvidiaSMI(env []string, cards ...string) Probe { return nvidiaSMI(env, 0, c
 func nvidiaSMI(env []string, limit time.Duration, cards ...string) Probe {
 	return func(ctx context.Context, every time.Duration, watched func() []int, out func(Reading)) error {
 		ctx, cancel := context.WithCancel(ctx)
-		n := &nvidia{every: every, limit: cmp.Or(limit, silence(every)), watched: watched, out: out, rows: make(chan struct{}, 1), apps: map[string]app{}}
+		n := &nvidia{
+			every: every, limit: cmp.Or(limit, silence(every)), watched: watched, out: out,
+			rows: make(chan struct{}, 1), apps: map[string]app{},
+		}
 		var running sync.WaitGroup
 		defer running.Wait() // or nvidia-smi would outlive the probe
 		defer cancel()
 		query := func(q string, every time.Duration, line func(string)) run.Cmd {
-			argv := []string{"nvidia-smi", q, "--format=csv,noheader,nounits", "-lms", strconv.FormatInt(every.Milliseconds(), 10)}
+			argv := []string{
+				"nvidia-smi", q, "--format=csv,noheader,nounits", "-lms",
+				strconv.FormatInt(every.Milliseconds(), 10),
+			}
 			if len(cards) > 0 {
 				argv = append(argv, "-i", strings.Join(cards, ","))
 			}
@@ -52,7 +58,8 @@ func nvidiaSMI(env []string, limit time.Duration, cards ...string) Probe {
 		// Containers and WDDM often give no figures per process: then the cards' own
 		// are what there is.
 		running.Go(func() {
-			if err := run.Run(ctx, query("--query-compute-apps=gpu_uuid,pid,used_memory", appsEvery(every), n.app)); err != nil && ctx.Err() == nil {
+			if err := run.Run(ctx, query("--query-compute-apps=gpu_uuid,pid,used_memory", appsEvery(every),
+				n.app)); err != nil && ctx.Err() == nil {
 				n.mu.Lock()
 				n.listed = true
 				n.mu.Unlock()

@@ -146,7 +146,10 @@ func TestPausesDoNotHideALeak(t *testing.T) {
 // A leak that is lost in noise may be flat, but then the bound that is told holds it.
 func TestFlatTellsWhatItMayMiss(t *testing.T) {
 	const runs = 500
-	for name, rate := range map[string]float64{"as the noise": 10 * kib, "twice the noise": 20 * kib, "a few times the noise": 60 * kib} {
+	for name, rate := range map[string]float64{
+		"as the noise": 10 * kib, "twice the noise": 20 * kib,
+		"a few times the noise": 60 * kib,
+	} {
 		noisy := shape{600, 200, ar(2*mibF, 0.9), held(rate, 4, 0.4, 0.3)}
 		quiet := noisy
 		quiet.noise = ar(0, 0.9)
@@ -167,7 +170,9 @@ func TestFlatTellsWhatItMayMiss(t *testing.T) {
 	}
 }
 
-func paused(u Unit, n int, noise func(*rand.Rand) func(int) float64, mem func(*rand.Rand) func(float64) float64) func(uint64) ([]xy, Unit) {
+func paused(u Unit, n int, noise func(*rand.Rand) func(int) float64,
+	mem func(*rand.Rand) func(float64) float64,
+) func(uint64) ([]xy, Unit) {
 	s := shape{n, 200, noise, mem}
 	return func(seed uint64) ([]xy, Unit) { return s.run(seed), u }
 }

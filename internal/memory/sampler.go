@@ -273,7 +273,8 @@ func (s *Sampler) finish(series Series) Series {
 		s.notes = append(s.notes, "no memory was seen: the program was too short, or this system has no /proc")
 	}
 	if series.Ticks > 10 && series.Missed*10 > series.Ticks {
-		s.notes = append(s.notes, fmt.Sprintf("the sampler could not keep up: %d of %d looks were missed (the machine is busy, or a look takes longer than %v); short peaks may be missing",
+		s.notes = append(s.notes, fmt.Sprintf("the sampler could not keep up: %d of %d looks were missed (the machine is "+
+			"busy, or a look takes longer than %v); short peaks may be missing",
 			series.Missed, series.Ticks, s.o.Every))
 	} else if series.Missed > 0 {
 		s.notes = append(s.notes, fmt.Sprintf("%d of %d looks were missed", series.Missed, series.Ticks))

@@ -21,7 +21,8 @@ func Simulated(path string) Probe {
 	return Poll("simulated device", func(_ context.Context, watched []int) (Reading, error) {
 		s, err := sim.ReadState(path)
 		if errors.Is(err, fs.ErrNotExist) {
-			return Reading{Cards: 1, Absent: path + " was never written: the program used no simulated device, or keeps its state elsewhere (LLPATCH_SIM_STATE)"}, nil
+			return Reading{Cards: 1, Absent: path + " was never written: the program used no simulated device, or keeps its " +
+				"state elsewhere (LLPATCH_SIM_STATE)"}, nil
 		}
 		if errors.Is(err, sim.ErrNoState) {
 			// It may be in the making, but not for long: another file, or another

@@ -37,7 +37,10 @@ func TestSimulated(t *testing.T) {
 	pid, _ := start(t, "hold 64")
 	s.Attach(pid)
 	time.Sleep(200 * time.Millisecond)
-	if err := os.WriteFile(file+".new", page(t, 1, sim.State{VRAMTotal: 12 << 30, VRAMUsed: 700 << 20, OwnBytes: 20 << 20}), 0o644); err != nil {
+	if err := os.WriteFile(file+".new", page(t, 1, sim.State{
+		VRAMTotal: 12 << 30, VRAMUsed: 700 << 20,
+		OwnBytes: 20 << 20,
+	}), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Rename(file+".new", file); err != nil {
@@ -45,7 +48,8 @@ func TestSimulated(t *testing.T) {
 	}
 	time.Sleep(300 * time.Millisecond)
 	series := s.Stop()
-	if peak, ok := series.Peak(VRAM); !ok || peak != 700<<20 || series.Device.Total != 12<<30 || series.Device.Baseline != 0 {
+	if peak, ok := series.Peak(VRAM); !ok || peak != 700<<20 || series.Device.Total != 12<<30 ||
+		series.Device.Baseline != 0 {
 		t.Errorf("peak %d MiB (%v), %+v, %q", peak>>20, ok, series.Device, series.Notes)
 	}
 	first, _ := series.Points[1].Bytes(Anon)
@@ -61,7 +65,10 @@ func TestSimulatedOther(t *testing.T) {
 	if err := os.WriteFile(file, page(t, 99, sim.State{}), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Start(t.Context(), Options{Every: 100 * time.Millisecond, Probe: Simulated(file), Source: "simulated device"})
+	s, err := Start(t.Context(), Options{
+		Every: 100 * time.Millisecond, Probe: Simulated(file),
+		Source: "simulated device",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +143,8 @@ func TestLostProbe(t *testing.T) {
 			v := 100<<20 + i*rate
 			s.Points = append(s.Points, Point{Seconds: float64(i), VRAM: &v})
 		}
-		if v := JudgeKind(s, VRAM, JudgeOptions{}); v.State != want || want == Unclear && !strings.Contains(v.Reason, "not followed to the end: nvidia-smi ended") {
+		if v := JudgeKind(s, VRAM, JudgeOptions{}); v.State != want || want == Unclear &&
+			!strings.Contains(v.Reason, "not followed to the end: nvidia-smi ended") {
 			t.Errorf("%s", v)
 		}
 	}

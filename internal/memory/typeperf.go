@@ -43,7 +43,8 @@ func ParseRemote(text string, env []string) (RemoteProbe, string, error) {
 		return nil, "", err
 	}
 	if !instance.MatchString(process) {
-		return nil, "", fmt.Errorf("%q is no name of a process: letters, digits, and . _ - # are, as in llama-server or llama-server#1", process)
+		return nil, "", fmt.Errorf("%q is no name of a process: letters, digits, and . _ - # are, as in llama-server or "+
+			"llama-server#1", process)
 	}
 	return typeperf(env, host, process), host, nil
 }
@@ -62,7 +63,8 @@ func typeperf(env []string, host, process string) RemoteProbe {
 	return func(ctx context.Context, every time.Duration, out func(RemoteReading)) error {
 		// typeperf takes whole seconds.
 		secs := max(1, int(math.Ceil(every.Seconds())))
-		command := fmt.Sprintf(`typeperf -si %d "\Process(%s)\Private Bytes" "\Process(%s)\Working Set"`, secs, process, process)
+		command := fmt.Sprintf(`typeperf -si %d "\Process(%s)\Private Bytes" "\Process(%s)\Working Set"`, secs, process,
+			process)
 		before := "" // the last line of the typeperf before
 		for {
 			t := &counters{out: out}

@@ -27,7 +27,8 @@ func TestParseTypeperf(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{
-		"", "Error: No valid counters.", "Exiting, please wait...", "The command completed successfully.", `"a","b"`, `"a","1","many"`, `"a","1","NaN"`,
+		"", "Error: No valid counters.", "Exiting, please wait...", "The command completed successfully.", `"a","b"`,
+		`"a","1","many"`, `"a","1","NaN"`,
 		`"a","-2","5"`, `"a","1","1e99"`, "'typeperf' is not recognized as an internal or external command,", `a,1,2`,
 	} {
 		if r, kind, err := parseTypeperf(bad); err == nil {
@@ -41,19 +42,26 @@ func FuzzTypeperf(f *testing.F) {
 	f.Add(`"(PDH-CSV 4.0)","\\BOX\Process(a)\Private Bytes","\\BOX\Process(a)\Working Set"`)
 	f.Add(`"x","-1"," "`)
 	f.Fuzz(func(t *testing.T, s string) {
-		if r, kind, err := parseTypeperf(s); r.Private < 0 || r.WorkingSet < 0 || (err != nil || kind != figures) && r != (RemoteReading{}) {
+		if r, kind, err := parseTypeperf(s); r.Private < 0 || r.WorkingSet < 0 || (err != nil || kind != figures) &&
+			r != (RemoteReading{}) {
 			t.Errorf("%q: %+v, %v, %v", s, r, kind, err)
 		}
 	})
 }
 
 func TestParseRemote(t *testing.T) {
-	for text, host := range map[string]string{"ssh:box:llama-server": "box", "ssh:me@box:llama-server.exe": "me@box", "ssh:me@fe80::1:a#1": "me@fe80::1"} {
+	for text, host := range map[string]string{
+		"ssh:box:llama-server": "box", "ssh:me@box:llama-server.exe": "me@box",
+		"ssh:me@fe80::1:a#1": "me@fe80::1",
+	} {
 		if _, got, err := ParseRemote(text, nil); err != nil || got != host {
 			t.Errorf("%s: %s, %v", text, got, err)
 		}
 	}
-	for _, bad := range []string{"", "box", "ssh:box", "ssh::a", "ssh:box:", "ssh:box:a b", `ssh:box:a"&del`, "ssh:-oProxyCommand=x:a", "ssh:a b:c", "wine:a"} {
+	for _, bad := range []string{
+		"", "box", "ssh:box", "ssh::a", "ssh:box:", "ssh:box:a b", `ssh:box:a"&del`,
+		"ssh:-oProxyCommand=x:a", "ssh:a b:c", "wine:a",
+	} {
 		if _, _, err := ParseRemote(bad, nil); err == nil {
 			t.Errorf("%q is taken", bad)
 		}
@@ -117,20 +125,41 @@ func TestTypeperf(t *testing.T) {
 
 func TestTypeperfTrouble(t *testing.T) {
 	for name, c := range map[string]struct{ ssh, note string }{
-		"no ssh":        {"", "ssh is not on the PATH"},
-		"no connection": {"echo 'ssh: connect to host box port 22: Connection refused' >&2; exit 255", "ssh me@box: ssh: connect to host box port 22: Connection refused"},
-		"no Windows":    {"echo 'bash: line 1: typeperf: command not found'; exit 127", "is no Windows machine, or has no typeperf: bash"},
-		"no typeperf":   {"printf \"'typeperf' is not recognized as an internal or external command,\\r\\n\"; exit 1", "has no typeperf: 'typeperf' is not recognized"},
-		"ends":          {head + `for i in 1 2 3; do printf '"x","5.0","6.0"\r\n'; sleep 0.1; done; printf 'The command completed successfully.\r\n'`, "typeperf on me@box ended: The command completed"},
-		"garbage":       {head + "while :; do echo '@@@@,,,'; sleep 0.05; done", "host memory is not known: the last line of ssh me@box is: @@@@,,,"},
-		"no line ends":  {head + "while :; do printf '@@@@@@@@@@\\033[2J'; done", "?[2J@@@@@@@@@@?[2J@@"},
-		"no end":        {head + "printf 'Password: '; sleep 9", "the last line of ssh me@box is: Password:"},
-		"silent":        {"exec /usr/bin/sleep 9", "host memory is not known: ssh me@box printed nothing"},
-		"header":        {head + "sleep 9", `the last line of ssh me@box is: "(PDH-CSV 4.0)"`},
-		"no counters":   {"printf 'Error:\\r\\nNo valid counters.\\r\\n'; exit 1", "the last line of ssh me@box is: No valid counters."},
-		"then silent":   {`PATH=/usr/bin:/bin; if [ -e "$0.once" ]; then sleep 9; fi; : >"$0.once"; echo No valid counters.; exit 1`, "is: No valid counters."},
-		"no number":     {head + `while :; do printf '"x","NaN","NaN"\r\n'; sleep 0.05; done`, `the last line of ssh me@box is: "x","NaN","NaN"`},
-		"not there":     {head + `while :; do printf '"x","-1","-1"\r\n'; sleep 0.05; done`, "host memory is not known: typeperf on me@box says that llama-server is not there"},
+		"no ssh": {"", "ssh is not on the PATH"},
+		"no connection": {
+			"echo 'ssh: connect to host box port 22: Connection refused' >&2; exit 255",
+			"ssh me@box: ssh: connect to host box port 22: Connection refused",
+		},
+		"no Windows": {
+			"echo 'bash: line 1: typeperf: command not found'; exit 127",
+			"is no Windows machine, or has no typeperf: bash",
+		},
+		"no typeperf": {
+			"printf \"'typeperf' is not recognized as an internal or external command,\\r\\n\"; exit 1",
+			"has no typeperf: 'typeperf' is not recognized",
+		},
+		"ends": {head + `for i in 1 2 3; do printf '"x","5.0","6.0"\r\n'; sleep 0.1; done; printf 'The command completed successfully.\r\n'`, "typeperf on me@box ended: The command completed"},
+		"garbage": {
+			head + "while :; do echo '@@@@,,,'; sleep 0.05; done",
+			"host memory is not known: the last line of ssh me@box is: @@@@,,,",
+		},
+		"no line ends": {head + "while :; do printf '@@@@@@@@@@\\033[2J'; done", "?[2J@@@@@@@@@@?[2J@@"},
+		"no end":       {head + "printf 'Password: '; sleep 9", "the last line of ssh me@box is: Password:"},
+		"silent":       {"exec /usr/bin/sleep 9", "host memory is not known: ssh me@box printed nothing"},
+		"header":       {head + "sleep 9", `the last line of ssh me@box is: "(PDH-CSV 4.0)"`},
+		"no counters": {
+			"printf 'Error:\\r\\nNo valid counters.\\r\\n'; exit 1",
+			"the last line of ssh me@box is: No valid counters.",
+		},
+		"then silent": {`PATH=/usr/bin:/bin; if [ -e "$0.once" ]; then sleep 9; fi; : >"$0.once"; echo No valid counters.; exit 1`, "is: No valid counters."},
+		"no number": {
+			head + `while :; do printf '"x","NaN","NaN"\r\n'; sleep 0.05; done`,
+			`the last line of ssh me@box is: "x","NaN","NaN"`,
+		},
+		"not there": {
+			head + `while :; do printf '"x","-1","-1"\r\n'; sleep 0.05; done`,
+			"host memory is not known: typeperf on me@box says that llama-server is not there",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -147,7 +176,8 @@ func TestTypeperfTrouble(t *testing.T) {
 		t.Parallel()
 		s, _ := far(t, `PATH=/usr/bin:/bin; if [ ! -e "$0.once" ]; then : >"$0.once"; printf 'Error:\r\nNo valid counters.\r\n'; exit 1; fi
 `+head+`while :; do printf '"x","5.0","6.0"\r\n'; sleep 0.05; done`, 3*time.Second)
-		if peak, ok := s.Peak(Anon); !ok || peak != 5 || len(s.Notes) > 1 || strings.Contains(strings.Join(s.Notes, ""), "not known") {
+		if peak, ok := s.Peak(Anon); !ok || peak != 5 || len(s.Notes) > 1 ||
+			strings.Contains(strings.Join(s.Notes, ""), "not known") {
 			t.Errorf("%d, %v, notes %q", peak, ok, s.Notes)
 		}
 	})
@@ -159,7 +189,8 @@ func TestHostEnds(t *testing.T) {
 	s, _ := far(t, head+`i=0; while [ $i -lt 30 ]; do i=$((i + 1)); printf '"x","5.0","6.0"\r\n'; sleep 0.05; done
 while :; do printf '"x","-1","-1"\r\n'; sleep 0.1; done`, 6*time.Second)
 	until, ends := s.RemoteEnds()
-	if v := JudgeKind(s, Anon, JudgeOptions{Unit: Second}); !ends || until < 1 || until > 3 || v.State != Unclear || !strings.Contains(v.Reason, "it is known only up to") || !strings.HasSuffix(v.Reason, "llama-server is not there") {
+	if v := JudgeKind(s, Anon, JudgeOptions{Unit: Second}); !ends || until < 1 || until > 3 || v.State != Unclear ||
+		!strings.Contains(v.Reason, "it is known only up to") || !strings.HasSuffix(v.Reason, "llama-server is not there") {
 		t.Errorf("%.1f, %v, %s, notes %q", until, ends, v, s.Notes)
 	}
 	for name, c := range map[string]struct {

@@ -83,7 +83,8 @@ func JudgeKind(s Series, k Kind, o JudgeOptions) Verdict {
 		v.State, v.Reason = Unclear, "it was not followed to the end: "+s.Device.Unknown
 	}
 	if until, _ := s.RemoteEnds(); (k == Anon || k == RSS) && s.remoteLost() && v.State != Grows && len(data) > 0 {
-		v.State, v.Reason = Unclear, fmt.Sprintf("it is known only up to %.1f s of %.1f s: %s", until, s.Points[len(s.Points)-1].Seconds, s.RemoteWhy)
+		v.State, v.Reason = Unclear, fmt.Sprintf("it is known only up to %.1f s of %.1f s: %s", until,
+			s.Points[len(s.Points)-1].Seconds, s.RemoteWhy)
 	}
 	return v
 }
@@ -113,7 +114,8 @@ func judge(data []xy, o JudgeOptions) Verdict {
 	}
 	p := pieces(data, blocks)
 	if len(p) < minBlocks {
-		v.Reason = fmt.Sprintf("there are figures at %d different counts of %ss, and %d are the least; let it run longer", len(p), o.Unit, minBlocks)
+		v.Reason = fmt.Sprintf("there are figures at %d different counts of %ss, and %d are the least; let it run longer",
+			len(p), o.Unit, minBlocks)
 		return v
 	}
 	n := len(p)
@@ -145,7 +147,8 @@ func judge(data []xy, o JudgeOptions) Verdict {
 		}
 		v.State = Flat
 		if v.Growth.Low > 0 && v.Growth.grown() > floor {
-			v.State, v.Reason = Unclear, fmt.Sprintf("it swings by %s, and may grow (%s); let it run longer", FormatBytes(swing), perUnit(v.Growth, o.Unit))
+			v.State, v.Reason = Unclear, fmt.Sprintf("it swings by %s, and may grow (%s); let it run longer",
+				FormatBytes(swing), perUnit(v.Growth, o.Unit))
 		}
 		return v
 	}
@@ -259,7 +262,8 @@ func (v Verdict) String() string {
 	case Grows:
 		return fmt.Sprintf("%s grows by %s", v.Kind, v.Rate())
 	case Bounded:
-		s := fmt.Sprintf("%s grew from %s and settled at %s after %s", v.Kind, FormatBytes(v.Start), FormatBytes(v.Plateau), count(v.Settled, v.Unit))
+		s := fmt.Sprintf("%s grew from %s and settled at %s after %s", v.Kind, FormatBytes(v.Start), FormatBytes(v.Plateau),
+			count(v.Settled, v.Unit))
 		if v.Growth.Low > 0 {
 			s += fmt.Sprintf(", by %s until then", v.Rate())
 		}

@@ -22,7 +22,9 @@ import (
 // upstream commit, its patch is made from the history that so leads to, and kept in the
 // series with its digest. A cure of the group security whose commit no history at hand has is
 // no error: lacks has it, with the reason.
-func Patches(ctx context.Context, fsys fs.FS, so source.Options, s *spec.Series) (all []patch.Patch, lacks spec.Reasons, err error) {
+func Patches(ctx context.Context, fsys fs.FS, so source.Options,
+	s *spec.Series,
+) (all []patch.Patch, lacks spec.Reasons, err error) {
 	lacks = spec.Reasons{}
 	var errs []error
 	for i := range s.In {
@@ -73,7 +75,9 @@ func Before(c *source.Change) (*source.Tree, error) {
 
 // Apply applies the patches of a series as patch.Apply does. Where one that is upstream's commit
 // does not fit, what was kept among the declarations' resolutions for the same blobs counts.
-func Apply(ctx context.Context, fsys fs.FS, so source.Options, s *spec.Series, tree *source.Tree, patches []patch.Patch) (*patch.Result, error) {
+func Apply(ctx context.Context, fsys fs.FS, so source.Options, s *spec.Series, tree *source.Tree,
+	patches []patch.Patch,
+) (*patch.Result, error) {
 	res, misfit := patch.Apply(tree, patches)
 	if misfit == nil || !slices.ContainsFunc(s.In, func(c spec.Chosen) bool { return c.Commit != "" }) {
 		return res, misfit

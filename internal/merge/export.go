@@ -87,10 +87,13 @@ func (a Applied) Whole(refused string) ([][]byte, error) {
 					held, all, FileName(in), a.Series.Tag, refused),
 			}
 		}
-		if slices.ContainsFunc(a.Result.Placements, func(p patch.Placement) bool { return p.Fix == in.Fix && p.Kind == patch.Merged }) {
+		if slices.ContainsFunc(a.Result.Placements, func(p patch.Placement) bool {
+			return p.Fix == in.Fix && p.Kind == patch.Merged
+		}) {
 			return nil, &spec.Error{
 				File: path.Join("patches", in.Fix, "fix.toml"),
-				Msg:  fmt.Sprintf("%s has no place on %s, only a resolution: %s; llpatch fork make has it as a commit", FileName(in), a.Series.Tag, refused),
+				Msg: fmt.Sprintf("%s has no place on %s, only a resolution: %s; llpatch fork make has it as a commit",
+					FileName(in), a.Series.Tag, refused),
 			}
 		}
 		data, err := Bytes(a.FS, in)
@@ -168,7 +171,8 @@ func exportFiles(a Applied, out *Exported, log *slog.Logger) ([]exportFile, erro
 		out.Files = append(out.Files, f)
 		files = append(files, exportFile{f.Name, data})
 	}
-	return withSeries(files, fmt.Sprintf("%s %s for %s", a.Series.Upstream, out.Tag, out.Target), "on tree "+out.Base, "gives tree "+out.Tree), nil
+	return withSeries(files, fmt.Sprintf("%s %s for %s", a.Series.Upstream, out.Tag, out.Target), "on tree "+out.Base,
+		"gives tree "+out.Tree), nil
 }
 
 // withSeries adds the series file: comments that begin with what it is and end

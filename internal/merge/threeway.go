@@ -54,7 +54,8 @@ type Series struct {
 // kept beside the declarations, and with Accept so are variants, which it returns.
 func (o ThreeWay) Apply(ctx context.Context, s Series) (res *patch.Result, wrote []Variant, err error) {
 	if o.Accept && s.Records.Dir == s.Records.Cache {
-		return nil, nil, errors.New("accept a merge: the declarations are those inside llpatch; take a checkout of them (-C DIR)")
+		return nil, nil, errors.New("accept a merge: the declarations are those inside llpatch; take a checkout of " +
+			"them (-C DIR)")
 	}
 	kept, err := patch.LoadResolutions(os.DirFS(s.Records.Dir))
 	if err != nil {
@@ -117,7 +118,9 @@ func (b *bases) find(ctx context.Context, p *patch.Patch) (*source.Tree, error) 
 	}
 	away := func(name string) int { n := pins[name].Build - b.Tree.Pin.Build; return max(n, -n) }
 	slices.SortFunc(names, func(x, y string) int { return cmp.Or(cmp.Compare(away(x), away(y)), cmp.Compare(x, y)) })
-	earlier := b.Patches[:slices.IndexFunc(b.Patches, func(o patch.Patch) bool { return o.Fix == p.Fix && o.Name == p.Name })]
+	earlier := b.Patches[:slices.IndexFunc(b.Patches, func(o patch.Patch) bool {
+		return o.Fix == p.Fix && o.Name == p.Name
+	})]
 	why := "recipes/tags.lock has no other tag in " + r.String() + "; fetch one, such as its first"
 	for _, name := range names {
 		t, err := b.fetch(ctx, name)
@@ -191,7 +194,10 @@ func (s Series) accept(merges []*patch.Merge) (wrote []Variant, err error) {
 			continue
 		}
 		if in.Commit != "" {
-			return nil, &spec.Error{File: path.Join("patches", in.Fix, "fix.toml"), Msg: "takes upstream's commit by reference, and a merge of it is no patch of ours: leave out --accept"}
+			return nil, &spec.Error{
+				File: path.Join("patches", in.Fix, "fix.toml"),
+				Msg:  "takes upstream's commit by reference, and a merge of it is no patch of ours: leave out --accept",
+			}
 		}
 		original, err := Bytes(s.Repo.FS, in)
 		if err != nil {
@@ -213,7 +219,8 @@ func (s Series) accept(merges []*patch.Merge) (wrote []Variant, err error) {
 		case err != nil:
 			return nil, fmt.Errorf("accept %s: %w", m.Fix, err)
 		case !bytes.Equal(old, data):
-			return nil, &spec.Error{File: v.File, Msg: "is there with another content: remove it, or keep it and leave out --accept"}
+			return nil, &spec.Error{File: v.File, Msg: "is there with another content: remove it, or keep it and leave " +
+				"out --accept"}
 		}
 		v.Block = fmt.Sprintf("[[variant]]\nrange = \">= %d, < %d\"\npatch = %q\n", n, n+1, name)
 		if r, err := tag.ParseRange(in.Range); err == nil && r.Contains(n) {

@@ -91,7 +91,10 @@ func (in Input) Sources() (string, error) {
 // Env is what npm's build is told beside the files: the number that the page shows, and a
 // version, which differs where the sources do. The page looks for a newer one by it.
 func Env(build int, sources string) []string {
-	return []string{fmt.Sprintf("LLAMA_BUILD_NUMBER=b%d", build), fmt.Sprintf("LLAMA_UI_VERSION=b%d-%s", build, sources[:9])}
+	return []string{
+		fmt.Sprintf("LLAMA_BUILD_NUMBER=b%d", build),
+		fmt.Sprintf("LLAMA_UI_VERSION=b%d-%s", build, sources[:9]),
+	}
 }
 
 // Sum is the SHA-256 of a page: that of the text which sha256sum prints of its files, sorted
@@ -171,7 +174,8 @@ type built struct {
 
 // key names what a page is built of, in the cache.
 func (in Input) key(sources string) string {
-	return fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%s\n%v\n%v\n%v\n", sources, in.Place, in.Tools, Env(in.Build, sources))))
+	return fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%s\n%v\n%v\n%v\n", sources, in.Place, in.Tools,
+		Env(in.Build, sources))))
 }
 
 // Built returns the page that was built of the same things before, if the cache has it.
@@ -277,7 +281,8 @@ func (c Cache) tools(ctx context.Context, t spec.PageTools, registry *source.Reg
 		if err := os.Chmod(program, 0o755); err != nil {
 			return "", err
 		}
-		if err := os.Symlink(filepath.Join("..", p.name, filepath.FromSlash(p.program)), filepath.Join(tmp, "bin", p.name)); err != nil {
+		if err := os.Symlink(filepath.Join("..", p.name, filepath.FromSlash(p.program)),
+			filepath.Join(tmp, "bin", p.name)); err != nil {
 			return "", err
 		}
 	}
@@ -311,7 +316,10 @@ func (c Cache) build(
 		"LANG=C", "LC_ALL=C", "TZ=UTC", "CI=1", "npm_config_ignore_scripts=true", "npm_config_audit=false",
 		"npm_config_fund=false", "npm_config_update_notifier=false", "npm_config_progress=false")
 	npm := func(env []string, args ...string) error {
-		return run.Run(ctx, run.Cmd{Argv: append([]string{filepath.Join(tools, "bin", "npm")}, args...), Env: env, Dir: dir, Log: log})
+		return run.Run(ctx, run.Cmd{
+			Argv: append([]string{filepath.Join(tools, "bin", "npm")}, args...), Env: env, Dir: dir,
+			Log: log,
+		})
 	}
 	settings := filepath.Join(home, ".npmrc")
 	if err := os.WriteFile(settings, []byte(registry.Settings()), 0o600); err != nil {

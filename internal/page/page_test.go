@@ -13,7 +13,10 @@ import (
 // The hash of a page is the one that a user gets with find, sort and sha256sum.
 func TestSumIsWhatAUserGets(t *testing.T) {
 	dir := t.TempDir()
-	files := map[string]string{"index.html": "<html>", "_app/version.json": "{}", "a b.js": "x", "_app.js": "y", "Z": "", "a/b/c": "z\n"}
+	files := map[string]string{
+		"index.html": "<html>", "_app/version.json": "{}", "a b.js": "x", "_app.js": "y", "Z": "",
+		"a/b/c": "z\n",
+	}
 	for name, data := range files {
 		file := filepath.Join(dir, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {

@@ -53,7 +53,10 @@ type history struct {
 func (h *history) path() string {
 	h.n++
 	folder := []string{"", "src/", "a b/", "ä/ö/"}[h.r.IntN(4)]
-	return folder + fmt.Sprintf([]string{"f%d.c", "with space %d", "quo\"te%d", "ünï%d", `back\slash%d\`, "tab\t%d", "new\nline%d", " lead%d "}[h.r.IntN(8)], h.n)
+	return folder + fmt.Sprintf([]string{
+		"f%d.c", "with space %d", "quo\"te%d", "ünï%d", `back\slash%d\`, "tab\t%d",
+		"new\nline%d", " lead%d ",
+	}[h.r.IntN(8)], h.n)
 }
 
 func (h *history) write(t *testing.T, path string, data []byte) {
@@ -190,7 +193,8 @@ func makeHistory(t *testing.T, seed uint64, n int) string {
 	git(t, h.dir, "commit", "-q", "-m", "base", "--allow-empty")
 	git(t, h.dir, "tag", "base")
 	subjects := []string{
-		"[cuda] pool: free it", "für Ödön: a subject long enough that it has to be folded and encoded over several lines of the mail, which happens",
+		"[cuda] pool: free it", "für Ödön: a subject long enough that it has to be folded and encoded over several lines " +
+			"of the mail, which happens",
 		"plain", "Re: [x][y] z", "=?weird?=", "a  b   c",
 	}
 	for i := range n {
@@ -198,7 +202,8 @@ func makeHistory(t *testing.T, seed uint64, n int) string {
 			h.change(t)
 		}
 		git(t, h.dir, "add", "-A")
-		body := "why\n\n\n@@ -1 +1 @@\nFrom the report:\n>From a quote\n\nUpstream-Status: Pending\nBug: https://example.org/1"
+		body := "why\n\n\n@@ -1 +1 @@\nFrom the report:\n>From a quote\n\nUpstream-Status: Pending\nBug: " +
+			"https://example.org/1"
 		git(t, h.dir, "-c", "user.name=x", "commit", "-q", "--allow-empty", "--author", "Grüß, \"Q\" Gott <g@example.org>",
 			"--cleanup=verbatim", "-m", subjects[i%len(subjects)]+"\n\n"+body)
 	}
@@ -212,7 +217,8 @@ func TestGitAm(t *testing.T) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			t.Parallel()
 			repo := makeHistory(t, seed, 12)
-			mbox := git(t, repo, "format-patch", "--stdout", "--binary", "--full-index", "-M", "-C", "--find-copies-harder", "base")
+			mbox := git(t, repo, "format-patch", "--stdout", "--binary", "--full-index", "-M", "-C", "--find-copies-harder",
+				"base")
 			series, err := Parse("fix", "all.mbox", []byte(mbox))
 			if err != nil {
 				t.Fatal(err)

@@ -29,7 +29,8 @@ type binaryData struct {
 // nil; it is not used, but damage to it is damage to the patch.
 func newBinary(c *change, f, back *gitdiff.BinaryFragment) (*binaryData, error) {
 	if !isFullID(c.oldID) || !isFullID(c.newID) {
-		return nil, errors.New("binary change without full blob ids in its index line: make the patch with --full-index or --binary")
+		return nil, errors.New("binary change without full blob ids in its index line: make the patch with --full-index " +
+			"or --binary")
 	}
 	if f.Size > maxResult {
 		return nil, fmt.Errorf("refused: binary change of %d MiB, more than %d", f.Size>>20, maxResult>>20)

@@ -16,7 +16,9 @@ import (
 )
 
 // binaryPatch writes a binary patch by hand, so that it can lie.
-func binaryPatch(t testing.TB, path, oldID, newID string, method gitdiff.BinaryPatchMethod, size int64, raw []byte) string {
+func binaryPatch(t testing.TB, path, oldID, newID string, method gitdiff.BinaryPatchMethod, size int64,
+	raw []byte,
+) string {
 	t.Helper()
 	var z bytes.Buffer
 	w := zlib.NewWriter(&z)
@@ -27,7 +29,8 @@ func binaryPatch(t testing.TB, path, oldID, newID string, method gitdiff.BinaryP
 		t.Fatal(err)
 	}
 	frag := gitdiff.BinaryFragment{Method: method, Size: size, RawData: z.Bytes()}
-	return fmt.Sprintf("diff --git a/%[1]s b/%[1]s\nindex %[2]s..%[3]s 100644\nGIT binary patch\n%[4]s\n", path, oldID, newID, frag.String())
+	return fmt.Sprintf("diff --git a/%[1]s b/%[1]s\nindex %[2]s..%[3]s 100644\nGIT binary patch\n%[4]s\n", path, oldID,
+		newID, frag.String())
 }
 
 func TestBinary(t *testing.T) {
@@ -64,11 +67,15 @@ func TestBinary(t *testing.T) {
 		t.Errorf("tree %s, want %s", res.Tree.ID(), want)
 	}
 	// Not a byte may differ from what the patch was made from.
-	other, err := base.With(map[string]*source.File{"delta": {Mode: source.Regular, Data: append(bytes.Clone(big[1:]), 'x')}})
+	other, err := base.With(map[string]*source.File{"delta": {
+		Mode: source.Regular,
+		Data: append(bytes.Clone(big[1:]), 'x'),
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Apply(other, series); err == nil || !strings.Contains(err.Error(), "does not fit: it was made from blob ") {
+	if _, err := Apply(other, series); err == nil || !strings.Contains(err.Error(),
+		"does not fit: it was made from blob ") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -124,7 +124,8 @@ func (c *Conflict) next() string {
 	case c.After != "":
 		return "mend " + c.After + " first: it changes this file before and does not fit either"
 	case len(c.Moves) > 0:
-		return fmt.Sprintf("if it is that file, run llpatch apply again with --three-way --follow %s=%s", c.File, c.Moves[0].Path)
+		return fmt.Sprintf("if it is that file, run llpatch apply again with --three-way --follow %s=%s", c.File,
+			c.Moves[0].Path)
 	case c.Kind == Unchecked:
 		return "install git, or put it on the PATH: a merge counts only if both give the same"
 	case c.Kind == GitDisagrees:

@@ -160,7 +160,8 @@ func (a *agreement) judge(t *testing.T, what, dir string, base, ours, theirs []b
 	a.count[verdict]++
 	a.mu.Unlock()
 	if verdict == strings.ToUpper(verdict) {
-		t.Errorf("%s: %s\nbase   %q\nours   %q\ntheirs %q\nwe     %q %+v\ngit    %q", what, verdict, short(base), short(ours), short(theirs), short(got), conflicts, short(want))
+		t.Errorf("%s: %s\nbase   %q\nours   %q\ntheirs %q\nwe     %q %+v\ngit    %q", what, verdict, short(base),
+			short(ours), short(theirs), short(got), conflicts, short(want))
 	}
 }
 

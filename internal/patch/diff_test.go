@@ -22,7 +22,8 @@ func checkEdits(t *testing.T, a, b *numbered, es []lineEdit) {
 	var out bytes.Buffer
 	i, j := 0, 0
 	for k, e := range es {
-		if e.a0 < i || e.b0 < j || e.a1 < e.a0 || e.b1 < e.b0 || e.a0-i != e.b0-j || e.a0 == e.a1 && e.b0 == e.b1 || k > 0 && e.a0 == i {
+		if e.a0 < i || e.b0 < j || e.a1 < e.a0 || e.b1 < e.b0 || e.a0-i != e.b0-j || e.a0 == e.a1 && e.b0 == e.b1 || k > 0 &&
+			e.a0 == i {
 			t.Fatalf("edit %d of %+v is out of order, empty, or joins its neighbour", k, es)
 		}
 		out.Write(a.slice(i, e.a0))
@@ -55,11 +56,13 @@ func FuzzDiff(f *testing.F) {
 		if d := time.Since(start); d > 5*time.Second {
 			t.Errorf("took %s", d)
 		}
-		if isBinary(before) || isBinary(after) || bytes.Contains(before, []byte("\r")) || bytes.Contains(after, []byte("\r")) {
+		if isBinary(before) || isBinary(after) || bytes.Contains(before, []byte("\r")) ||
+			bytes.Contains(after, []byte("\r")) {
 			return // as a patch, CR at the end of every line is taken for damage
 		}
 		var diff bytes.Buffer
-		writeFile(&diff, modify, "f", "f", &source.File{Mode: source.Regular, Data: before}, &source.File{Mode: source.Regular, Data: after}, false)
+		writeFile(&diff, modify, "f", "f", &source.File{Mode: source.Regular, Data: before},
+			&source.File{Mode: source.Regular, Data: after}, false)
 		if bytes.Equal(before, after) {
 			return
 		}
@@ -101,9 +104,11 @@ func TestDiffLikeGit(t *testing.T) {
 			continue
 		}
 		files++
-		writeFile(&want, modify, name, name, &source.File{Mode: source.Regular, Data: before}, &source.File{Mode: source.Regular, Data: after}, false)
+		writeFile(&want, modify, name, name, &source.File{Mode: source.Regular, Data: before},
+			&source.File{Mode: source.Regular, Data: after}, false)
 	}
-	cmd := exec.CommandContext(t.Context(), "git", "diff", "--no-index", "--no-indent-heuristic", "--full-index", "--no-prefix", "a", "b")
+	cmd := exec.CommandContext(t.Context(), "git", "diff", "--no-index", "--no-indent-heuristic", "--full-index",
+		"--no-prefix", "a", "b")
 	cmd.Dir, cmd.Env = dir, gitEnv(t, dir)
 	out, err := cmd.Output()
 	var exit *exec.ExitError

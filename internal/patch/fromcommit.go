@@ -21,7 +21,8 @@ import (
 // A merge is refused, and so is a change of a binary file or of a submodule.
 func FromCommit(c *source.Change, fix, name string) ([]byte, []Patch, error) {
 	if n := len(c.Parents); n > 1 {
-		return nil, nil, fmt.Errorf("commit %s is a merge of %s: it is no one change; name a commit of the side that was merged, which ends in its parent %s",
+		return nil, nil, fmt.Errorf("commit %s is a merge of %s: it is no one change; name a commit of the side that was "+
+			"merged, which ends in its parent %s",
 			c.ID, strings.Join(c.Parents, " and "), c.Parents[n-1])
 	}
 	if len(c.Files) == 0 {
@@ -148,7 +149,8 @@ func writeBody(out *bytes.Buffer, body []byte) {
 		line := body[pos:lineEnd(body, pos)]
 		if _, ok := mboxLine(bytes.TrimLeft(line, ">")); ok {
 			out.WriteByte('>')
-		} else if startsMessageEnd(body, pos) || bytes.HasPrefix(line, []byte("@@ -")) { // git apply takes that for a lost hunk
+			// git apply takes that for a lost hunk
+		} else if startsMessageEnd(body, pos) || bytes.HasPrefix(line, []byte("@@ -")) {
 			out.WriteByte(' ')
 		}
 		out.Write(line)

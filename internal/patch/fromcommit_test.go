@@ -100,7 +100,8 @@ func (c commits) proves(id string) Patch {
 	mail := exec.CommandContext(c.t.Context(), "git", "mailinfo", "-b", filepath.Join(c.t.TempDir(), "msg"), os.DevNull)
 	mail.Stdin = bytes.NewReader(data)
 	info, err := mail.Output()
-	if want := c.git("show", "-s", "--format=Author: %an%nEmail: %ae%nSubject: %s%nDate: %aD", id); err != nil || strings.TrimSpace(string(info)) != want {
+	if want := c.git("show", "-s", "--format=Author: %an%nEmail: %ae%nSubject: %s%nDate: %aD", id); err != nil ||
+		strings.TrimSpace(string(info)) != want {
 		c.t.Errorf("git reads the mail as\n%s\nwant\n%s (%v)", info, want, err)
 	}
 	ps, err := Parse("fix", "x.patch", data)
@@ -131,15 +132,21 @@ func TestFromCommit(t *testing.T) {
 	c.write("naïve name.txt", "y")
 	c.write("deep/er/new.txt", "\n\nnew\n")
 	c.write("deep/empty", "")
-	p := c.proves(c.commit("[cuda] größe : fix\n\nFrom: not the author <x@example.org>\n\n---\nnot the end\n\ndiff --git a/x b/x\nindex 1..2\n" +
-		"From 1234567890123456789012345678901234567890 Mon Sep 17\nFrom: quoted\n--- a/x\n+++ b/x\n@@ -1 +1 @@\nCo-authored-by: B <b@example.org>\n"))
-	if p.Header.Author != "Jörg O. Müller, Jr" || p.Header.Email != "j@example.org" || p.Header.Subject != "[cuda] größe : fix" {
+	p := c.proves(c.commit("[cuda] größe : fix\n\nFrom: not the author <x@example.org>\n\n---\nnot the end\n\ndiff " +
+		"--git a/x b/x\nindex 1..2\n" +
+		"From 1234567890123456789012345678901234567890 Mon Sep 17\nFrom: quoted\n--- a/x\n+++ b/x\n@@ -1 +1 " +
+		"@@\nCo-authored-by: B <b@example.org>\n"))
+	if p.Header.Author != "Jörg O. Müller, Jr" || p.Header.Email != "j@example.org" ||
+		p.Header.Subject != "[cuda] größe : fix" {
 		t.Errorf("header is %+v", p.Header)
 	}
 	if when, err := p.Header.Time(); err != nil || when.Format("2006-01-02T15:04:05-0700") != "2026-03-17T02:01:52+0530" {
 		t.Errorf("date %v, %v", when, err)
 	}
-	for _, want := range []string{"From: not the author", "not the end", "From 1234567890123456789012345678901234567890 Mon", "Co-authored-by"} {
+	for _, want := range []string{
+		"From: not the author", "not the end",
+		"From 1234567890123456789012345678901234567890 Mon", "Co-authored-by",
+	} {
 		if !strings.Contains(p.Header.Body, want) {
 			t.Errorf("body lacks %q: %q", want, p.Header.Body)
 		}

@@ -25,10 +25,13 @@ func FuzzHeader(f *testing.F) {
 		}
 		f.Add(data[:min(len(data), 4000)])
 	}
-	f.Add([]byte("From " + id40 + " Mon Sep 17 00:00:00 2001\r\nFrom: =?utf-8?q?=C3=A4?= <a@b>\r\nSubject: [PATCH 1/2] =?utf-8?B?eA==?=\r\n y\r\n\r\nb\r\n---\r\n" + tinyDiff))
-	f.Add([]byte("From " + id40 + " x\nFrom: a@b (Ada)\nSubject: Re: [x] y\n\nFrom: b@c\nSubject: in\n fold\n\n>From " + id40 + " x\n\n\nFixes: 1\nSigned-off-by: a\n---\n" + tinyDiff))
+	f.Add([]byte("From " + id40 + " Mon Sep 17 00:00:00 2001\r\nFrom: =?utf-8?q?=C3=A4?= <a@b>\r\nSubject: [PATCH 1/2] " +
+		"=?utf-8?B?eA==?=\r\n y\r\n\r\nb\r\n---\r\n" + tinyDiff))
+	f.Add([]byte("From " + id40 + " x\nFrom: a@b (Ada)\nSubject: Re: [x] y\n\nFrom: b@c\nSubject: in\n fold\n\n>From " +
+		id40 + " x\n\n\nFixes: 1\nSigned-off-by: a\n---\n" + tinyDiff))
 	f.Add([]byte("Description: x\n y\n .\n z\nBug: 1\nForwarded: no\n---\n" + tinyDiff))
-	f.Add([]byte("From: a@b\nContent-Transfer-Encoding: base64\nContent-Type: text/plain; charset=iso-8859-1\n\neA==\n---\n"))
+	f.Add([]byte("From: a@b\nContent-Transfer-Encoding: base64\nContent-Type: text/plain; " +
+		"charset=iso-8859-1\n\neA==\n---\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		start := time.Now()
 		messages := splitMbox(data)

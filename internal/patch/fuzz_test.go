@@ -25,12 +25,17 @@ func FuzzParse(f *testing.F) {
 		}
 		f.Add(data)
 	}
-	f.Add([]byte("From " + id40 + " Mon Sep 17 00:00:00 2001\r\nFrom: =?utf-8?q?=C3=A4?= <a@b>\r\nSubject: [PATCH 1/2] =?utf-8?B?eA==?=\r\n y\r\n\r\nb\r\n---\r\n" + tinyDiff + "-- \n2.39.5\n\n"))
+	f.Add([]byte("From " + id40 + " Mon Sep 17 00:00:00 2001\r\nFrom: =?utf-8?q?=C3=A4?= <a@b>\r\nSubject: [PATCH 1/2] " +
+		"=?utf-8?B?eA==?=\r\n y\r\n\r\nb\r\n---\r\n" + tinyDiff + "-- \n2.39.5\n\n"))
 	f.Add([]byte("Description: x\n y\n .\n z\nBug: 1\n---\n" + renamed("a", "b") + created("l", "120000", "a")))
 	f.Add([]byte("diff --git \"a/\\303\\244\\\\\" \"b/\\303\\244\\\\\"\nold mode 100644\nnew mode 100755\n"))
-	f.Add([]byte("diff --git a/m b/m\nindex " + id40 + ".." + id40 + " 100644\nGIT binary patch\nliteral 0\nHcmV?d00001\n\ndelta 5\nHcmV?d00001\n\n"))
+	f.Add([]byte("diff --git a/m b/m\nindex " + id40 + ".." + id40 +
+		" 100644\nGIT binary patch\nliteral 0\nHcmV?d00001\n\ndelta 5\nHcmV?d00001\n\n"))
 	f.Add([]byte("Content-Transfer-Encoding: quoted-printable\nFrom: a@b\n\n=41=\n---\n" + tinyDiff))
-	base := tree(f, map[string]source.File{"f.txt": file("line 1\nline 2\n"), "a": file("a\n"), "f": file("a\n"), "d/l": link("../a")})
+	base := tree(f, map[string]source.File{
+		"f.txt": file("line 1\nline 2\n"), "a": file("a\n"), "f": file("a\n"),
+		"d/l": link("../a"),
+	})
 	id := base.ID()
 	f.Fuzz(func(t *testing.T, data []byte) {
 		series, err := Parse("fix", "x.patch", data)
@@ -50,7 +55,8 @@ func FuzzParse(f *testing.F) {
 				}
 				for k := range c.hunks {
 					h := &c.hunks[k]
-					if strings.Join(h.old, "") != h.oldText || h.line < 1 || h.newLines != strings.Count(h.newText, "\n")+tail(h.newText) {
+					if strings.Join(h.old, "") != h.oldText || h.line < 1 || h.newLines != strings.Count(h.newText, "\n")+
+						tail(h.newText) {
 						t.Errorf("hunk %+v", h)
 					}
 				}

@@ -46,8 +46,10 @@ func TestMergeHistory(t *testing.T) {
 	slices.SortFunc(tags, func(a, b string) int { return cmp.Compare(number(a), number(b)) })
 	files := []string{
 		"ggml/src/ggml-cuda/ggml-cuda.cu", "ggml/src/ggml-cuda/common.cuh", "ggml/src/ggml.c", "ggml/src/ggml-backend.cpp",
-		"src/llama-context.cpp", "src/llama-model.cpp", "src/llama.cpp", "common/arg.cpp", "common/common.cpp", "CMakeLists.txt",
-		"ggml/src/ggml-vulkan/ggml-vulkan.cpp", "tools/server/server.cpp", "ggml/CMakeLists.txt", "convert_hf_to_gguf.py", "include/llama.h",
+		"src/llama-context.cpp", "src/llama-model.cpp", "src/llama.cpp", "common/arg.cpp", "common/common.cpp",
+		"CMakeLists.txt",
+		"ggml/src/ggml-vulkan/ggml-vulkan.cpp", "tools/server/server.cpp", "ggml/CMakeLists.txt", "convert_hf_to_gguf.py",
+		"include/llama.h",
 	}
 	read := map[string][]byte{}
 	file := func(tag, path string) []byte {
@@ -101,7 +103,8 @@ func TestThreeWayHistory(t *testing.T) {
 		t.Skip("needs -mirror PATH, a git repository with llama.cpp's history")
 	}
 	gitIn := func(args ...string) ([]byte, error) {
-		return exec.CommandContext(t.Context(), "git", append([]string{"-C", *mirror, "-c", "core.abbrev=40"}, args...)...).Output()
+		return exec.CommandContext(t.Context(), "git", append([]string{"-C", *mirror, "-c", "core.abbrev=40"},
+			args...)...).Output()
 	}
 	out, err := gitIn("rev-list", "--first-parent", "--max-count=5000", "HEAD")
 	if err != nil {

@@ -40,7 +40,10 @@ func Judge(unit []Patch, files map[string]*source.File) (*Judgement, error) {
 // where the files hold it together with some of those, it has landed, although
 // what it makes stands there no more. Nothing is done of the later ones.
 func JudgeUnder(unit, later []Patch, files map[string]*source.File) (*Judgement, error) {
-	s := &state{base: new(source.Tree), changes: maps.Clone(files), ids: map[string]string{}, texts: map[*byte]*text{}, partial: true}
+	s := &state{
+		base: new(source.Tree), changes: maps.Clone(files), ids: map[string]string{}, texts: map[*byte]*text{},
+		partial: true,
+	}
 	if s.changes == nil {
 		s.changes = map[string]*source.File{}
 	}
@@ -256,7 +259,8 @@ func (s *state) holdsFile(p *Patch, c *change, heldAt map[int]bool) (whole bool,
 			_, mode, blocked := s.blocker(c.old)
 			return !blocked || mode&modeType == modeFile, 0
 		}
-		return false, count(c.binary != nil && blobID(from.Data) == c.oldID || c.binary == nil && string(from.Data) == beforeText(hunks(from)))
+		return false, count(c.binary != nil && blobID(from.Data) == c.oldID || c.binary == nil &&
+			string(from.Data) == beforeText(hunks(from)))
 	case rename, copied:
 		switch {
 		case to != nil && (from == nil || c.kind == copied):

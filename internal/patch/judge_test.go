@@ -96,10 +96,16 @@ func TestJudgeIsApply(t *testing.T) {
 	if fits < 500 || not < 500 {
 		t.Errorf("%d fit, %d do not: this proves little", fits, not)
 	}
-	base := map[string]source.File{"a": file("a\n"), "b": file("b\n"), "dir/c": file("c\n"), "l": link("a"), "run": {Mode: source.Executable, Data: []byte("r\n")}}
+	base := map[string]source.File{
+		"a": file("a\n"), "b": file("b\n"), "dir/c": file("c\n"), "l": link("a"),
+		"run": {Mode: source.Executable, Data: []byte("r\n")},
+	}
 	for i, unit := range [][]string{
 		{edited("a", "a", "x") + edited("a", "x", "y")},
-		{created("new/n", "100755", "n"), edited("new/n", "n", "m"), strings.Replace(deleted("new/n", "m"), "100644", "100755", 1)},
+		{
+			created("new/n", "100755", "n"), edited("new/n", "n", "m"),
+			strings.Replace(deleted("new/n", "m"), "100644", "100755", 1),
+		},
 		{deleted("dir/c", "c"), created("dir/c", "100644", "new")},
 		{renamed("a", "b") + renamed("b", "a")},
 		{renamed("a", "A")},
@@ -139,8 +145,10 @@ func TestJudgeCounts(t *testing.T) {
 	}
 	three := func(x, y, z string) string { return lines("a") + x + lines("b") + y + lines("c") + z + lines("d") }
 	old, now := three("x\n", "y\n", ""), three("X\n", "", "z\n")
-	three3 := unified("f", strings.SplitAfter(strings.TrimSuffix(old, "\n"), "\n"), strings.SplitAfter(strings.TrimSuffix(now, "\n"), "\n"), 3)
-	moved := "diff --git a/f b/g\nsimilarity index 50%\nrename from f\nrename to g\n--- a/f\n+++ b/g\n@@ -1 +1 @@\n-a\n+x\n"
+	three3 := unified("f", strings.SplitAfter(strings.TrimSuffix(old, "\n"), "\n"),
+		strings.SplitAfter(strings.TrimSuffix(now, "\n"), "\n"), 3)
+	moved := "diff --git a/f b/g\nsimilarity index 50%\nrename from f\nrename to g\n--- a/f\n+++ b/g\n@@ -1 +1 " +
+		"@@\n-a\n+x\n"
 	for name, tt := range map[string]struct {
 		patch               string
 		files               map[string]string
@@ -155,14 +163,25 @@ func TestJudgeCounts(t *testing.T) {
 		"no file":           {three3, nil, 3, 0, 0, false},
 		"created":           {created("f", "100644", "n"), map[string]string{"f": "n\n"}, 1, 1, 0, true},
 		"created otherwise": {created("f", "100644", "n"), map[string]string{"f": "m\n"}, 1, 0, 0, false},
-		"created, and edit": {created("f", "100644", "n") + edited("g", "a", "b"), map[string]string{"f": "n\n", "g": "a\n"}, 2, 1, 1, true},
-		"deleted":           {deleted("f", "n"), nil, 1, 1, 0, true},
-		"deleted, and more": {deleted("f", "n") + edited("g", "a", "b"), map[string]string{"f": "n\n", "g": "b\n"}, 2, 1, 1, true},
-		"renamed":           {renamed("f", "g"), map[string]string{"g": "n\n"}, 1, 1, 0, true},
-		"renamed, edited":   {moved, map[string]string{"g": "x\n"}, 2, 2, 0, true},
-		"renamed, not yet":  {moved, map[string]string{"f": "z\n"}, 2, 0, 1, false},
+		"created, and edit": {
+			created("f", "100644", "n") + edited("g", "a", "b"),
+			map[string]string{"f": "n\n", "g": "a\n"},
+			2, 1, 1, true,
+		},
+		"deleted": {deleted("f", "n"), nil, 1, 1, 0, true},
+		"deleted, and more": {
+			deleted("f", "n") + edited("g", "a", "b"),
+			map[string]string{"f": "n\n", "g": "b\n"},
+			2, 1, 1,
+			true,
+		},
+		"renamed":          {renamed("f", "g"), map[string]string{"g": "n\n"}, 1, 1, 0, true},
+		"renamed, edited":  {moved, map[string]string{"g": "x\n"}, 2, 2, 0, true},
+		"renamed, not yet": {moved, map[string]string{"f": "z\n"}, 2, 0, 1, false},
 		"mode": {
-			"diff --git a/f b/f\nold mode 100755\nnew mode 100644\n" + edited("g", "a", "b"), map[string]string{"f": "n\n", "g": "b\n"}, 2, 2, 0, true,
+			"diff --git a/f b/f\nold mode 100755\nnew mode 100644\n" + edited("g", "a", "b"),
+			map[string]string{"f": "n\n", "g": "b\n"},
+			2, 2, 0, true,
 		},
 	} {
 		files := map[string]*source.File{}
@@ -175,7 +194,8 @@ func TestJudgeCounts(t *testing.T) {
 			t.Fatal(err)
 		}
 		if (len(j.Conflicts) == 0) != tt.fits || j.Changes != tt.changes || j.Held != tt.held || j.Rest != tt.rest {
-			t.Errorf("%s: %d changes, %d held, %d with a place (%d conflicts), want %d, %d, %d", name, j.Changes, j.Held, j.Rest, len(j.Conflicts), tt.changes, tt.held, tt.rest)
+			t.Errorf("%s: %d changes, %d held, %d with a place (%d conflicts), want %d, %d, %d", name, j.Changes, j.Held,
+				j.Rest, len(j.Conflicts), tt.changes, tt.held, tt.rest)
 		}
 	}
 }

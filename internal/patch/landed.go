@@ -58,7 +58,9 @@ func (t *txn) place(c *change, txt *text, hunks []hunk) ([]spot, []misfit) {
 	if at, none := place(txt, back, c.newID, blob); len(none) == 0 {
 		// A preimage at its very line speaks against postimages that were searched for.
 		exact := slices.ContainsFunc(spots, func(s spot) bool { return s.at == s.want })
-		bare := slices.ContainsFunc(back, func(h hunk) bool { return h.lead == 0 && h.trail == 0 && len(h.old) != txt.count() })
+		bare := slices.ContainsFunc(back, func(h hunk) bool {
+			return h.lead == 0 && h.trail == 0 && len(h.old) != txt.count()
+		})
 		if exact || bare && !sameBlob(c.newID, blob()) {
 			return spots, bad
 		}
@@ -209,7 +211,8 @@ func (t *txn) landedFile(c *change) (bool, error) {
 		c.kind, c.old = modify, c.new
 		return len(c.hunks) == 0 && c.binary == nil && (c.newMode == 0 || c.newMode == mode), nil
 	case modify:
-		if c.old != c.new || len(c.hunks) > 0 || c.binary == nil && c.newMode == 0 || t.written[c.old] != nil || t.removed[c.old] {
+		if c.old != c.new || len(c.hunks) > 0 || c.binary == nil && c.newMode == 0 || t.written[c.old] != nil ||
+			t.removed[c.old] {
 			return false, nil
 		}
 		f, err := t.s.read(c.old)
@@ -244,7 +247,10 @@ func (t *txn) made(c *change, src *source.File, mode source.Mode) (bool, error) 
 	t.placed(c, Landed)
 	if c.kind == copied {
 		for i := range c.hunks {
-			t.placements = append(t.placements, Placement{Fix: t.p.Fix, Patch: t.p.Name, Path: c.new, Hunk: i + 1, Kind: Landed, PatchLine: c.hunks[i].line})
+			t.placements = append(t.placements, Placement{
+				Fix: t.p.Fix, Patch: t.p.Name, Path: c.new, Hunk: i + 1, Kind: Landed,
+				PatchLine: c.hunks[i].line,
+			})
 		}
 	}
 	return true, nil
@@ -259,7 +265,8 @@ func (t *txn) noteLanded() {
 	case len(t.written) == 0 && len(t.removed) == 0 || t.unchanged():
 		t.notes = append(t.notes, fmt.Sprintf("%s: landed: the tree has all of %s already", name, file))
 	default:
-		t.notes = append(t.notes, fmt.Sprintf("%s: partly landed: the tree has %d of the %d changes of %s already", name, held, t.p.count(), file))
+		t.notes = append(t.notes, fmt.Sprintf("%s: partly landed: the tree has %d of the %d changes of %s already", name,
+			held, t.p.count(), file))
 	}
 }
 

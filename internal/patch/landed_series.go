@@ -130,7 +130,10 @@ func (p *Patch) repeats() bool {
 // trial returns a copy of the state, to try things on of which nobody reads why
 // they do not fit.
 func (s *state) trial() *state {
-	return &state{base: s.base, changes: maps.Clone(s.changes), ids: map[string]string{}, texts: s.texts, partial: s.partial, quiet: true}
+	return &state{
+		base: s.base, changes: maps.Clone(s.changes), ids: map[string]string{}, texts: s.texts,
+		partial: s.partial, quiet: true,
+	}
 }
 
 // step applies a patch of which nothing may have landed; nil where it does not fit.
@@ -182,7 +185,8 @@ func (s *state) unwind(series []Patch, group []int) (map[int]*txn, error) {
 			t.placements[n].Kind, t.placements[n].Patch = Landed, series[k].Name
 		}
 		t.touched = nil
-		t.notes = []string{fmt.Sprintf("%s: landed: the tree has all of %s already", Printable(orElse(series[k].Fix, series[k].Name)), Printable(series[k].Name))}
+		t.notes = []string{fmt.Sprintf("%s: landed: the tree has all of %s already",
+			Printable(orElse(series[k].Fix, series[k].Name)), Printable(series[k].Name))}
 		out[k] = t
 	}
 	for _, k := range group {

@@ -38,25 +38,30 @@ func TestLandedHunks(t *testing.T) {
 		diff, tree, want string // want "": a conflict
 		kinds            string
 	}{
-		"all":                   {diff, now, now, "landed 7, landed 18, landed 27"},
-		"all, lines off":        {diff, "top\n" + now, "top\n" + now, "landed 8, landed 19, landed 28"},
-		"the first":             {diff, text("X\nX2\n", "y\n", ""), now, "landed 7, offset 18, offset 28"},
-		"the insertion":         {diff, text("x\n", "y\n", "z\n"), now, "exact 7, exact 17, landed 27"},
-		"the deletion":          {diff, text("x\n", "", ""), now, "exact 7, landed 17, offset 26"},
-		"half of a hunk":        {diff, text("X\n", "y\n", ""), "", ""},
-		"insertion elsewhere":   {diff, text("x\n", "y\n", "") + "z\n", now + "z\n", "exact 7, exact 17, exact 27"},
-		"without its context":   {diff, "z\n", "", ""},
-		"two such places":       {"--- a/f\n+++ b/f\n@@ -9,3 +9,3 @@\n x\n-old\n+y\n z\n", copies, "", ""},
-		"before a placed one":   {diff, text("x\n", "q\n", "") + now, "", ""},
-		"no context":            {"--- a/f\n+++ b/f\n@@ -1,0 +2 @@\n+b\n", "a\nb\nc\n", "", ""},
-		"no context, the blob":  {"diff --git a/f b/f\nindex 1234567.." + blobID([]byte("a\nb\nc\n")) + " 100644\n--- a/f\n+++ b/f\n@@ -1,0 +2 @@\n+b\n", "a\nb\nc\n", "a\nb\nc\n", "landed 2"},
-		"the whole file":        {edited("f", "a", "b"), "b\n", "b\n", "landed 1"},
-		"at the end only":       {"--- a/f\n+++ b/f\n@@ -3 +3,2 @@\n c\n+d\n", "a\nb\nc\nd\n", "a\nb\nc\nd\n", "landed 3"},
-		"not at the end":        {"--- a/f\n+++ b/f\n@@ -3 +3,2 @@\n c\n+d\n", "a\nb\nc\nd\ne\n", "", ""},
-		"both stand, preimage":  {"--- a/f\n+++ b/f\n@@ -2,3 +2,3 @@\n x\n-y\n+z\n w\n", "0\nx\ny\nw\nx\nz\nw\n", "0\nx\nz\nw\nx\nz\nw\n", "exact 2"},
+		"all":                 {diff, now, now, "landed 7, landed 18, landed 27"},
+		"all, lines off":      {diff, "top\n" + now, "top\n" + now, "landed 8, landed 19, landed 28"},
+		"the first":           {diff, text("X\nX2\n", "y\n", ""), now, "landed 7, offset 18, offset 28"},
+		"the insertion":       {diff, text("x\n", "y\n", "z\n"), now, "exact 7, exact 17, landed 27"},
+		"the deletion":        {diff, text("x\n", "", ""), now, "exact 7, landed 17, offset 26"},
+		"half of a hunk":      {diff, text("X\n", "y\n", ""), "", ""},
+		"insertion elsewhere": {diff, text("x\n", "y\n", "") + "z\n", now + "z\n", "exact 7, exact 17, exact 27"},
+		"without its context": {diff, "z\n", "", ""},
+		"two such places":     {"--- a/f\n+++ b/f\n@@ -9,3 +9,3 @@\n x\n-old\n+y\n z\n", copies, "", ""},
+		"before a placed one": {diff, text("x\n", "q\n", "") + now, "", ""},
+		"no context":          {"--- a/f\n+++ b/f\n@@ -1,0 +2 @@\n+b\n", "a\nb\nc\n", "", ""},
+		"no context, the blob": {"diff --git a/f b/f\nindex 1234567.." + blobID([]byte("a\nb\nc\n")) +
+			" 100644\n--- a/f\n+++ b/f\n@@ -1,0 +2 @@\n+b\n", "a\nb\nc\n", "a\nb\nc\n", "landed 2"},
+		"the whole file":  {edited("f", "a", "b"), "b\n", "b\n", "landed 1"},
+		"at the end only": {"--- a/f\n+++ b/f\n@@ -3 +3,2 @@\n c\n+d\n", "a\nb\nc\nd\n", "a\nb\nc\nd\n", "landed 3"},
+		"not at the end":  {"--- a/f\n+++ b/f\n@@ -3 +3,2 @@\n c\n+d\n", "a\nb\nc\nd\ne\n", "", ""},
+		"both stand, preimage": {
+			"--- a/f\n+++ b/f\n@@ -2,3 +2,3 @@\n x\n-y\n+z\n w\n", "0\nx\ny\nw\nx\nz\nw\n",
+			"0\nx\nz\nw\nx\nz\nw\n", "exact 2",
+		},
 		"both stand, postimage": {"--- a/f\n+++ b/f\n@@ -2,3 +2,3 @@\n x\n-y\n+z\n w\n", "0\nx\nz\nw\nx\ny\nw\n", "", ""},
 		"both stand, its blob": {
-			"diff --git a/f b/f\nindex 1234567.." + blobID([]byte("0\nx\nz\nw\nx\ny\nw\n")) + " 100644\n--- a/f\n+++ b/f\n@@ -2,3 +2,3 @@\n x\n-y\n+z\n w\n",
+			"diff --git a/f b/f\nindex 1234567.." + blobID([]byte("0\nx\nz\nw\nx\ny\nw\n")) +
+				" 100644\n--- a/f\n+++ b/f\n@@ -2,3 +2,3 @@\n x\n-y\n+z\n w\n",
 			"0\nx\nz\nw\nx\ny\nw\n", "0\nx\nz\nw\nx\ny\nw\n", "landed 2",
 		},
 	} {
@@ -77,30 +82,68 @@ func TestLandedHunks(t *testing.T) {
 
 func TestLandedFiles(t *testing.T) {
 	base := map[string]source.File{
-		"a": file("a\n"), "b": file("b\n"), "l": link("a"), "run": {Mode: source.Executable, Data: []byte("r\n")}, "dir/c": file("c\n"),
+		"a": file("a\n"), "b": file("b\n"), "l": link("a"), "run": {Mode: source.Executable, Data: []byte("r\n")},
+		"dir/c": file("c\n"),
 	}
-	moved := "diff --git a/gone b/a\nsimilarity index 50%\nrename from gone\nrename to a\n--- a/gone\n+++ b/a\n@@ -1 +1 @@\n-"
+	moved := "diff --git a/gone b/a\nsimilarity index 50%\nrename from gone\nrename to a\n--- a/gone\n+++ b/a\n@@ " +
+		"-1 +1 @@\n-"
 	for name, tt := range map[string]struct {
 		series []string
 		want   map[string]string // what differs from base; nil: a conflict
 		kinds  []Kind
 		note   string
 	}{
-		"created":            {[]string{created("a", "100644", "a")}, map[string]string{}, []Kind{Landed}, "fix: landed: the tree has all of p1 already"},
-		"created link":       {[]string{created("l", "120000", "a")}, map[string]string{}, []Kind{Landed}, "fix: landed: the tree has all of p1 already"},
-		"deleted":            {[]string{deleted("gone", "x")}, map[string]string{}, []Kind{Landed}, "fix: landed: the tree has all of p1 already"},
-		"deleted, in a file": {[]string{deleted("a/gone", "x")}, map[string]string{}, []Kind{Landed}, "fix: landed: the tree has all of p1 already"},
-		"deleted twice":      {[]string{deleted("a", "a") + deleted("a", "a")}, nil, nil, ""},
-		"renamed":            {[]string{renamed("gone", "a")}, map[string]string{}, []Kind{Landed}, "fix: landed: the tree has all of p1 already"},
-		"renamed, edited":    {[]string{moved + "x\n+a\n"}, map[string]string{}, []Kind{Landed, Landed}, "fix: landed: the tree has all of p1 already"},
+		"created": {
+			[]string{created("a", "100644", "a")},
+			map[string]string{},
+			[]Kind{Landed},
+			"fix: landed: the tree has all of p1 already",
+		},
+		"created link": {
+			[]string{created("l", "120000", "a")},
+			map[string]string{},
+			[]Kind{Landed},
+			"fix: landed: the tree has all of p1 already",
+		},
+		"deleted": {
+			[]string{deleted("gone", "x")},
+			map[string]string{},
+			[]Kind{Landed},
+			"fix: landed: the tree has all of p1 already",
+		},
+		"deleted, in a file": {
+			[]string{deleted("a/gone", "x")},
+			map[string]string{},
+			[]Kind{Landed},
+			"fix: landed: the tree has all of p1 already",
+		},
+		"deleted twice": {[]string{deleted("a", "a") + deleted("a", "a")}, nil, nil, ""},
+		"renamed": {
+			[]string{renamed("gone", "a")},
+			map[string]string{},
+			[]Kind{Landed},
+			"fix: landed: the tree has all of p1 already",
+		},
+		"renamed, edited": {
+			[]string{moved + "x\n+a\n"},
+			map[string]string{},
+			[]Kind{Landed, Landed},
+			"fix: landed: the tree has all of p1 already",
+		},
 		"renamed, not edited": {
-			[]string{moved + "a\n+x\n"}, map[string]string{"a": "100644 x\n"}, []Kind{Landed, Exact}, "fix: partly landed: the tree has 1 of the 2 changes of p1 already",
+			[]string{moved + "a\n+x\n"},
+			map[string]string{"a": "100644 x\n"},
+			[]Kind{Landed, Exact},
+			"fix: partly landed: the tree has 1 of the 2 changes of p1 already",
 		},
 		"copied": {
 			[]string{"diff --git a/a b/run\nsimilarity index 100%\ncopy from a\ncopy to run\n"}, nil, nil, "",
 		},
 		"mode": {
-			[]string{"diff --git a/run b/run\nold mode 100644\nnew mode 100755\n"}, map[string]string{}, []Kind{Landed}, "fix: landed: the tree has all of p1 already",
+			[]string{"diff --git a/run b/run\nold mode 100644\nnew mode 100755\n"},
+			map[string]string{},
+			[]Kind{Landed},
+			"fix: landed: the tree has all of p1 already",
 		},
 		"some files": {
 			[]string{created("a", "100644", "a") + edited("b", "b", "x")},
@@ -109,7 +152,10 @@ func TestLandedFiles(t *testing.T) {
 			"fix: partly landed: the tree has 1 of the 2 changes of p1 already",
 		},
 		"one file twice": {
-			[]string{edited("a", "x", "y") + edited("a", "y", "a")}, map[string]string{}, []Kind{Landed, Landed}, "fix: landed: the tree has all of p1 already",
+			[]string{edited("a", "x", "y") + edited("a", "y", "a")},
+			map[string]string{},
+			[]Kind{Landed, Landed},
+			"fix: landed: the tree has all of p1 already",
 		},
 		"below a later patch": {
 			[]string{created("a", "100644", "x"), edited("b", "b", "y"), edited("a", "x", "a")},
@@ -118,7 +164,12 @@ func TestLandedFiles(t *testing.T) {
 			"fix: landed: the tree has all of p1 already",
 		},
 		"below one that differs": {[]string{created("a", "100644", "x"), edited("a", "y", "a")}, nil, nil, ""},
-		"made, then deleted":     {[]string{created("n", "100644", "x"), deleted("n", "x")}, map[string]string{}, []Kind{Created, Deleted}, ""},
+		"made, then deleted": {
+			[]string{created("n", "100644", "x"), deleted("n", "x")},
+			map[string]string{},
+			[]Kind{Created, Deleted},
+			"",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			series := parsed(t, tt.series...)
@@ -160,7 +211,8 @@ func TestLandedFiles(t *testing.T) {
 func TestDeletionIsNotLanding(t *testing.T) {
 	text := countedLines("line", 30)
 	gone := func(path string) string {
-		h := fmt.Sprintf("diff --git a/%[1]s b/%[1]s\ndeleted file mode 100644\nindex %[2]s..0000000\n--- a/%[1]s\n+++ /dev/null\n@@ -1,30 +0,0 @@\n", path, blobID([]byte(text)))
+		h := fmt.Sprintf("diff --git a/%[1]s b/%[1]s\ndeleted file mode 100644\nindex %[2]s..0000000\n--- a/%[1]s\n+++ "+
+			"/dev/null\n@@ -1,30 +0,0 @@\n", path, blobID([]byte(text)))
 		return h + "-" + strings.ReplaceAll(strings.TrimSuffix(text, "\n"), "\n", "\n-") + "\n"
 	}
 	other := created("n", "100644", "n")
@@ -169,13 +221,37 @@ func TestDeletionIsNotLanding(t *testing.T) {
 		series []string
 		moves  []Move // nil: it has landed
 	}{
-		"renamed":               {map[string]source.File{"dir/g": file(text)}, []string{gone("dir/f")}, []Move{{"dir/g", 100}}},
-		"in another folder":     {map[string]source.File{"a/f": file(text), "b": file("b\n")}, []string{gone("dir/f")}, []Move{{"a/f", 100}}},
-		"and edited":            {map[string]source.File{"dir/g": file(text + "more\n")}, []string{gone("dir/f")}, []Move{{"dir/g", 97}}},
-		"in a series":           {map[string]source.File{"dir/g": file(text)}, []string{gone("dir/f"), gone("dir/e")}, []Move{{"dir/g", 100}}},
-		"gone":                  {map[string]source.File{"dir/h": file("other\n")}, []string{gone("dir/f")}, nil},
-		"the patch has made it": {map[string]source.File{"dir/g": file("n\n")}, []string{strings.Replace(deleted("dir/f", "n")+other, "b/n", "b/dir/g", -1)}, nil},
-		"another patch has":     {map[string]source.File{"dir/g": file("n\n")}, []string{deleted("dir/f", "n"), strings.ReplaceAll(strings.ReplaceAll(other, "a/n", "a/dir/g"), "b/n", "b/dir/g")}, nil},
+		"renamed": {
+			map[string]source.File{"dir/g": file(text)},
+			[]string{gone("dir/f")},
+			[]Move{{"dir/g", 100}},
+		},
+		"in another folder": {
+			map[string]source.File{"a/f": file(text), "b": file("b\n")},
+			[]string{gone("dir/f")},
+			[]Move{{"a/f", 100}},
+		},
+		"and edited": {
+			map[string]source.File{"dir/g": file(text + "more\n")},
+			[]string{gone("dir/f")},
+			[]Move{{"dir/g", 97}},
+		},
+		"in a series": {
+			map[string]source.File{"dir/g": file(text)},
+			[]string{gone("dir/f"), gone("dir/e")},
+			[]Move{{"dir/g", 100}},
+		},
+		"gone": {map[string]source.File{"dir/h": file("other\n")}, []string{gone("dir/f")}, nil},
+		"the patch has made it": {
+			map[string]source.File{"dir/g": file("n\n")},
+			[]string{strings.Replace(deleted("dir/f", "n")+other, "b/n", "b/dir/g", -1)},
+			nil,
+		},
+		"another patch has": {
+			map[string]source.File{"dir/g": file("n\n")},
+			[]string{deleted("dir/f", "n"), strings.ReplaceAll(strings.ReplaceAll(other, "a/n", "a/dir/g"), "b/n", "b/dir/g")},
+			nil,
+		},
 	} {
 		res, err := Apply(tree(t, tt.files), parsed(t, tt.series...))
 		if tt.moves == nil {
@@ -189,7 +265,9 @@ func TestDeletionIsNotLanding(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
-		if want := "deletes a file that is not there; it may be what is now " + tt.moves[0].Path; !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "--three-way --follow dir/f="+tt.moves[0].Path) {
+		if want := "deletes a file that is not there; it may be what is now " +
+			tt.moves[0].Path; !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(),
+			"--three-way --follow dir/f="+tt.moves[0].Path) {
 			t.Errorf("%s: the message is %v", name, err)
 		}
 	}
@@ -269,7 +347,8 @@ func TestReplayNeedsABase(t *testing.T) {
 // TestAmbiguousText: a conflict about what may be there already says both places.
 func TestAmbiguousText(t *testing.T) {
 	_, _, err := applyOne(t, "f", "0\nx\nz\nw\nx\ny\nw\n", "--- a/f\n+++ b/f\n@@ -2,3 +2,3 @@\n x\n-y\n+z\n w\n")
-	if err == nil || !strings.Contains(err.Error(), "may be there already: it stands at line 5, but line 2 has what it makes\n  next: see whether upstream") {
+	if err == nil || !strings.Contains(err.Error(),
+		"may be there already: it stands at line 5, but line 2 has what it makes\n  next: see whether upstream") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -294,7 +373,8 @@ func TestSecondRun(t *testing.T) {
 				next = slices.Replace(next, at, at+gone, fmt.Sprintf("patch %d, %d\n", k, r.IntN(1000)))
 			}
 			head, rest, _ := strings.Cut(unified("f", now, next, 3), "\n")
-			series = append(series, fmt.Sprintf("%s\nindex %s..%s 100644\n%s", head, blobID([]byte(strings.Join(now, ""))), blobID([]byte(strings.Join(next, ""))), rest))
+			series = append(series, fmt.Sprintf("%s\nindex %s..%s 100644\n%s", head, blobID([]byte(strings.Join(now, ""))),
+				blobID([]byte(strings.Join(next, ""))), rest))
 			now = next
 		}
 		first, err := Apply(base, parsed(t, series...))
@@ -305,7 +385,8 @@ func TestSecondRun(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, strings.Join(series, ""))
 		}
-		if again.Tree.ID() != first.Tree.ID() || !slices.Equal(again.Tree.Files(), first.Tree.Files()) || len(again.Touched) > 0 {
+		if again.Tree.ID() != first.Tree.ID() || !slices.Equal(again.Tree.Files(), first.Tree.Files()) ||
+			len(again.Touched) > 0 {
 			t.Errorf("a second run changes the tree:\n%s", strings.Join(series, ""))
 		}
 		if i := slices.IndexFunc(again.Placements, func(p Placement) bool { return p.Kind != Landed }); i >= 0 {
@@ -372,7 +453,8 @@ func TestLandedOracle(t *testing.T) {
 			whole := landed && !slices.ContainsFunc(it.placed, func(p Placement) bool { return p.Kind != Landed })
 			reversible := ok(back, it.name) && !ok(forth, it.name)
 			report := func(format string, args ...any) {
-				t.Errorf("case %d: %s\n--- patch\n%s--- target\n%s--- result\n%s", first, fmt.Sprintf(format, args...), it.diff, it.target, it.out)
+				t.Errorf("case %d: %s\n--- patch\n%s--- target\n%s--- result\n%s", first, fmt.Sprintf(format, args...), it.diff,
+					it.target, it.out)
 			}
 			switch {
 			case whole && it.out != it.target:
@@ -437,5 +519,7 @@ func explainedBack(t *testing.T, target, diff string) bool {
 		return true
 	}
 	_, none := place(txt, reversed(hunks), "", func() string { return "" })
-	return slices.ContainsFunc(slices.Concat(bad, none), func(m misfit) bool { return m.kind == Ambiguous || m.kind == OutOfOrder })
+	return slices.ContainsFunc(slices.Concat(bad, none), func(m misfit) bool {
+		return m.kind == Ambiguous || m.kind == OutOfOrder
+	})
 }

@@ -162,7 +162,8 @@ func gitOracle(t *testing.T, cases int, make func(*rand.Rand, int) trial) map[st
 			}
 			target := strings.Join(tr.target, "")
 			report := func(format string, args ...any) {
-				t.Errorf("case %d: %s\n--- patch\n%s--- target\n%s--- git %v\n%s", first+i, fmt.Sprintf(format, args...), diff, target, gitOK, gitOut)
+				t.Errorf("case %d: %s\n--- patch\n%s--- target\n%s--- git %v\n%s", first+i, fmt.Sprintf(format, args...), diff,
+					target, gitOK, gitOut)
 			}
 			out, placed, err := applyOne(t, name, target, diff)
 			switch {
@@ -335,7 +336,8 @@ func TestGitOracleZero(t *testing.T) {
 // does not apply.
 func gitApply(t *testing.T, dir, diff string, args ...string) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "git", append([]string{"apply", "--reject", "--whitespace=nowarn", "-"}, args...)...)
+	cmd := exec.CommandContext(t.Context(), "git", append([]string{"apply", "--reject", "--whitespace=nowarn", "-"},
+		args...)...)
 	cmd.Dir, cmd.Env, cmd.Stdin = dir, gitEnv(t, dir), strings.NewReader(diff)
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError

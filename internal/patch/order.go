@@ -49,7 +49,10 @@ func settleOrder(t *text, hunks []hunk, slots []slot, whole bool) []misfit {
 	}
 	var bad []misfit
 	ambiguous := func(i int, at []int, why string) {
-		bad = append(bad, misfit{hunk: slots[i].hunk, kind: Ambiguous, line: at[0], places: at[:min(len(at), maxPlaces)], why: why})
+		bad = append(bad, misfit{
+			hunk: slots[i].hunk, kind: Ambiguous, line: at[0], places: at[:min(len(at), maxPlaces)],
+			why: why,
+		})
 	}
 	// refuse is for hunks of which the order does not leave several places each.
 	refuse := func(why string) []misfit {
@@ -220,9 +223,11 @@ func propose(t *text, hunks []hunk, slots []slot, git []int, i int) *Proposal {
 		case common == p.Offset && settled == 1:
 			p.For = append(p.For, fmt.Sprintf("the other hunk of the file that has one place moved by %+d too", common))
 		case common == p.Offset:
-			p.For = append(p.For, fmt.Sprintf("the %d other hunks of the file that have one place moved by %+d too", settled, common))
+			p.For = append(p.For, fmt.Sprintf("the %d other hunks of the file that have one place moved by %+d too", settled,
+				common))
 		case other >= 0:
-			p.Against = append(p.Against, fmt.Sprintf("the hunks of the file that have one place moved by %+d, as at line %d", common, slots[i].at[other]+1))
+			p.Against = append(p.Against, fmt.Sprintf("the hunks of the file that have one place moved by %+d, as at line %d",
+				common, slots[i].at[other]+1))
 		}
 	}
 	if h.section == "" {
@@ -233,7 +238,8 @@ func propose(t *text, hunks []hunk, slots []slot, git []int, i int) *Proposal {
 	case len(named) == 1 && named[0] == git[i]:
 		p.For = append(p.For, "it alone lies in what @@ names: "+shorten(h.section))
 	case len(named) > 0 && !slices.Contains(named, git[i]):
-		p.Against = append(p.Against, fmt.Sprintf("line %d lies in what @@ names, and this does not: %s", named[0]+1, shorten(h.section)))
+		p.Against = append(p.Against, fmt.Sprintf("line %d lies in what @@ names, and this does not: %s", named[0]+1,
+			shorten(h.section)))
 	}
 	return p
 }

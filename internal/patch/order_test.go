@@ -76,9 +76,11 @@ func TestOrderIsNotGits(t *testing.T) {
 		before, diff, detail string
 		places               []int
 	}{
-		"three for two":  {"1\n" + block + block + block, one + two, "", []int{2, 5}},
-		"git swaps them": {"1\n" + block + "5\n6\n7\n8\n9\n" + block, "@@ -9,3 +9,3 @@\n a\n-b\n+B\n c\n" + "@@ -20,3 +20,3 @@\n a\n-b\n+C\n c\n", "git apply puts the hunks elsewhere", []int{2, 10}},
-		"none in order":  {block + block + "x\ny\nz\n" + block, "@@ -20,3 +20,3 @@\n x\n-y\n+Y\n z\n" + "@@ -40,3 +40,3 @@\n a\n-b\n+B\n c\n@@ -50,3 +50,3 @@\n a\n-b\n+C\n c\n", "with none of them", []int{1, 4, 10}},
+		"three for two": {"1\n" + block + block + block, one + two, "", []int{2, 5}},
+		"git swaps them": {"1\n" + block + "5\n6\n7\n8\n9\n" + block, "@@ -9,3 +9,3 @@\n a\n-b\n+B\n c\n" +
+			"@@ -20,3 +20,3 @@\n a\n-b\n+C\n c\n", "git apply puts the hunks elsewhere", []int{2, 10}},
+		"none in order": {block + block + "x\ny\nz\n" + block, "@@ -20,3 +20,3 @@\n x\n-y\n+Y\n z\n" +
+			"@@ -40,3 +40,3 @@\n a\n-b\n+B\n c\n@@ -50,3 +50,3 @@\n a\n-b\n+C\n c\n", "with none of them", []int{1, 4, 10}},
 	} {
 		_, _, err := applyOne(t, "f", c.before, head+c.diff)
 		if err == nil {
@@ -92,7 +94,8 @@ func TestOrderIsNotGits(t *testing.T) {
 	}
 	// Swapped, the same edit is the same file.
 	edit := "\n a\n-b\n+B\n c\n"
-	got, _, err := applyOne(t, "f", "1\n"+block+"5\n6\n7\n8\n9\n"+block, head+"@@ -9,3 +9,3 @@"+edit+"@@ -20,3 +20,3 @@"+edit)
+	got, _, err := applyOne(t, "f", "1\n"+block+"5\n6\n7\n8\n9\n"+block, head+"@@ -9,3 +9,3 @@"+edit+"@@ -20,3 +20,3 @@"+
+		edit)
 	if want := "1\na\nB\nc\n5\n6\n7\n8\n9\na\nB\nc\n"; err != nil || got != want {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -124,10 +127,17 @@ func TestSettle(t *testing.T) {
 		sound         bool
 		say           []string
 	}{
-		"both":           {"// top\n", "int g(void) {", true, []string{"the other hunk of the file that has one place moved by +1 too", "it alone lies in what @@ names: “int g(void) {”"}},
+		"both": {"// top\n", "int g(void) {", true, []string{"the other hunk of the file that has one place " +
+			"moved by +1 too", "it alone lies in what @@ names: “int g(void) {”"}},
 		"only the shift": {"// top\n", "", true, []string{"moved by +1 too"}},
-		"another's name": {"// top\n", "int h(void) {", false, []string{"for it: the other hunk", "against it: line 36 lies in what @@ names"}},
-		"another shift":  {strings.Repeat("// top\n", 14), "", false, []string{"against it: the hunks of the file that have one place moved by +14, as at line 34"}},
+		"another's name": {"// top\n", "int h(void) {", false, []string{
+			"for it: the other hunk",
+			"against it: line 36 lies in what @@ names",
+		}},
+		"another shift": {
+			strings.Repeat("// top\n", 14), "", false,
+			[]string{"against it: the hunks of the file that have one place moved by +14, as at line 34"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			diff := unified("f", base, want, 3)
@@ -161,7 +171,8 @@ func TestSettle(t *testing.T) {
 				t.Fatal(err)
 			}
 			dir := t.TempDir()
-			if err := os.WriteFile(filepath.Join(dir, "f"), []byte(strings.Join(text(c.down, "    same 6\n"), "")), 0o644); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, "f"), []byte(strings.Join(text(c.down, "    same 6\n"), "")),
+				0o644); err != nil {
 				t.Fatal(err)
 			}
 			gitApply(t, dir, diff)
@@ -182,7 +193,8 @@ func TestSettle(t *testing.T) {
 				}
 			}
 			// What fits comes back as it is.
-			if same, settled, err := Settle(target, &again[0], out); err != nil || settled != nil || string(same) != string(out) {
+			if same, settled, err := Settle(target, &again[0], out); err != nil || settled != nil ||
+				string(same) != string(out) {
 				t.Errorf("%v, %v", settled, err)
 			}
 		})

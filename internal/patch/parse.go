@@ -89,7 +89,8 @@ func (p *Patch) add(sec *section, fail func(int, string, ...any) error) error {
 		return fail(c.line, "%s: %v", c.target(), err)
 	}
 	if sec.noData {
-		return fail(c.line, "%s: binary change without its data: make the patch with git format-patch or git diff --binary", c.target())
+		return fail(c.line, "%s: binary change without its data: make the patch with git format-patch or git diff --binary",
+			c.target())
 	}
 	if sec.text.Len() > 0 {
 		file, err := readDiff(sec)
@@ -161,7 +162,8 @@ func checkModes(c *change) error {
 		}
 	}
 	if c.oldMode != 0 && c.newMode != 0 && c.oldMode&modeType != c.newMode&modeType {
-		return fmt.Errorf("turns mode %s into %s in place; git writes that as a deletion and a creation", c.oldMode, c.newMode)
+		return fmt.Errorf("turns mode %s into %s in place; git writes that as a deletion and a creation", c.oldMode,
+			c.newMode)
 	}
 	return nil
 }
@@ -182,7 +184,8 @@ func checkHunks(c *change) error {
 		}
 	}
 	// As in git, a new mode alone is a change where the old one is stated.
-	if c.kind == modify && len(c.hunks) == 0 && c.binary == nil && (c.oldMode == 0 || c.newMode == 0 || c.oldMode == c.newMode) {
+	if c.kind == modify && len(c.hunks) == 0 && c.binary == nil &&
+		(c.oldMode == 0 || c.newMode == 0 || c.oldMode == c.newMode) {
 		return fmt.Errorf("file header without a change")
 	}
 	// Only a header without a git line leaves open whether the file exists.

@@ -31,12 +31,14 @@ type Patch struct {
 
 // Header is what a patch says about itself before its diff.
 type Header struct {
-	Commit   string    `json:"commit,omitempty"` // from the mbox line, 40 hex digits; all zero with format-patch --zero-commit
-	Author   string    `json:"author,omitempty"`
-	Email    string    `json:"email,omitempty"`
-	Date     string    `json:"date,omitempty"`    // as written
-	Subject  string    `json:"subject,omitempty"` // one line, without [PATCH n/m] but with other [tags]
-	Body     string    `json:"body,omitempty"`    // the text below the subject, its blank lines as they are, no newline at the end
+	// from the mbox line, 40 hex digits; all zero with format-patch --zero-commit
+	Commit  string `json:"commit,omitempty"`
+	Author  string `json:"author,omitempty"`
+	Email   string `json:"email,omitempty"`
+	Date    string `json:"date,omitempty"`    // as written
+	Subject string `json:"subject,omitempty"` // one line, without [PATCH n/m] but with other [tags]
+	// the text below the subject, its blank lines as they are, no newline at the end
+	Body     string    `json:"body,omitempty"`
 	Trailers []Trailer `json:"trailers,omitempty"`
 }
 

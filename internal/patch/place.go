@@ -182,7 +182,10 @@ func (p *placer) placeBare(h *hunk, consistent bool, fits func(int) bool) (int, 
 		return 0, h.misfit(p.t, want, "it has no context, so it fits at its stated line only")
 	}
 	if !whole && (len(h.old) == 0 || p.lone && h.oldLine <= 1) && !sameBlob(p.oldID, p.blob()) {
-		return 0, &misfit{kind: NoContext, line: want, why: "it has no context, and the file is not the one that it was made from"}
+		return 0, &misfit{
+			kind: NoContext, line: want,
+			why: "it has no context, and the file is not the one that it was made from",
+		}
 	}
 	return want, nil
 }

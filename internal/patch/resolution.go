@@ -69,7 +69,8 @@ func (r Resolution) Encode() []byte {
 }
 
 func resolutionDiff(r Resolution) string {
-	return fmt.Sprintf("diff --git a/file b/file\nindex %s..%s 100644\n--- a/file\n+++ b/file\n%s", r.Theirs, r.Merged, r.hunks)
+	return fmt.Sprintf("diff --git a/file b/file\nindex %s..%s 100644\n--- a/file\n+++ b/file\n%s", r.Theirs, r.Merged,
+		r.hunks)
 }
 
 func (r *Resolution) fields() []struct {
@@ -79,7 +80,14 @@ func (r *Resolution) fields() []struct {
 	return []struct {
 		key   string
 		value *string
-	}{{"Fix", &r.Fix}, {"File", &r.Path}, {"Base", &r.Base}, {"Ours", &r.Ours}, {"Theirs", &r.Theirs}, {"Merged", &r.Merged}}
+	}{
+		{"Fix", &r.Fix},
+		{"File", &r.Path},
+		{"Base", &r.Base},
+		{"Ours", &r.Ours},
+		{"Theirs", &r.Theirs},
+		{"Merged", &r.Merged},
+	}
 }
 
 // ParseResolution reads a resolution; file is what errors call it, and its last
@@ -118,7 +126,8 @@ func parseResolution(file string, data []byte) (Resolution, error) {
 	var r Resolution
 	rest, ok := bytes.CutPrefix(data, []byte(resolutionHead))
 	if !ok {
-		return r, fmt.Errorf("%s: not a resolution of a form that this version knows: its first line is not %q", file, strings.TrimSpace(resolutionHead))
+		return r, fmt.Errorf("%s: not a resolution of a form that this version knows: its first line is not %q", file,
+			strings.TrimSpace(resolutionHead))
 	}
 	for i, f := range r.fields() {
 		line, after, _ := bytes.Cut(rest, []byte("\n"))

@@ -48,8 +48,9 @@ func TestResolutionForConflict(t *testing.T) {
 	data := func(tr string) []byte { return c.trees[tr]["f.c"].Data }
 	answer := bytes.Replace(data("target"), []byte("6 + 2"), []byte("6 + 3"), 1)
 	o := MergeOptions{
-		Resolutions: loadAll(t, []Resolution{NewResolution("fix", "f.c", data("base"), data("ours"), data("target"), answer)}),
-		Git:         FindGit(os.Getenv("PATH")), // which would refuse, and is not asked
+		Resolutions: loadAll(t, []Resolution{NewResolution("fix", "f.c", data("base"), data("ours"), data("target"),
+			answer)}),
+		Git: FindGit(os.Getenv("PATH")), // which would refuse, and is not asked
 	}
 	m, err := ThreeWay(t.Context(), &ps[0], tree(t, c.trees["base"]), tree(t, c.trees["target"]), o)
 	if err != nil {
@@ -72,7 +73,8 @@ func TestResolutionForConflict(t *testing.T) {
 }
 
 func TestLoadResolutionsRefuses(t *testing.T) {
-	r := NewResolution("fix", "f.c", []byte("a\nb\nc\n"), []byte("a\nx\nc\n"), []byte("a\nb\nc\nd\n"), []byte("a\nx\nc\nd\n"))
+	r := NewResolution("fix", "f.c", []byte("a\nb\nc\n"), []byte("a\nx\nc\n"), []byte("a\nb\nc\nd\n"),
+		[]byte("a\nx\nc\nd\n"))
 	good := string(r.Encode())
 	for name, tc := range map[string]struct{ file, text, want string }{
 		"empty":             {text: "", want: "not a resolution"},
@@ -81,13 +83,20 @@ func TestLoadResolutionsRefuses(t *testing.T) {
 		"cut in the diff":   {text: good[:len(good)-4], want: ""},
 		"no diff":           {text: good[:strings.Index(good, "diff --git")], want: "its diff does not begin"},
 		"other name":        {file: strings.Repeat("0", 64), text: good, want: "one of the two was changed"},
-		"other blob":        {text: strings.Replace(good, "Ours: "+r.Ours, "Ours: "+r.Base, 1), want: "one of the two was changed"},
-		"no blob id":        {text: strings.Replace(good, "Base: "+r.Base, "Base: xyz", 1), want: "not a blob id"},
-		"path in the diff":  {text: strings.Replace(good, "+++ b/file", "+++ b/../../etc/passwd", 1), want: "its diff does not begin"},
-		"another file":      {text: good + "diff --git a/g b/g\nnew file mode 100644\nindex 0000000..1111111\n--- /dev/null\n+++ b/g\n@@ -0,0 +1 @@\n+x\n", want: ""},
-		"stray file":        {file: "notes.txt", text: "hello\n", want: "not a resolution"},
-		"CR LF":             {text: strings.ReplaceAll(good, "\n", "\r\n"), want: "not a resolution"},
-		"other text":        {text: strings.Replace(good, "+x", "+y", 1), want: ""},
+		"other blob": {
+			text: strings.Replace(good, "Ours: "+r.Ours, "Ours: "+r.Base, 1),
+			want: "one of the two was changed",
+		},
+		"no blob id": {text: strings.Replace(good, "Base: "+r.Base, "Base: xyz", 1), want: "not a blob id"},
+		"path in the diff": {
+			text: strings.Replace(good, "+++ b/file", "+++ b/../../etc/passwd", 1),
+			want: "its diff does not begin",
+		},
+		"another file": {text: good + "diff --git a/g b/g\nnew file mode 100644\nindex 0000000..1111111\n--- " +
+			"/dev/null\n+++ b/g\n@@ -0,0 +1 @@\n+x\n", want: ""},
+		"stray file": {file: "notes.txt", text: "hello\n", want: "not a resolution"},
+		"CR LF":      {text: strings.ReplaceAll(good, "\n", "\r\n"), want: "not a resolution"},
+		"other text": {text: strings.Replace(good, "+x", "+y", 1), want: ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.file == "" {

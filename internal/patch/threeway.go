@@ -107,7 +107,8 @@ func (m *Merge) Landed() bool { return m.Result != nil && m.Result.Tree.ID() == 
 func ThreeWay(ctx context.Context, p *Patch, base, target *source.Tree, o MergeOptions) (*Merge, error) {
 	patched, err := Apply(base, []Patch{*p})
 	if err != nil {
-		return nil, fmt.Errorf("merge %s: the patch does not fit the tree that it was made for: %w", orElse(p.Fix, p.Name), err)
+		return nil, fmt.Errorf("merge %s: the patch does not fit the tree that it was made for: %w", orElse(p.Fix, p.Name),
+			err)
 	}
 	res, err := Apply(target, []Patch{*p})
 	if err == nil {
@@ -121,7 +122,9 @@ func ThreeWay(ctx context.Context, p *Patch, base, target *source.Tree, o MergeO
 }
 
 // merge is ThreeWay for a patch that makes patched of base, and has misfits in target.
-func merge(ctx context.Context, p *Patch, base *source.Tree, patched *Result, target *source.Tree, misfits []*Conflict, o MergeOptions) (*Merge, error) {
+func merge(ctx context.Context, p *Patch, base *source.Tree, patched *Result, target *source.Tree, misfits []*Conflict,
+	o MergeOptions,
+) (*Merge, error) {
 	m := &Merge{Fix: p.Fix, Patch: p.Name, SHA256: p.SHA256, target: target}
 	w := threeWay{
 		Merge: m, ctx: ctx, o: o, p: p, base: base, target: target, patched: patched,
@@ -238,7 +241,8 @@ func (w *threeWay) followRemoval(c *change) (bool, error) {
 	case err != nil:
 		return false, err
 	case is == nil:
-		_ = w.fail(c, c.old, MissingFile, fmt.Sprintf("it was to be followed to %s, which is not a text file of the tree", to))
+		_ = w.fail(c, c.old, MissingFile, fmt.Sprintf("it was to be followed to %s, which is not a text file of the tree",
+			to))
 	case !bytes.Equal(was.Data, is.Data):
 		_ = w.fail(c, to, BothChanged, "the patch deletes it, and the tree has changed it since")
 	default:

@@ -44,7 +44,8 @@ func (w *threeWay) merge(c *change) (bool, error) {
 		if f.From == "" || f.Proposed {
 			return false, nil
 		}
-		_ = w.fail(c, f.From, MissingFile, fmt.Sprintf("it was to be followed to %s, which is not a text file of the tree", f.Path))
+		_ = w.fail(c, f.From, MissingFile, fmt.Sprintf("it was to be followed to %s, which is not a text file of the tree",
+			f.Path))
 		return true, nil
 	}
 	merged, err := w.mergeFile(c, &f, base.Data, ours.Data, theirs.Data)
@@ -172,7 +173,8 @@ func (w *threeWay) region(c *change, f *FileMerge, m *merge3, r Region) {
 	if r.Cause == AmongEqual {
 		detail = "it belongs among equal lines, and the other side changed one of them: there are several ways to merge that"
 	}
-	out := w.fail(c, f.Path, r.Cause, fmt.Sprintf("%s: lines %s of the base, %s with the patch, %s in the tree", detail, r.Base, r.Ours, r.Theirs))
+	out := w.fail(c, f.Path, r.Cause, fmt.Sprintf("%s: lines %s of the base, %s with the patch, %s in the tree", detail,
+		r.Base, r.Ours, r.Theirs))
 	out.Line = r.Theirs.Line
 	out.Want, out.Got = r.Ours.lines(m.ours), r.Theirs.lines(m.theirs)
 	for _, p := range w.patched.Placements {

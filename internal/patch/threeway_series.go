@@ -14,7 +14,9 @@ import (
 // any patch of the series; nil means that none is recorded, and then the patch
 // is not merged. The merges are those of the patches that needed one, also of
 // those that failed. The error is Apply's, of all patches that do not fit.
-func ApplyThreeWay(ctx context.Context, target *source.Tree, series []Patch, bases func(context.Context, *Patch) (*source.Tree, error), o MergeOptions) (*Result, []*Merge, error) {
+func ApplyThreeWay(ctx context.Context, target *source.Tree, series []Patch,
+	bases func(context.Context, *Patch) (*source.Tree, error), o MergeOptions,
+) (*Result, []*Merge, error) {
 	if len(series) != 1 { // one alone is tried below
 		o.Misfits = nil
 		res, err := Apply(target, series)
@@ -66,7 +68,9 @@ func ApplyThreeWay(ctx context.Context, target *source.Tree, series []Patch, bas
 	return out, merges, nil
 }
 
-func applyOrMerge(ctx context.Context, tree *source.Tree, earlier []Patch, p *Patch, bases func(context.Context, *Patch) (*source.Tree, error), o MergeOptions) (*Result, *Merge, error) {
+func applyOrMerge(ctx context.Context, tree *source.Tree, earlier []Patch, p *Patch,
+	bases func(context.Context, *Patch) (*source.Tree, error), o MergeOptions,
+) (*Result, *Merge, error) {
 	misfits := o.Misfits
 	if misfits == nil {
 		res, err := Apply(tree, []Patch{*p})
@@ -89,7 +93,10 @@ func applyOrMerge(ctx context.Context, tree *source.Tree, earlier []Patch, p *Pa
 		return nil, nil, err
 	}
 	if from.tree == nil {
-		return nil, &Merge{Fix: p.Fix, Patch: p.Name, SHA256: p.SHA256, Note: "the patch does not fit the tree that it was made for"}, joinConflicts(misfits)
+		return nil, &Merge{
+			Fix: p.Fix, Patch: p.Name, SHA256: p.SHA256,
+			Note: "the patch does not fit the tree that it was made for",
+		}, joinConflicts(misfits)
 	}
 	m, err := merge(ctx, p, from.tree, from.patched, tree, misfits, o)
 	if err != nil {

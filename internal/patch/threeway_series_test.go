@@ -39,7 +39,8 @@ func TestApplyThreeWay(t *testing.T) {
 	var series []Patch
 	for i, files := range []map[string]source.File{one, two, three} {
 		commitTree(t, repo, files, fmt.Sprint("step ", i))
-		ps, err := Parse(fmt.Sprint("fix", i), "x.patch", []byte(git(t, repo, "format-patch", "-1", "--stdout", "--full-index")))
+		ps, err := Parse(fmt.Sprint("fix", i), "x.patch",
+			[]byte(git(t, repo, "format-patch", "-1", "--stdout", "--full-index")))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +52,8 @@ func TestApplyThreeWay(t *testing.T) {
 		return tree(t, base), nil
 	}
 	o := MergeOptions{Git: FindGit(os.Getenv("PATH"))}
-	upstream := edit(base, "int f2(", "long f2(", "return 2;\n}", "return 2;\n} // two", "return 6;\n}", "return 6;\n} // six")
+	upstream := edit(base, "int f2(", "long f2(", "return 2;\n}", "return 2;\n} // two", "return 6;\n}",
+		"return 6;\n} // six")
 	target := tree(t, edit(upstream, "int f8(", "long f8("))
 
 	t.Run("fits", func(t *testing.T) {

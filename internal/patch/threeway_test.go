@@ -32,7 +32,10 @@ func readWay(t *testing.T, file string) (*txtar.Archive, wayCase) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := wayCase{trees: map[string]map[string]source.File{"base": {}, "ours": {}, "target": {}}, follow: map[string]string{}}
+	c := wayCase{
+		trees:  map[string]map[string]source.File{"base": {}, "ours": {}, "target": {}},
+		follow: map[string]string{},
+	}
 	open := false
 	for _, f := range ar.Files {
 		switch f.Name {
@@ -115,7 +118,13 @@ func describeMerge(m *Merge, err error) string {
 		for _, flag := range []struct {
 			on   bool
 			name string
-		}{{f.Merged != "", "merged"}, {f.Landed, "landed"}, {f.Checked, "checked"}, {f.Proposed, "proposed"}, {f.Resolution != "", "kept"}} {
+		}{
+			{f.Merged != "", "merged"},
+			{f.Landed, "landed"},
+			{f.Checked, "checked"},
+			{f.Proposed, "proposed"},
+			{f.Resolution != "", "kept"},
+		} {
 			if flag.on {
 				b.WriteString(" " + flag.name)
 			}
@@ -252,7 +261,8 @@ func checkMerged(t *testing.T, m *Merge, p Patch, want *source.Tree, repo string
 	if got := strings.TrimSpace(git(t, repo, "log", "-1", "--format=%B")); got != wayMessage {
 		t.Errorf("git am reads the message %q", got)
 	}
-	if got := git(t, repo, "log", "-1", "--format=%an <%ae> %aI"); got != "Ada L <ada@example.org> 2026-01-02T03:04:05+01:00\n" {
+	if got := git(t, repo, "log", "-1", "--format=%an <%ae> %aI"); got != "Ada L <ada@example.org> "+
+		"2026-01-02T03:04:05+01:00\n" {
 		t.Errorf("git am reads the author %q", got)
 	}
 }
@@ -362,13 +372,15 @@ func TestThreeWayStops(t *testing.T) {
 		}
 	})
 	t.Run("link instead of the file", func(t *testing.T) {
-		m, err := ThreeWay(t.Context(), &ps[0], base, tree(t, map[string]source.File{"f.c": link("g.c"), "g.c": file("x\n")}), MergeOptions{})
+		m, err := ThreeWay(t.Context(), &ps[0], base,
+			tree(t, map[string]source.File{"f.c": link("g.c"), "g.c": file("x\n")}), MergeOptions{})
 		if m == nil || err == nil || conflictKinds(t, err)[0] != WrongType {
 			t.Errorf("got %+v, %v", m, err)
 		}
 	})
 	t.Run("followed to nothing", func(t *testing.T) {
-		m, err := ThreeWay(t.Context(), &ps[0], base, tree(t, map[string]source.File{"g.c": file("x\n")}), MergeOptions{Follow: map[string]string{"f.c": "h.c"}})
+		m, err := ThreeWay(t.Context(), &ps[0], base, tree(t, map[string]source.File{"g.c": file("x\n")}),
+			MergeOptions{Follow: map[string]string{"f.c": "h.c"}})
 		if m == nil || err == nil || conflictKinds(t, err)[0] != MissingFile || !strings.Contains(err.Error(), "h.c") {
 			t.Errorf("got %+v, %v", m, err)
 		}

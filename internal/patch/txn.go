@@ -55,7 +55,10 @@ func (t *txn) conflict(c *change, kind Cause, format string, args ...any) *Confl
 }
 
 func (t *txn) placed(c *change, kind Kind) {
-	t.placements = append(t.placements, Placement{Fix: t.p.Fix, Patch: t.p.Name, Path: c.target(), Kind: kind, PatchLine: c.line})
+	t.placements = append(t.placements, Placement{
+		Fix: t.p.Fix, Patch: t.p.Name, Path: c.target(), Kind: kind,
+		PatchLine: c.line,
+	})
 }
 
 // apply works out one change. The error is one of reading the tree.
@@ -187,7 +190,8 @@ func (t *txn) checkType(c *change, f *source.File) *source.File {
 		return nil
 	}
 	if c.oldMode != 0 && c.oldMode != f.Mode {
-		t.notes = append(t.notes, Printable(fmt.Sprintf("%s/%s: %s has mode %s, the patch was made for %s", t.p.Fix, t.p.Name, c.old, f.Mode, c.oldMode)))
+		t.notes = append(t.notes, Printable(fmt.Sprintf("%s/%s: %s has mode %s, the patch was made for %s", t.p.Fix,
+			t.p.Name, c.old, f.Mode, c.oldMode)))
 	}
 	return f
 }

@@ -169,7 +169,8 @@ func writeFile(out *bytes.Buffer, kind changeKind, oldPath, newPath string, befo
 		if oldID != newID {
 			percent = min(similarity(oldData, newData), 99)
 		}
-		fmt.Fprintf(out, "similarity index %d%%\n%[2]s from %[3]s\n%[2]s to %[4]s\n", percent, verb, quoteName(oldPath), quoteName(newPath))
+		fmt.Fprintf(out, "similarity index %d%%\n%[2]s from %[3]s\n%[2]s to %[4]s\n", percent, verb, quoteName(oldPath),
+			quoteName(newPath))
 	}
 	if oldID == newID {
 		return

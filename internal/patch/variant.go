@@ -61,7 +61,8 @@ func (m *Merge) Variant(original []byte) ([]byte, error) {
 		return nil, fmt.Errorf("new variant of %s: it does not fit its own tree: %w", name, err)
 	}
 	if res.Tree.ID() != m.Result.Tree.ID() {
-		return nil, fmt.Errorf("new variant of %s: it gives tree %s, and the merge gave %s", name, res.Tree.ID(), m.Result.Tree.ID())
+		return nil, fmt.Errorf("new variant of %s: it gives tree %s, and the merge gave %s", name, res.Tree.ID(),
+			m.Result.Tree.ID())
 	}
 	return out.Bytes(), nil
 }
@@ -103,7 +104,8 @@ func (m *Merge) writeChange(out *bytes.Buffer, c *change) error {
 	}
 	for _, f := range []*source.File{before, after} {
 		if f != nil && isBinary(f.Data) && (before == nil || after == nil || !bytes.Equal(before.Data, after.Data)) {
-			return fmt.Errorf("%s: is binary: apply the patch without its text files in git, and make the patch with git format-patch", c.target())
+			return fmt.Errorf("%s: is binary: apply the patch without its text files in git, and make the patch with git "+
+				"format-patch", c.target())
 		}
 	}
 	writeFile(out, c.kind, c.old, c.new, before, after, m.unique)

@@ -66,7 +66,8 @@ func (h *host) index(ctx context.Context) (data []byte, err error) {
 		}
 		h.tree = commit.GetTree().GetSHA()
 		var b bytes.Buffer
-		err = h.ask(ctx, http.MethodGet, "contents/"+indexFile+"?ref="+h.head, "application/vnd.github.raw+json", nil, io.Writer(&b))
+		err = h.ask(ctx, http.MethodGet, "contents/"+indexFile+"?ref="+h.head, "application/vnd.github.raw+json", nil,
+			io.Writer(&b))
 		data = b.Bytes()
 		return err
 	})
@@ -85,7 +86,10 @@ func (h *host) setIndex(ctx context.Context, files map[string][]byte, why string
 		}
 		var entries []*github.TreeEntry
 		for _, name := range slices.Sorted(maps.Keys(files)) {
-			entries = append(entries, &github.TreeEntry{Path: &name, Mode: github.Ptr("100644"), Type: github.Ptr("blob"), Content: github.Ptr(string(files[name]))})
+			entries = append(entries, &github.TreeEntry{
+				Path: &name, Mode: github.Ptr("100644"), Type: github.Ptr("blob"),
+				Content: github.Ptr(string(files[name])),
+			})
 		}
 		tree, _, err := h.c.Git.CreateTree(ctx, h.owner, h.repo, h.tree, entries)
 		if err != nil {
@@ -100,9 +104,13 @@ func (h *host) setIndex(ctx context.Context, files map[string][]byte, why string
 			return err
 		}
 		if h.head == "" {
-			_, _, err = h.c.Git.CreateRef(ctx, h.owner, h.repo, github.CreateRef{Ref: "refs/heads/" + indexBranch, SHA: made.GetSHA()})
+			_, _, err = h.c.Git.CreateRef(ctx, h.owner, h.repo, github.CreateRef{
+				Ref: "refs/heads/" + indexBranch,
+				SHA: made.GetSHA(),
+			})
 		} else {
-			_, _, err = h.c.Git.UpdateRef(ctx, h.owner, h.repo, "heads/"+indexBranch, github.UpdateRef{SHA: made.GetSHA(), Force: github.Ptr(false)})
+			_, _, err = h.c.Git.UpdateRef(ctx, h.owner, h.repo, "heads/"+indexBranch,
+				github.UpdateRef{SHA: made.GetSHA(), Force: github.Ptr(false)})
 		}
 		return err
 	})

@@ -129,7 +129,8 @@ func (f *folder) index(context.Context) ([]byte, error) {
 	}
 	for _, name := range []string{pageFile, shFile, cmdFile} {
 		if _, err := os.Lstat(filepath.Join(f.dir, name)); err == nil {
-			return nil, refuse(f.dir, "publish into a folder of its own", "%s is there without %s, so it is not llpatch's to write over", name, indexFile)
+			return nil, refuse(f.dir, "publish into a folder of its own",
+				"%s is there without %s, so it is not llpatch's to write over", name, indexFile)
 		}
 	}
 	return nil, nil

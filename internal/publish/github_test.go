@@ -121,7 +121,8 @@ func newGitHub(t *testing.T) *gitHub {
 			case "away": // to a host that no token is for
 				http.Redirect(w, r, g.objects.URL+r.URL.Path, http.StatusTemporaryRedirect)
 			case "echo":
-				g.fail(w, http.StatusUnauthorized, "Bad credentials: "+r.Header.Get("Authorization")+strings.Repeat(" and so on", 100))
+				g.fail(w, http.StatusUnauthorized, "Bad credentials: "+r.Header.Get("Authorization")+
+					strings.Repeat(" and so on", 100))
 			case "secondary":
 				w.Header().Set("Retry-After", "3600")
 				g.fail(w, http.StatusForbidden, "You have exceeded a secondary rate limit")

@@ -79,7 +79,8 @@ func Open(ctx context.Context, to string, t Tokens) (Place, error) {
 	case scheme == "http" && !loopback(u.Hostname()):
 		return nil, &BadPlace{"http would show the token to everybody on the way: take https"}
 	case scheme != "https" && scheme != "http":
-		return nil, &BadPlace{fmt.Sprintf("%s:// is not known; https://HOST/OWNER/REPO, file:///DIR and a folder are", scheme)}
+		return nil, &BadPlace{fmt.Sprintf("%s:// is not known; https://HOST/OWNER/REPO, file:///DIR and a folder are",
+			scheme)}
 	}
 	u.RawQuery, u.Fragment = "", ""
 	u.Path = strings.TrimSuffix(strings.TrimSuffix(u.Path, "/"), ".git")
@@ -109,12 +110,15 @@ func (h *host) connect(ctx context.Context, base string, t Tokens) (err error) {
 		h.token, variable = t.Enterprise, "GH_ENTERPRISE_TOKEN"
 		opts = append(opts, github.WithEnterpriseURLs(base+"/", base+"/"))
 	default:
-		return refuse(h.web.String(), "look whether the address is right and the host can be reached", "it answers neither as GitHub nor as Gitea")
+		return refuse(h.web.String(), "look whether the address is right and the host can be reached",
+			"it answers neither as GitHub nor as Gitea")
 	}
 	if h.token == "" {
 		return refuse(h.web.String(), "put a token that may write to the repository into "+variable, "there is no token")
 	}
-	h.c, err = github.NewClient(append(opts, github.WithHTTPClient(&http.Client{Transport: withToken{h}, CheckRedirect: h.stay}), github.WithUserAgent("llpatch"))...)
+	h.c, err = github.NewClient(append(opts,
+		github.WithHTTPClient(&http.Client{Transport: withToken{h}, CheckRedirect: h.stay}),
+		github.WithUserAgent("llpatch"))...)
 	if err != nil {
 		return err
 	}
@@ -218,7 +222,8 @@ func (h *host) refused(ctx context.Context, err error, wait time.Duration) error
 	said := new(github.ErrorResponse)
 	switch {
 	case wait > patience:
-		return refuse(h.web.String(), next+", after "+time.Now().Add(wait).Format(time.TimeOnly), "it takes no more requests for %v", wait.Round(time.Second))
+		return refuse(h.web.String(), next+", after "+time.Now().Add(wait).Format(time.TimeOnly),
+			"it takes no more requests for %v", wait.Round(time.Second))
 	case errors.As(err, &said):
 		text := cmp.Or(said.Message, said.Response.Status)
 		for _, e := range said.Errors {
@@ -270,7 +275,8 @@ func (h *host) assets(ctx context.Context, held Held) error {
 		if n == maxPages {
 			return errEndless
 		}
-		all, resp, err := h.c.Repositories.ListReleaseAssets(ctx, h.owner, h.repo, held.id, &github.ListOptions{Page: page, PerPage: 50})
+		all, resp, err := h.c.Repositories.ListReleaseAssets(ctx, h.owner, h.repo, held.id,
+			&github.ListOptions{Page: page, PerPage: 50})
 		if err != nil {
 			return err
 		}
@@ -292,7 +298,8 @@ func (h *host) begin(ctx context.Context, name string) (held Held, err error) {
 		return held.There, err
 	}
 	err = h.try(ctx, again, func(ctx context.Context) error {
-		r, _, err := h.c.Repositories.CreateRelease(ctx, h.owner, h.repo, &github.RepositoryRelease{TagName: &name, Name: &name, Draft: github.Ptr(true)})
+		r, _, err := h.c.Repositories.CreateRelease(ctx, h.owner, h.repo,
+			&github.RepositoryRelease{TagName: &name, Name: &name, Draft: github.Ptr(true)})
 		if err == nil {
 			held = Held{Name: name, There: true, id: r.GetID(), files: map[string]asset{}}
 		}
@@ -339,7 +346,8 @@ func (h *host) put(ctx context.Context, held Held, f file, seen func(int64)) err
 			return watch.Explain(err)
 		}
 		if a.GetName() != f.name {
-			return &final{refuse(h.web.String(), "give the release folder's files plain names", "it took %s under the name %s", f.name, a.GetName())}
+			return &final{refuse(h.web.String(), "give the release folder's files plain names", "it took %s under the name %s",
+				f.name, a.GetName())}
 		}
 		return nil
 	})
@@ -351,7 +359,8 @@ func (h *host) sum(ctx context.Context, held Held, name string) (sum string, err
 		return a.sha256, nil
 	}
 	if at, err := url.Parse(a.at); err != nil || !h.owns(at) {
-		return "", refuse(h.web.String(), "give its address as the host itself does", "it gives files under another host, which the token is not sent to")
+		return "", refuse(h.web.String(), "give its address as the host itself does",
+			"it gives files under another host, which the token is not sent to")
 	}
 	err = h.try(ctx, nil, func(ctx context.Context) error {
 		ctx, watch := download.NewWatch(ctx, stall)
@@ -397,11 +406,17 @@ func (h *host) remove(ctx context.Context, held Held, name string) error {
 }
 
 func (h *host) show(ctx context.Context, held Held, p Page) error {
-	return h.edit(ctx, held, &github.RepositoryRelease{TagName: &held.Name, Name: &p.Title, Body: &p.Text, Draft: github.Ptr(false)})
+	return h.edit(ctx, held, &github.RepositoryRelease{
+		TagName: &held.Name, Name: &p.Title, Body: &p.Text,
+		Draft: github.Ptr(false),
+	})
 }
 
 func (h *host) mark(ctx context.Context, held Held, p Page) error {
-	return h.edit(ctx, held, &github.RepositoryRelease{TagName: &held.Name, Name: &p.Title, Body: &p.Text, Prerelease: &p.Withdrawn})
+	return h.edit(ctx, held, &github.RepositoryRelease{
+		TagName: &held.Name, Name: &p.Title, Body: &p.Text,
+		Prerelease: &p.Withdrawn,
+	})
 }
 
 func (h *host) edit(ctx context.Context, held Held, r *github.RepositoryRelease) error {

@@ -61,7 +61,8 @@ func (g *gitHub) right(t *testing.T, s *Set) {
 	if err := json.Unmarshal([]byte(g.file(indexFile)), &x); err != nil {
 		t.Fatal(err)
 	}
-	if len(x.Releases) != 1 || x.Schema != 1 || !x.Date.Equal(now.Now.Truncate(time.Second)) || x.Releases[0].Archives[0].SHA256 != s.Archives[0].SHA256 ||
+	if len(x.Releases) != 1 || x.Schema != 1 || !x.Date.Equal(now.Now.Truncate(time.Second)) ||
+		x.Releases[0].Archives[0].SHA256 != s.Archives[0].SHA256 ||
 		x.Releases[0].Archives[0].URLs[0] != g.URL+"/o/r/releases/download/b8833-llp1/"+s.Archives[0].URLs[0] {
 		t.Errorf("%+v", x)
 	}
@@ -89,10 +90,14 @@ func TestGitHub(t *testing.T) {
 		"lost begin": {fault: once("lost", func(r *http.Request) bool {
 			return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/releases")
 		})},
-		"lost show":  {fault: once("lost", func(r *http.Request) bool { return r.Method == http.MethodPatch })},
-		"limit":      {fault: once("limit", func(r *http.Request) bool { return isUpload(r, ".NOTES.md") })},
-		"long limit": {fault: once("secondary", func(r *http.Request) bool { return isUpload(r, ".NOTES.md") }), first: "takes no more requests for 1h"},
-		"damaged":    {fault: once("damage", func(r *http.Request) bool { return isUpload(r, ".intoto.jsonl") }), first: "has the SHA-256"},
+		"lost show": {fault: once("lost", func(r *http.Request) bool { return r.Method == http.MethodPatch })},
+		"limit":     {fault: once("limit", func(r *http.Request) bool { return isUpload(r, ".NOTES.md") })},
+		"long limit": {fault: once("secondary", func(r *http.Request) bool {
+			return isUpload(r, ".NOTES.md")
+		}), first: "takes no more requests for 1h"},
+		"damaged": {fault: once("damage", func(r *http.Request) bool {
+			return isUpload(r, ".intoto.jsonl")
+		}), first: "has the SHA-256"},
 		"down": {fault: func() func(r *http.Request) string {
 			n := 0
 			return func(r *http.Request) string {
@@ -129,7 +134,8 @@ func TestGitHub(t *testing.T) {
 				t.Errorf("%+v %v", d, err)
 			}
 			for _, line := range g.seen[uploads:] {
-				if strings.HasPrefix(line, "POST /api/uploads") || strings.HasPrefix(line, "DELETE") || strings.HasPrefix(line, "PATCH /api/v3/repos/o/r/releases") {
+				if strings.HasPrefix(line, "POST /api/uploads") || strings.HasPrefix(line, "DELETE") ||
+					strings.HasPrefix(line, "PATCH /api/v3/repos/o/r/releases") {
 					t.Errorf("a published release was changed: %s", line)
 				}
 			}
@@ -187,22 +193,26 @@ func TestGitHubRefuses(t *testing.T) {
 		}
 		return ""
 	}
-	if _, err := Publish(t.Context(), g.open(t), first, now); exit.Code(err) != exit.Source || !strings.Contains(err.Error(), "index was not written") {
+	if _, err := Publish(t.Context(), g.open(t), first, now); exit.Code(err) != exit.Source ||
+		!strings.Contains(err.Error(), "index was not written") {
 		t.Error(err)
 	}
 	must[Done](t)(Publish(t.Context(), g.open(t), first, now))
 
 	h := must[Place](t)(Open(t.Context(), g.URL+"/o/r", Tokens{Enterprise: "wrong-" + token}))
 	_, err := Publish(t.Context(), h, first, now)
-	if exit.Code(err) != exit.Source || !strings.Contains(err.Error(), "401: Bad credentials") || strings.Contains(err.Error(), token) {
+	if exit.Code(err) != exit.Source || !strings.Contains(err.Error(), "401: Bad credentials") ||
+		strings.Contains(err.Error(), token) {
 		t.Error(err)
 	}
 	away := g.open(t)
 	g.Close()
-	if _, err := Publish(t.Context(), away, first, now); exit.Code(err) != exit.Source || strings.Contains(err.Error(), token) {
+	if _, err := Publish(t.Context(), away, first, now); exit.Code(err) != exit.Source ||
+		strings.Contains(err.Error(), token) {
 		t.Error(err)
 	}
-	if _, err := Open(t.Context(), g.URL+"/o/r", Tokens{Enterprise: token}); exit.Code(err) != exit.Source || !strings.Contains(err.Error(), "neither as GitHub nor as Gitea") {
+	if _, err := Open(t.Context(), g.URL+"/o/r", Tokens{Enterprise: token}); exit.Code(err) != exit.Source ||
+		!strings.Contains(err.Error(), "neither as GitHub nor as Gitea") {
 		t.Error(err)
 	}
 }
@@ -229,7 +239,8 @@ func TestTokenStaysHome(t *testing.T) {
 	g := newGitHub(t)
 	g.fault = func(*http.Request) string { return "echo" }
 	_, err := Publish(t.Context(), g.open(t), s, now)
-	if err == nil || strings.Contains(err.Error(), token) || len(err.Error()) > 700 || !strings.Contains(err.Error(), "Bearer (the token)") {
+	if err == nil || strings.Contains(err.Error(), token) || len(err.Error()) > 700 ||
+		!strings.Contains(err.Error(), "Bearer (the token)") {
 		t.Error(err)
 	}
 	h := g.open(t)
@@ -249,7 +260,10 @@ func TestTokenStaysHome(t *testing.T) {
 
 func TestBadPlaces(t *testing.T) {
 	t.Chdir(t.TempDir())
-	for _, to := range []string{"github.com/o/r", "git@github.com:o/r", "file:/srv/x", "file:///srv/w#1", "file:///srv/w?x", "file://localhost", "ssh://h/o/r", "https://u:p@h/o/r", "http://example.com/o/r"} {
+	for _, to := range []string{
+		"github.com/o/r", "git@github.com:o/r", "file:/srv/x", "file:///srv/w#1",
+		"file:///srv/w?x", "file://localhost", "ssh://h/o/r", "https://u:p@h/o/r", "http://example.com/o/r",
+	} {
 		if _, err := Open(t.Context(), to, Tokens{}); !errors.As(err, new(*BadPlace)) {
 			t.Errorf("%s: %v", to, err)
 		}
@@ -273,7 +287,10 @@ func TestNoGitea(t *testing.T) {
 		_, _ = io.WriteString(w, "<html>")
 	}))
 	defer s.Close()
-	if _, err := Open(t.Context(), s.URL+"/o/r", Tokens{Enterprise: token, Gitea: token}); exit.Code(err) != exit.Source || !strings.Contains(err.Error(), "neither as GitHub nor as Gitea") {
+	if _, err := Open(t.Context(), s.URL+"/o/r", Tokens{
+		Enterprise: token,
+		Gitea:      token,
+	}); exit.Code(err) != exit.Source || !strings.Contains(err.Error(), "neither as GitHub nor as Gitea") {
 		t.Error(err)
 	}
 }
@@ -288,32 +305,39 @@ func TestWithdraw(t *testing.T) {
 	for range 2 {
 		must[Done](t)(Withdraw(t.Context(), g.open(t), s.Name, why, now))
 		r := g.releases[0]
-		if !r.Prerelease || strings.Count(r.Body, withdrawnHead+why) != 1 || !strings.Contains(r.Body, "b8833 for linux-cpu") || r.Name != "b8833-llp1 (withdrawn)" || len(r.Assets) != len(s.files) {
+		if !r.Prerelease || strings.Count(r.Body, withdrawnHead+why) != 1 ||
+			!strings.Contains(r.Body, "b8833 for linux-cpu") || r.Name != "b8833-llp1 (withdrawn)" ||
+			len(r.Assets) != len(s.files) {
 			t.Errorf("%+v", r)
 		}
-		if !strings.Contains(g.file(pageFile), "Withdrawn on 2026-12-01: It crashes *on* start.") || !strings.Contains(g.file(indexFile), `"why": "It crashes *on* start."`) {
+		if !strings.Contains(g.file(pageFile), "Withdrawn on 2026-12-01: It crashes *on* start.") ||
+			!strings.Contains(g.file(indexFile), `"why": "It crashes *on* start."`) {
 			t.Error(g.file(pageFile))
 		}
 		if strings.Contains(g.file(shFile), s.Archives[0].Name) {
 			t.Error("which.sh names a withdrawn archive")
 		}
 	}
-	if _, err := Withdraw(t.Context(), g.open(t), s.Name, "Another reason.", now); exit.Code(err) != exit.Source || !strings.Contains(err.Error(), why) {
+	if _, err := Withdraw(t.Context(), g.open(t), s.Name, "Another reason.", now); exit.Code(err) != exit.Source ||
+		!strings.Contains(err.Error(), why) {
 		t.Error(err)
 	}
-	if _, err := Withdraw(t.Context(), g.open(t), "b1-llp1", why, now); exit.Code(err) != exit.Source || !strings.Contains(err.Error(), "no release b1-llp1") {
+	if _, err := Withdraw(t.Context(), g.open(t), "b1-llp1", why, now); exit.Code(err) != exit.Source ||
+		!strings.Contains(err.Error(), "no release b1-llp1") {
 		t.Error(err)
 	}
 	again := *s
 	for _, name := range []string{s.Name, "b8833-again"} { // the same archive is not published by another name
 		again.Name = name
-		if _, err := Publish(t.Context(), g.open(t), &again, now); exit.Code(err) != exit.Source || !strings.Contains(err.Error(), "was withdrawn") {
+		if _, err := Publish(t.Context(), g.open(t), &again, now); exit.Code(err) != exit.Source ||
+			!strings.Contains(err.Error(), "was withdrawn") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	// The page says so as well, where the index was lost.
 	g.head = ""
-	if _, err := Publish(t.Context(), g.open(t), s, now); exit.Code(err) != exit.Source || !strings.Contains(err.Error(), "as its page says") {
+	if _, err := Publish(t.Context(), g.open(t), s, now); exit.Code(err) != exit.Source ||
+		!strings.Contains(err.Error(), "as its page says") {
 		t.Error(err)
 	}
 }
@@ -336,8 +360,10 @@ func TestSubset(t *testing.T) {
 // An index is made into scripts: what no bundle says of itself is not taken.
 func TestHostileIndex(t *testing.T) {
 	for _, facts := range []string{`{"x=1; echo y; z": "1"}`, `{"cards": "8.6\r\necho y"}`, `{"x": "\u0000"}`} {
-		text := strings.ReplaceAll(`{"schema":1,"releases":[{"name":"b1-llp1","archives":[{"name":"a","facts":FACTS}]}]}`, "FACTS", facts)
-		if _, err := bundle.ReadIndex([]byte(text)); err == nil || !strings.Contains(err.Error(), "a fact that no bundle has") {
+		text := strings.ReplaceAll(`{"schema":1,"releases":[{"name":"b1-llp1","archives":[{"name":"a","facts":FACTS}]}]}`,
+			"FACTS", facts)
+		if _, err := bundle.ReadIndex([]byte(text)); err == nil || !strings.Contains(err.Error(),
+			"a fact that no bundle has") {
 			t.Errorf("%s: %v", facts, err)
 		}
 	}

@@ -13,9 +13,11 @@ import (
 // name of the release's, or takes names apart. Each cites the file that the form was read in.
 func TestDownloaders(t *testing.T) {
 	ours := []string{
-		"llama-b8833-llp1-bin-linux-cpu-x64.tar.gz", "llama-b8833-llp1-bin-linux-cpu-glibc2.31-x64.tar.gz", "llama-b8833-llp2-bin-linux-cuda-12.4-x64.tar.gz",
+		"llama-b8833-llp1-bin-linux-cpu-x64.tar.gz", "llama-b8833-llp1-bin-linux-cpu-glibc2.31-x64.tar.gz",
+		"llama-b8833-llp2-bin-linux-cuda-12.4-x64.tar.gz",
 		"llama-b8833-llp2-bin-debian-rocm-6.4-gfx1201-glibc2.38-x64.tar.gz", "llama-v0.5.0-llp1-bin-linux-cpu-x64.tar.gz",
-		"llama-b8833-llp1-bin-win7-cpu-x64.zip", "ik_llama-4840-llp1-bin-linux-cpu-x64.tar.gz", "llama-b8833-llp1-backend-linux-cuda-12.4-x64.tar.gz",
+		"llama-b8833-llp1-bin-win7-cpu-x64.zip", "ik_llama-4840-llp1-bin-linux-cpu-x64.tar.gz",
+		"llama-b8833-llp1-backend-linux-cuda-12.4-x64.tar.gz",
 	}
 	// tag is what the downloader takes for the version: the name of the release.
 	for name, c := range map[string]struct {
@@ -26,13 +28,17 @@ func TestDownloaders(t *testing.T) {
 		"jan": {func(asset, tag string) bool {
 			return strings.HasPrefix(asset, "llama-"+tag+"-bin-") && strings.HasSuffix(asset, ".tar.gz")
 		}, "yyyyynnn"},
-		// hybridgroup/yzma aa425da1, examples/resolver/main.go: "%s/llama-%s-bin-%s-cuda-%s.tar.gz", with linux and amd64 or arm64.
+		// hybridgroup/yzma aa425da1, examples/resolver/main.go:
+		// "%s/llama-%s-bin-%s-cuda-%s.tar.gz", with linux and amd64 or arm64.
 		"yzma, its example of a mirror": {func(asset, tag string) bool {
 			return asset == fmt.Sprintf("llama-%s-bin-%s-cuda-%s.tar.gz", tag, "linux", "amd64")
 		}, "nnnnnnnn"},
 		// lemonade-sdk/lemonade e385039e, src/cpp/server/backends/llamacpp/llamacpp_server.cpp: whole names.
 		"lemonade": {func(asset, tag string) bool {
-			for _, kind := range []string{"ubuntu-x64.tar.gz", "ubuntu-vulkan-x64.tar.gz", "ubuntu-rocm-7.2-x64.tar.gz", "win-cpu-x64.zip", "win-vulkan-x64.zip", "win-rocm-7.2-x64.zip"} {
+			for _, kind := range []string{
+				"ubuntu-x64.tar.gz", "ubuntu-vulkan-x64.tar.gz", "ubuntu-rocm-7.2-x64.tar.gz",
+				"win-cpu-x64.zip", "win-vulkan-x64.zip", "win-rocm-7.2-x64.zip",
+			} {
 				if asset == "llama-"+tag+"-bin-"+kind {
 					return true
 				}
@@ -44,7 +50,10 @@ func TestDownloaders(t *testing.T) {
 		// Updaters for llama-swap and others take a build number and nothing else before -bin-: ^llama-(b\d+)-bin-(.+)$.
 		"a build number alone": {regexp1(`^llama-(b\d+)-bin-(.+)$`), "nnnnnnnn"},
 		// Others look for the number anywhere, and for a word behind -bin-.
-		"a build number in front": {regexp1(`^llama-(b\d+)[-.].*-bin-.*(linux|ubuntu|win).*-x64\.(zip|tar\.gz)$`), "yyynnynn"},
+		"a build number in front": {
+			regexp1(`^llama-(b\d+)[-.].*-bin-.*(linux|ubuntu|win).*-x64\.(zip|tar\.gz)$`),
+			"yyynnynn",
+		},
 	} {
 		got := ""
 		for _, asset := range ours {
@@ -63,7 +72,9 @@ func regexp1(pattern string) func(asset, tag string) bool {
 
 func TestReleaseName(t *testing.T) {
 	for archive, want := range map[string]string{
-		"llama-b8833-llp1-bin-linux-cpu-x64.tar.gz": "b8833-llp1", "llama-v0.5.0-llp2-backend-linux-cuda-12.4-x64.tar.gz": "v0.5.0-llp2", "ik_llama-4840-llp1-bin-linux-cpu-x64.tar.gz": "ik_llama-4840-llp1",
+		"llama-b8833-llp1-bin-linux-cpu-x64.tar.gz":            "b8833-llp1",
+		"llama-v0.5.0-llp2-backend-linux-cuda-12.4-x64.tar.gz": "v0.5.0-llp2",
+		"ik_llama-4840-llp1-bin-linux-cpu-x64.tar.gz":          "ik_llama-4840-llp1",
 	} {
 		if got := bundle.ReleaseName(archive); got != want || !PlainName(got) {
 			t.Errorf("%s: %s", archive, got)

@@ -44,7 +44,8 @@ func pages(x bundle.Index) (map[string][]byte, error) {
 	var sh, cmd strings.Builder
 	for _, a := range x.Newest() {
 		if a.Facts["system"] != "" {
-			fmt.Fprintf(&cmd, "call :try %s\n", quotedCmd(a.Name, strings.Join(a.URLs, " "), a.Facts["system"], a.Facts["cards"], a.Facts["driver"], a.Facts["dlls"]))
+			fmt.Fprintf(&cmd, "call :try %s\n", quotedCmd(a.Name, strings.Join(a.URLs, " "), a.Facts["system"],
+				a.Facts["cards"], a.Facts["driver"], a.Facts["dlls"]))
 			continue
 		}
 		sh.WriteString("anew\n")
@@ -55,8 +56,9 @@ func pages(x bundle.Index) (map[string][]byte, error) {
 	}
 	return map[string][]byte{
 		indexFile: append(data, '\n'), pageFile: html,
-		shFile:  []byte(strings.Replace(shText, archivesHere, sh.String(), 1)),
-		cmdFile: bytes.ReplaceAll([]byte(strings.Replace(cmdText, archivesHere, cmd.String(), 1)), []byte("\n"), []byte("\r\n")),
+		shFile: []byte(strings.Replace(shText, archivesHere, sh.String(), 1)),
+		cmdFile: bytes.ReplaceAll([]byte(strings.Replace(cmdText, archivesHere, cmd.String(), 1)), []byte("\n"),
+			[]byte("\r\n")),
 	}, nil
 }
 
@@ -75,26 +77,33 @@ func quotedCmd(args ...string) string {
 func doc(x bundle.Index) report.Doc {
 	d := report.Doc{Title: "llama.cpp, fixed and proven", Parts: []report.Part{{
 		Text: []string{
-			"Which file is for this machine: download which.sh (Linux) or which.cmd (Windows) from here, read it, and run it: it prints the one address, or why there is none.",
-			"What you have downloaded is proven by llpatch verify FILE --key KEY, with the files beside it that begin as it does, and the key of who published it, which you have from elsewhere.",
+			"Which file is for this machine: download which.sh (Linux) or which.cmd (Windows) from here, read it, and run " +
+				"it: it prints the one address, or why there is none.",
+			"What you have downloaded is proven by llpatch verify FILE --key KEY, with the files beside it that begin as it " +
+				"does, and the key of who published it, which you have from elsewhere.",
 		},
 		Facts: []report.Fact{{Name: "As of", Value: x.Date.Format(time.DateOnly)}},
 	}}}
 	for _, r := range x.Releases {
-		part := report.Part{ID: r.Name, Heading: r.Name, Place: r.Date.Format(time.DateOnly), Table: report.Table{Head: report.Columns("File", "For", "Needs", "#MiB", "Known defects", "SHA-256")}}
+		part := report.Part{
+			ID: r.Name, Heading: r.Name, Place: r.Date.Format(time.DateOnly),
+			Table: report.Table{Head: report.Columns("File", "For", "Needs", "#MiB", "Known defects", "SHA-256")},
+		}
 		if w := r.Withdrawn; w != nil {
 			part.Mark = report.Mark{Text: "withdrawn", Class: "bad"}
 			part.Text = []string{fmt.Sprintf("Do not use it. Withdrawn on %s: %s", w.Date.Format(time.DateOnly), w.Why)}
 		}
 		for _, a := range r.Archives {
-			row := report.Row(a.Name, a.Target, needs(a.Facts), fmt.Sprintf("%.1f", float64(a.Bytes)/(1<<20)), fmt.Sprintf("%d open, %d cured", a.Open, a.Cured), a.SHA256)
+			row := report.Row(a.Name, a.Target, needs(a.Facts), fmt.Sprintf("%.1f", float64(a.Bytes)/(1<<20)),
+				fmt.Sprintf("%d open, %d cured", a.Open, a.Cured), a.SHA256)
 			row[0].Class = "name"
 			if len(a.URLs) == 1 && r.Withdrawn == nil {
 				row[0].URL = a.URLs[0]
 			}
 			part.Table.Rows = append(part.Table.Rows, row)
 			if len(a.URLs) > 1 {
-				part.Notes = append(part.Notes, fmt.Sprintf("%s is given in %d parts: cat %s.part* > %s joins them.", a.Name, len(a.URLs), a.Name, a.Name))
+				part.Notes = append(part.Notes, fmt.Sprintf("%s is given in %d parts: cat %s.part* > %s joins them.", a.Name,
+					len(a.URLs), a.Name, a.Name))
 			}
 		}
 		d.Parts = append(d.Parts, part)

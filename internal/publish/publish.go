@@ -279,12 +279,14 @@ func Withdraw(ctx context.Context, at Place, name, why string, o Options) (Done,
 	}
 	r := x.find(name)
 	if r == nil {
-		return d, refuse(at.home(), "publish its folders again: that adds it to the index, and changes no file", "the index does not name %s", name)
+		return d, refuse(at.home(), "publish its folders again: that adds it to the index, and changes no file",
+			"the index does not name %s", name)
 	}
 	if r.Withdrawn == nil {
 		r.Withdrawn = &bundle.Withdrawn{Date: o.Now.UTC().Truncate(time.Second), Why: why}
 	} else if r.Withdrawn.Why != why {
-		return d, refuse(at.home(), "its reason stays as it was told", "%s was withdrawn on %s: %s", name, r.Withdrawn.Date.Format(time.DateOnly), r.Withdrawn.Why)
+		return d, refuse(at.home(), "its reason stays as it was told", "%s was withdrawn on %s: %s", name,
+			r.Withdrawn.Date.Format(time.DateOnly), r.Withdrawn.Why)
 	}
 	if !strings.HasPrefix(h.Text, withdrawnHead) {
 		text := withdrawnHead + patch.Printable(why) + "\n\n" + h.Text
@@ -342,14 +344,17 @@ func readIndex(ctx context.Context, at Place) (*index, error) {
 	}
 	x, err := bundle.ReadIndex(data)
 	if err != nil {
-		return nil, refuse(at.home(), "move that file away, or publish elsewhere", "%s there cannot be used: %w", indexFile, err)
+		return nil, refuse(at.home(), "move that file away, or publish elsewhere", "%s there cannot be used: %w", indexFile,
+			err)
 	}
 	return &index{x}, nil
 }
 
 // writeIndex writes the index of what is public, and its pages.
 func writeIndex(ctx context.Context, at Place, x *index, public []string, now time.Time, why string) error {
-	x.Releases = slices.DeleteFunc(x.Releases, func(r bundle.Release) bool { return r.Withdrawn == nil && !slices.Contains(public, r.Name) })
+	x.Releases = slices.DeleteFunc(x.Releases, func(r bundle.Release) bool {
+		return r.Withdrawn == nil && !slices.Contains(public, r.Name)
+	})
 	x.Schema, x.Date = bundle.IndexSchema, now.UTC().Truncate(time.Second)
 	files, err := pages(x.Index)
 	if err != nil {

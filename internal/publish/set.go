@@ -58,7 +58,8 @@ func (e *Bad) ExitCode() int { return e.Code }
 // Hint says how to have a set that can be published.
 func (e *Bad) Hint() string {
 	if e.Code == exit.NotRun {
-		return "only what is proven is published: llpatch release TAG TARGET --key KEY signs it, and publish --key KEY.pub verifies it"
+		return "only what is proven is published: llpatch release TAG TARGET --key KEY signs it, and publish --key " +
+			"KEY.pub verifies it"
 	}
 	return "run llpatch release again; it leaves a set that is right"
 }
@@ -122,7 +123,10 @@ func (s *Set) add(ctx context.Context, dir string, r *verify.Report) error {
 	}
 	entry.Bytes = st.Size()
 	if _, err := os.Lstat(filepath.Join(dir, archive+bundle.SumsSuffix)); err == nil {
-		return &Bad{dir, fmt.Errorf("%s lies there, as beside what was published already", archive+bundle.SumsSuffix), exit.Usage}
+		return &Bad{
+			dir, fmt.Errorf("%s lies there, as beside what was published already", archive+bundle.SumsSuffix),
+			exit.Usage,
+		}
 	}
 	text, err := regular.ReadFile(filepath.Join(dir, bundle.SumsFile))
 	if err != nil {
@@ -144,7 +148,8 @@ func (s *Set) add(ctx context.Context, dir string, r *verify.Report) error {
 		entry.URLs = []string{archive}
 	}
 	names = append(names, entry.URLs...)
-	for _, pattern := range []string{archive + trust.SignatureSuffix, bundle.SumsFile, bundle.SumsFile + trust.SignatureSuffix, bundle.NotesFile, "*.pub", "*.pub" + trust.SignatureSuffix} {
+	for _, pattern := range []string{archive + trust.SignatureSuffix, bundle.SumsFile, bundle.SumsFile +
+		trust.SignatureSuffix, bundle.NotesFile, "*.pub", "*.pub" + trust.SignatureSuffix} {
 		found, err := fs.Glob(os.DirFS(dir), pattern)
 		if err != nil {
 			return err

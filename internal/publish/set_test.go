@@ -38,15 +38,19 @@ func newKey(t testing.TB) (*trust.Key, *trust.PublicKey) {
 func makeRelease(t testing.TB, tag, target string, key *trust.Key, part int64) string {
 	t.Helper()
 	dir, top := t.TempDir(), t.TempDir()
-	if err := os.WriteFile(filepath.Join(top, "about.txt"), []byte(target+strings.Repeat("text ", 100)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(top, "about.txt"), []byte(target+strings.Repeat("text ", 100)),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	i := bundle.Info{
-		Llpatch: "test", Upstream: spec.LlamaCpp, Tag: tag, Build: 8833, Commit: strings.Repeat("c", 40), Tree: strings.Repeat("a", 40),
-		Patched: strings.Repeat("b", 40), Target: target, Revision: 1, Plan: strings.Repeat("d", 64), Series: &spec.Series{Upstream: spec.LlamaCpp, Tag: tag, Target: target},
+		Llpatch: "test", Upstream: spec.LlamaCpp, Tag: tag, Build: 8833, Commit: strings.Repeat("c", 40),
+		Tree:    strings.Repeat("a", 40),
+		Patched: strings.Repeat("b", 40), Target: target, Revision: 1, Plan: strings.Repeat("d", 64),
+		Series: &spec.Series{Upstream: spec.LlamaCpp, Tag: tag, Target: target},
 	}
 	c := bundle.Content{Info: i}
-	p := must[bundle.Packed](t)(c.Pack(t.Context(), top, filepath.Join(dir, "llama-"+tag+"-llp1-bin-"+target+"-x64.tar.gz"), time.Unix(1e9, 0)))
+	p := must[bundle.Packed](t)(c.Pack(t.Context(), top, filepath.Join(dir, "llama-"+tag+"-llp1-bin-"+target+
+		"-x64.tar.gz"), time.Unix(1e9, 0)))
 	p = must[bundle.Packed](t)(p.Cut(t.Context(), part))
 	for name, data := range must[map[string][]byte](t)(c.Beside(t.Context(), p, key)) {
 		if err := atomicfile.WriteFile(filepath.Join(dir, name), data, 0o644); err != nil {
@@ -71,7 +75,8 @@ func read(t testing.TB, p *trust.PublicKey, dirs ...string) *Set {
 
 func TestRead(t *testing.T) {
 	key, public := newKey(t)
-	s := read(t, public, makeRelease(t, "b8833", "linux-cpu", key, 1<<20), makeRelease(t, "b8833", "linux-cuda-12.4", key, 700))
+	s := read(t, public, makeRelease(t, "b8833", "linux-cpu", key, 1<<20),
+		makeRelease(t, "b8833", "linux-cuda-12.4", key, 700))
 	if s.Name != "b8833-llp1" || len(s.Archives) != 2 || len(s.Archives[1].URLs) < 2 {
 		t.Errorf("%+v", s)
 	}
@@ -81,7 +86,8 @@ func TestRead(t *testing.T) {
 		names[f.name] = true
 	}
 	want := []string{
-		cpu, cpu + ".minisig", cpu + ".cdx.json", cpu + ".intoto.jsonl", cpu + ".SHA256SUMS", cpu + ".SHA256SUMS.minisig", cpu + ".NOTES.md",
+		cpu, cpu + ".minisig", cpu + ".cdx.json", cpu + ".intoto.jsonl", cpu + ".SHA256SUMS", cpu + ".SHA256SUMS.minisig",
+		cpu + ".NOTES.md",
 		cuda + ".part001", cuda + ".part002", cuda + ".minisig", cuda + ".SHA256SUMS",
 	}
 	for _, name := range want {
@@ -113,9 +119,11 @@ func TestReadRefuses(t *testing.T) {
 		code int
 		says string
 	}{
-		"no key":   {func(t *testing.T) []string { return []string{whole(t)} }, nil, exit.NotRun, "no key was given"},
-		"another":  {func(t *testing.T) []string { return []string{whole(t)} }, other, exit.Smoke, "signature"},
-		"unsigned": {func(t *testing.T) []string { return []string{makeRelease(t, "b1", "x", nil, 1<<20)} }, public, exit.Smoke, "should have signed it"},
+		"no key":  {func(t *testing.T) []string { return []string{whole(t)} }, nil, exit.NotRun, "no key was given"},
+		"another": {func(t *testing.T) []string { return []string{whole(t)} }, other, exit.Smoke, "signature"},
+		"unsigned": {func(t *testing.T) []string {
+			return []string{makeRelease(t, "b1", "x", nil, 1<<20)}
+		}, public, exit.Smoke, "should have signed it"},
 		"archive": {func(t *testing.T) []string {
 			return []string{spoil(t, whole(t), "llama-b8833-llp1-bin-linux-cpu-x64.tar.gz")}
 		}, public, exit.Smoke, "SHA-256"},
@@ -123,9 +131,13 @@ func TestReadRefuses(t *testing.T) {
 			return []string{spoil(t, whole(t), "llama-b8833-llp1-bin-linux-cpu-x64.tar.gz.cdx.json")}
 		}, public, exit.Smoke, "is not what SHA256SUMS says"},
 		"a part": {func(t *testing.T) []string {
-			return []string{spoil(t, makeRelease(t, "b8833", "linux-cpu", key, 700), "llama-b8833-llp1-bin-linux-cpu-x64.tar.gz.part002")}
+			return []string{spoil(t, makeRelease(t, "b8833", "linux-cpu", key, 700),
+				"llama-b8833-llp1-bin-linux-cpu-x64.tar.gz.part002")}
 		}, public, exit.Smoke, "part002 is not what SHA256SUMS says"},
-		"twice": {func(t *testing.T) []string { d := whole(t); return []string{d, d} }, public, exit.Usage, "comes from another folder too"},
+		"twice": {func(t *testing.T) []string {
+			d := whole(t)
+			return []string{d, d}
+		}, public, exit.Usage, "comes from another folder too"},
 		"empty": {func(t *testing.T) []string { return []string{t.TempDir()} }, public, exit.Usage, "holds no archive"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -151,7 +163,8 @@ func TestVerifyPublished(t *testing.T) {
 	dir := t.TempDir()
 	at := must[Place](t)(Open(t.Context(), "file://"+dir, Tokens{}))
 	must[Done](t)(Publish(t.Context(), at, s, Options{Now: time.Unix(2e9, 0)}))
-	reports := must[[]*verify.Report](t)(verify.Path(t.Context(), filepath.Join(dir, s.Name), verify.Options{Key: public, Version: "test", Expect: "b8833"}))
+	reports := must[[]*verify.Report](t)(verify.Path(t.Context(), filepath.Join(dir, s.Name),
+		verify.Options{Key: public, Version: "test", Expect: "b8833"}))
 	if len(reports) != 2 {
 		t.Fatalf("%d reports", len(reports))
 	}
@@ -197,7 +210,8 @@ func TestFolder(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "index.json")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = Publish(t.Context(), at, s, o); exit.Code(err) != exit.Source || !strings.Contains(err.Error(), "index.html is there without") {
+	if _, err = Publish(t.Context(), at, s, o); exit.Code(err) != exit.Source ||
+		!strings.Contains(err.Error(), "index.html is there without") {
 		t.Error(err)
 	}
 }
@@ -216,7 +230,8 @@ func TestOpenRefuses(t *testing.T) {
 			t.Errorf("%s: %v", to, err)
 		}
 	}
-	if _, err := Open(t.Context(), "https://github.com/o/r", Tokens{Gitea: "x"}); exit.Code(err) != exit.Source || !strings.Contains(exit.Hint(err), "GITHUB_TOKEN") {
+	if _, err := Open(t.Context(), "https://github.com/o/r", Tokens{Gitea: "x"}); exit.Code(err) != exit.Source ||
+		!strings.Contains(exit.Hint(err), "GITHUB_TOKEN") {
 		t.Error(err)
 	}
 }

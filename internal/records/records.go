@@ -235,6 +235,7 @@ func (r Store) Revision(ctx context.Context, repo *spec.Repo, s *spec.Series, tr
 	if old { // another llpatch was quicker
 		return n, nil
 	}
-	r.Log.Info("new revision recorded", "tag", s.Tag, "target", s.Target, "revision", n, "in", filepath.Join(r.Dir, spec.RevisionsFile))
+	r.Log.Info("new revision recorded", "tag", s.Tag, "target", s.Target, "revision", n, "in",
+		filepath.Join(r.Dir, spec.RevisionsFile))
 	return n, nil
 }

@@ -62,7 +62,10 @@ func TestOverlay(t *testing.T) {
 	}
 	other := full
 	other.Tree = strings.Repeat("b", 40)
-	repo := &spec.Repo{Lock: spec.Lock{spec.LlamaCpp: {"v1.0.0": {Build: 100}, "v2.0.0": other}}, Revisions: spec.Revisions{}}
+	repo := &spec.Repo{
+		Lock:      spec.Lock{spec.LlamaCpp: {"v1.0.0": {Build: 100}, "v2.0.0": other}},
+		Revisions: spec.Revisions{},
+	}
 	if err := r.Overlay(repo); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +90,8 @@ func TestOverlay(t *testing.T) {
 		"v4.6.0": {exact, spec.Pin{Build: 100, Commit: full.Tree}, spec.Pin{Build: 100, Commit: full.Tree}},
 		"v4.7.0": {within, spec.Pin{Build: 110, Max: 120}, func() spec.Pin { p := full; p.Build = 110; return p }()},
 	} {
-		if err := r.Pin(t.Context(), &spec.Repo{Lock: spec.Lock{}}, spec.LlamaCpp, tag.MustParse(name), c.learned); err != nil {
+		if err := r.Pin(t.Context(), &spec.Repo{Lock: spec.Lock{}}, spec.LlamaCpp, tag.MustParse(name),
+			c.learned); err != nil {
 			t.Fatal(err)
 		}
 		repo := &spec.Repo{Lock: spec.Lock{spec.LlamaCpp: {name: c.declared}}, Revisions: spec.Revisions{}}
@@ -103,8 +107,12 @@ func TestOverlay(t *testing.T) {
 		t.Fatal(err)
 	}
 	repo.FS = os.DirFS(r.Dir)
-	repo.Recipes = map[string]spec.Recipe{"small": {Name: "small", Upstream: spec.LlamaCpp, Range: tag.MustParseRange(">= 100")}}
-	if err := r.Overlay(repo); err == nil || !strings.Contains(err.Error(), "falls between the bounds of v3.0.0 (build 90 to 110") {
+	repo.Recipes = map[string]spec.Recipe{"small": {
+		Name: "small", Upstream: spec.LlamaCpp,
+		Range: tag.MustParseRange(">= 100"),
+	}}
+	if err := r.Overlay(repo); err == nil || !strings.Contains(err.Error(),
+		"falls between the bounds of v3.0.0 (build 90 to 110") {
 		t.Errorf("overlay of bounds: %v", err)
 	}
 }

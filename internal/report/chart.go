@@ -88,7 +88,8 @@ func Chart(title string, k memory.Kind, series []memory.Series, o ChartOptions) 
 		if peak, ok := drawn[i].Peak(k); ok {
 			name += ", peak " + memory.FormatBytes(float64(peak))
 		}
-		fmt.Fprintf(&b, `<line class="l %s" x1="%.1f" x2="%.1f" y1="42" y2="42"/><text x="%.1f" y="46">%s</text>`, style, x, x+30, x+36, html.EscapeString(name))
+		fmt.Fprintf(&b, `<line class="l %s" x1="%.1f" x2="%.1f" y1="42" y2="42"/><text x="%.1f" y="46">%s</text>`, style, x,
+			x+30, x+36, html.EscapeString(name))
 		x += 60 + 6.6*float64(len([]rune(name)))
 	}
 	b.WriteString("</svg>")
@@ -229,7 +230,8 @@ func (c *chart) axes(b *strings.Builder) {
 	}
 	x := map[memory.Unit]string{memory.Token: "tokens", memory.Request: "requests", memory.Second: "seconds"}[c.o.Unit]
 	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="middle">%s</text>`, (left+chartW-right)/2, chartH-12, x)
-	fmt.Fprintf(b, `<text x="18" y="%.1f" text-anchor="middle" transform="rotate(-90 18 %.1f)">%s, %s</text>`, (top+chartH-bot)/2, (top+chartH-bot)/2, c.k, unit)
+	fmt.Fprintf(b, `<text x="18" y="%.1f" text-anchor="middle" transform="rotate(-90 18 %.1f)">%s, %s</text>`,
+		(top+chartH-bot)/2, (top+chartH-bot)/2, c.k, unit)
 }
 
 // number writes a tick: thousands are set apart, and no more places than needed.

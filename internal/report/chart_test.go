@@ -27,7 +27,8 @@ func vram(p *memory.Point, b *int64) { p.VRAM = b }
 func TestChart(t *testing.T) {
 	stock, patched := growing("stock", 6<<20, vram), growing("patched <&>", 1<<20, vram)
 	v := memory.JudgeKind(stock, memory.VRAM, memory.JudgeOptions{})
-	svg := string(Chart("VRAM of llama-server, prefill", memory.VRAM, []memory.Series{stock, patched}, ChartOptions{Limit: 8 << 30, Fits: []memory.Fit{v.Growth}}))
+	svg := string(Chart("VRAM of llama-server, prefill", memory.VRAM, []memory.Series{stock, patched},
+		ChartOptions{Limit: 8 << 30, Fits: []memory.Fit{v.Growth}}))
 	d := xml.NewDecoder(strings.NewReader(svg))
 	for {
 		_, err := d.Token()
@@ -38,7 +39,10 @@ func TestChart(t *testing.T) {
 			t.Fatalf("not well-formed: %v", err)
 		}
 	}
-	for _, want := range []string{"the card ends: 8.00 GiB", "tokens", "VRAM, GiB", "patched &lt;&amp;&gt;", "prefers-color-scheme:dark", "stock, peak", `class="f s0"`} {
+	for _, want := range []string{
+		"the card ends: 8.00 GiB", "tokens", "VRAM, GiB", "patched &lt;&amp;&gt;",
+		"prefers-color-scheme:dark", "stock, peak", `class="f s0"`,
+	} {
 		if !strings.Contains(svg, want) {
 			t.Errorf("no %q in the chart", want)
 		}
@@ -52,7 +56,10 @@ func TestChart(t *testing.T) {
 }
 
 func TestNumber(t *testing.T) {
-	for v, want := range map[float64]string{0: "0", 1234567: "1,234,567", 0.25: "0.25", -1500: "-1,500", 999: "999", 20480.5: "20,480.5"} {
+	for v, want := range map[float64]string{
+		0: "0", 1234567: "1,234,567", 0.25: "0.25", -1500: "-1,500", 999: "999",
+		20480.5: "20,480.5",
+	} {
 		if got := number(v); got != want {
 			t.Errorf("%v: %s, want %s", v, got, want)
 		}

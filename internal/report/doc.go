@@ -249,7 +249,8 @@ func inCell(s string) string {
 	return strings.NewReplacer("|", "\\|", "\r", "", "\n", "<br>").Replace(escape(s))
 }
 
-// escape keeps what a program printed from being read as markup: as HTML, a link, an image, a mention, emphasis or code.
+// escape keeps what a program printed from being read as markup: as HTML, a link, an image, a
+// mention, emphasis or code.
 func escape(s string) string {
 	return strings.NewReplacer(
 		"&", "&amp;", "<", "&lt;", ">", "&gt;", "`", "\\`", "*", "\\*", "[", "\\[", "\\", "\\\\",

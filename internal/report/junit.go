@@ -23,7 +23,10 @@ type Problem struct{ Type, Text string }
 
 // JUnit returns one suite as JUnit XML, as CI systems read it.
 func JUnit(name string, began time.Time, seconds float64, facts []Fact, cases []Case) ([]byte, error) {
-	suite := junit.Testsuite{Name: clean(name), Time: decimal(seconds), Timestamp: began.UTC().Format("2006-01-02T15:04:05")}
+	suite := junit.Testsuite{
+		Name: clean(name), Time: decimal(seconds),
+		Timestamp: began.UTC().Format("2006-01-02T15:04:05"),
+	}
 	for _, f := range facts {
 		suite.AddProperty(clean(f.Name), clean(f.Value))
 	}

@@ -38,7 +38,9 @@ func TestProcStats(t *testing.T) {
 		t.Skip("no /proc here")
 	}
 	all, err := ProcStats()
-	if err != nil || !slices.ContainsFunc(all, func(s ProcStat) bool { return s.PID == os.Getpid() && s.Parent == os.Getppid() && s.Threads > 0 }) {
+	if err != nil || !slices.ContainsFunc(all, func(s ProcStat) bool {
+		return s.PID == os.Getpid() && s.Parent == os.Getppid() && s.Threads > 0
+	}) {
 		t.Errorf("%d processes without this one, %v", len(all), err)
 	}
 }

@@ -246,7 +246,10 @@ func (p *Process) finish(e end) {
 	if p.left = e.Left; len(e.Left) > 0 {
 		why = errors.Join(why, fmt.Errorf("processes %v could not be ended: they run as another user", e.Left))
 	}
-	res := &Error{Argv: p.cmd.Argv, Dir: p.cmd.Dir, Exit: e.Exit, Signal: e.Signal, Log: p.cmd.Log, Tail: p.Tail(), Err: why}
+	res := &Error{
+		Argv: p.cmd.Argv, Dir: p.cmd.Dir, Exit: e.Exit, Signal: e.Signal, Log: p.cmd.Log, Tail: p.Tail(),
+		Err: why,
+	}
 	if p.LogCut() {
 		p.note("(what it printed after %d bytes is left out)\n", p.cmd.LogMost)
 	}

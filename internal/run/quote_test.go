@@ -11,7 +11,10 @@ import (
 )
 
 func FuzzQuote(f *testing.F) {
-	for _, s := range []string{"", "plain", "a b", "it's", `"$HOME"`, "`id`", "$(id)", "\\", "\n", "a\nb\n", "~", "#x", "-n", "FOO=1", "-DFOO=1", "-=", "=x", "*", "é", "\xff\xfe", "''", `'\''`, "!", "a;b&c|d", "\t"} {
+	for _, s := range []string{
+		"", "plain", "a b", "it's", `"$HOME"`, "`id`", "$(id)", "\\", "\n", "a\nb\n", "~", "#x",
+		"-n", "FOO=1", "-DFOO=1", "-=", "=x", "*", "é", "\xff\xfe", "''", `'\''`, "!", "a;b&c|d", "\t",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

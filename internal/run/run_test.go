@@ -31,7 +31,10 @@ func TestOutput(t *testing.T) {
 
 // A program that writes for ever is ended, and its output is not kept.
 func TestOutputIsBounded(t *testing.T) {
-	out, err := run.Output(t.Context(), run.Cmd{Argv: []string{"/bin/sh", "-c", "while :; do head -c 1000000 /dev/zero; done"}})
+	out, err := run.Output(t.Context(), run.Cmd{Argv: []string{
+		"/bin/sh", "-c",
+		"while :; do head -c 1000000 /dev/zero; done",
+	}})
 	if out != nil || err == nil || !strings.Contains(err.Error(), "/bin/sh wrote more than 64 MiB") {
 		t.Errorf("%d bytes, %v", len(out), err)
 	}
@@ -139,7 +142,10 @@ func TestLogMost(t *testing.T) {
 		4: "abcd\n(what it printed after 4 bytes is left out)\n(exit code 0)\n",
 		6: "abcdef\n(exit code 0)\n",
 	} {
-		p, err := run.Start(t.Context(), run.Cmd{Argv: []string{"printf", "abcdef"}, Env: os.Environ(), Log: log, LogMost: most, Stdout: &out})
+		p, err := run.Start(t.Context(), run.Cmd{
+			Argv: []string{"printf", "abcdef"}, Env: os.Environ(), Log: log,
+			LogMost: most, Stdout: &out,
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,14 +195,22 @@ func TestNotThere(t *testing.T) {
 		want string
 		is   error
 	}{
-		"no such name":   {run.Cmd{Argv: []string{"no-such-program"}, Env: []string{"PATH=" + dir}}, "no-such-program", run.ErrNotFound},
-		"no PATH":        {run.Cmd{Argv: []string{"sh"}}, "no such program in PATH", run.ErrNotFound},
-		"no such file":   {run.Cmd{Argv: []string{filepath.Join(dir, "gone")}}, "gone", run.ErrNotFound},
-		"a folder":       {run.Cmd{Argv: []string{dir}}, "is a folder", run.ErrNotFound},
-		"no such folder": {run.Cmd{Argv: []string{self(t)}, Dir: filepath.Join(dir, "gone")}, "working folder", os.ErrNotExist},
-		"no program":     {run.Cmd{Argv: []string{text}}, "not a program that this machine can run", syscall.ENOEXEC},
-		"no argv":        {run.Cmd{}, "no program was named", nil},
-		"no log":         {run.Cmd{Argv: []string{self(t)}, Log: filepath.Join(dir, "gone", "log")}, "log:", os.ErrNotExist},
+		"no such name": {
+			run.Cmd{Argv: []string{"no-such-program"}, Env: []string{"PATH=" + dir}},
+			"no-such-program",
+			run.ErrNotFound,
+		},
+		"no PATH":      {run.Cmd{Argv: []string{"sh"}}, "no such program in PATH", run.ErrNotFound},
+		"no such file": {run.Cmd{Argv: []string{filepath.Join(dir, "gone")}}, "gone", run.ErrNotFound},
+		"a folder":     {run.Cmd{Argv: []string{dir}}, "is a folder", run.ErrNotFound},
+		"no such folder": {
+			run.Cmd{Argv: []string{self(t)}, Dir: filepath.Join(dir, "gone")},
+			"working folder",
+			os.ErrNotExist,
+		},
+		"no program": {run.Cmd{Argv: []string{text}}, "not a program that this machine can run", syscall.ENOEXEC},
+		"no argv":    {run.Cmd{}, "no program was named", nil},
+		"no log":     {run.Cmd{Argv: []string{self(t)}, Log: filepath.Join(dir, "gone", "log")}, "log:", os.ErrNotExist},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := run.Start(t.Context(), c.cmd)
@@ -280,7 +294,8 @@ func TestCancelAndTimeout(t *testing.T) {
 	}
 	c := cmd(t, "sleep")
 	c.Timeout = 50 * time.Millisecond
-	if err := run.Run(t.Context(), c); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "took too long") {
+	if err := run.Run(t.Context(), c); !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(err.Error(), "took too long") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -325,7 +340,9 @@ func TestTerminate(t *testing.T) {
 		if err != nil || killed != c.killed || asked != c.asked || !p.Ended() || p.End() != c.end {
 			t.Errorf("%s: killed %v, asked %d times, ended %v by %q, %v", c.helper, killed, asked, p.Ended(), p.End(), err)
 		}
-		if killed, err := p.Terminate(t.Context(), func() { t.Error("what has ended is asked to end") }, 0); killed || err != nil {
+		if killed, err := p.Terminate(t.Context(), func() {
+			t.Error("what has ended is asked to end")
+		}, 0); killed || err != nil {
 			t.Errorf("%s, once more: %v, %v", c.helper, killed, err)
 		}
 	}

@@ -34,7 +34,8 @@ func SFTP(host string) []string {
 // or without brackets.
 func CheckDestination(host string) error {
 	// Programs that ssh is set to start may take a name that begins with a hyphen for an option.
-	if host == "" || strings.HasPrefix(host, "-") || strings.Contains(host, "@-") || strings.ContainsAny(host, " \t\r\n/\\\"'") {
+	if host == "" || strings.HasPrefix(host, "-") || strings.Contains(host, "@-") ||
+		strings.ContainsAny(host, " \t\r\n/\\\"'") {
 		return fmt.Errorf("%q is no host for ssh", host)
 	}
 	return nil

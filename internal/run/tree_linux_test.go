@@ -219,7 +219,8 @@ func TestCallerIsKilled(t *testing.T) {
 func TestSupervisorIsKilled(t *testing.T) {
 	out, p := startAndRead(t, cmd(t, "stubborn"), 1)
 	for _, pid := range childrenOf(t, os.Getpid()) {
-		if b, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline"); strings.HasPrefix(string(b), "llpatch-supervisor\x00") {
+		if b, _ := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline"); strings.HasPrefix(string(b),
+			"llpatch-supervisor\x00") {
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 				t.Fatal(err)
 			}

@@ -13,7 +13,8 @@ import (
 // supervisor: that must end with the first, and say why.
 func TestSuperviseForgotten(t *testing.T) {
 	exe := filepath.Join(t.TempDir(), "unsupervised")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", exe, "./testdata/unsupervised").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", exe,
+		"./testdata/unsupervised").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

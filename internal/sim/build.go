@@ -26,10 +26,12 @@ var embedded embed.FS
 
 // Options say what to build and where.
 type Options struct {
-	Src     string   // a tree of llama.cpp, with ggml/src/ggml-cuda
-	Out     string   // folder that gets the libraries and objects, and keeps them for the next build
-	Headers string   // folder with NVIDIA's headers in include/, as scripts/cuda-headers makes it
-	HIP     string   // folder with AMD's headers, as scripts/hip-headers makes it: the backend is ggml-hip, and the libraries are HIP's; empty: CUDA
+	Src     string // a tree of llama.cpp, with ggml/src/ggml-cuda
+	Out     string // folder that gets the libraries and objects, and keeps them for the next build
+	Headers string // folder with NVIDIA's headers in include/, as scripts/cuda-headers makes it
+	// folder with AMD's headers, as scripts/hip-headers makes it: the backend is ggml-hip, and the
+	// libraries are HIP's; empty: CUDA
+	HIP     string
 	Windows bool     // DLLs for 64-bit Windows 7 and later, which wine runs, instead of libraries for Linux; not with HIP
 	Clang   string   // clang++, a name or a path; empty: the newest on the PATH
 	Jobs    int      // compilers at a time; 0: one a processor
@@ -43,11 +45,13 @@ type Options struct {
 
 // Library is a simulated device and a ggml-cuda that uses it.
 type Library struct {
-	Dir      string   // folder of the CUDA libraries
-	Backend  string   // libggml-cuda.so, libggml-hip.so or ggml-cuda.dll, host code only
-	Objects  int      // that the backend is made of
-	Compiled int      // of all objects, in this build
-	Refused  []string // CUDA functions that the backend can reach and that are not simulated: they print their name and fail
+	Dir      string // folder of the CUDA libraries
+	Backend  string // libggml-cuda.so, libggml-hip.so or ggml-cuda.dll, host code only
+	Objects  int    // that the backend is made of
+	Compiled int    // of all objects, in this build
+	// CUDA functions that the backend can reach and that are not simulated: they print their name
+	// and fail
+	Refused []string
 
 	preload bool // of a tree with one library
 }
@@ -85,7 +89,10 @@ func Build(ctx context.Context, o Options) (*Library, error) {
 	if err := b.ninja(ctx, "objects"); err != nil {
 		return nil, err
 	}
-	lib := &Library{Dir: filepath.Join(o.Out, "lib"), Backend: filepath.Join(o.Out, o.backend()), Objects: len(p.sources), preload: o.oneLibrary()}
+	lib := &Library{
+		Dir: filepath.Join(o.Out, "lib"), Backend: filepath.Join(o.Out, o.backend()), Objects: len(p.sources),
+		preload: o.oneLibrary(),
+	}
 	if o.Windows {
 		if lib.Refused, err = b.exports(ctx, p); err != nil {
 			return nil, err
@@ -157,7 +164,8 @@ type builder struct {
 // open checks what a build needs and locks its folder.
 func open(ctx context.Context, o *Options) (*builder, func(), error) {
 	if runtime.GOOS != "linux" || runtime.GOARCH != "amd64" {
-		return nil, nil, fmt.Errorf("the simulated device is built and run on Linux on x86-64, not on %s/%s", runtime.GOOS, runtime.GOARCH)
+		return nil, nil, fmt.Errorf("the simulated device is built and run on Linux on x86-64, not on %s/%s", runtime.GOOS,
+			runtime.GOARCH)
 	}
 	for _, p := range []*string{&o.Src, &o.Out, &o.Headers, &o.HIP} {
 		if *p == "" {

@@ -101,7 +101,8 @@ func TestBuild(t *testing.T) {
 		t.Errorf("nothing changed, and %d were compiled", again.Compiled)
 	}
 	time.Sleep(20 * time.Millisecond) // another time stamp
-	if err := os.WriteFile(filepath.Join(src, "ggml/src/ggml-cuda/one.cuh"), []byte("#pragma once\n#define LENGTH 2\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(src, "ggml/src/ggml-cuda/one.cuh"), []byte("#pragma once\n#define LENGTH 2\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	if again := build(); again.Compiled != 1 {
@@ -124,13 +125,15 @@ int main(void) {
 }
 `)
 	prog := filepath.Join(t.TempDir(), "main")
-	if out, err := exec.CommandContext(t.Context(), "cc", "-rdynamic", "-o", prog, main, "-ldl").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "cc", "-rdynamic", "-o", prog, main,
+		"-ldl").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	cmd := exec.CommandContext(t.Context(), prog)
 	cmd.Env = lib.Env()
 	out, err := cmd.CombinedOutput()
-	want := "llpatch-sim: cudaMemcpyToArray is not simulated\n0\n801\n1\n" // standard output comes at the end, through a pipe
+	// standard output comes at the end, through a pipe
+	want := "llpatch-sim: cudaMemcpyToArray is not simulated\n0\n801\n1\n"
 	if d := cmp.Diff(want, string(out)); err != nil || d != "" {
 		t.Errorf("%v %s", err, d)
 	}
@@ -175,7 +178,8 @@ extern "C" int ggml_backend_cuda_one() { void *p; return cudaMalloc(&p, 1) + ggm
 		t.Errorf("%+v", lib)
 	}
 	dir := t.TempDir()
-	own := source(t, "int ggml_backend_cuda_one(void);\nint ggml_own(void) { return 40; }\nint ask(void) { return ggml_backend_cuda_one() + 1; }\n")
+	own := source(t, "int ggml_backend_cuda_one(void);\nint ggml_own(void) { return 40; }\nint ask(void) { return "+
+		"ggml_backend_cuda_one() + 1; }\n")
 	main := source(t, "int ask(void);\nint main(void) { return ask(); }\n")
 	prog := filepath.Join(dir, "main")
 	for _, argv := range [][]string{
@@ -210,8 +214,12 @@ func TestBuildFails(t *testing.T) {
 	}{
 		"no tree":            {nil, "is not a llama.cpp tree"},
 		"an error in a file": {with("ggml/src/ggml-cuda/one.cu", "int one() { return missing; }\n"), "missing"},
-		"nothing defines it": {with("ggml/src/ggml-cuda/one.cu", "extern \"C\" void ghost(); extern \"C\" void one() { ghost(); }\n"), "nothing defines ghost"},
-		"no sources":         {with("ggml/src/ggml-cuda/CMakeLists.txt", "cmake_minimum_required(VERSION 3.18)\n"), "lists no sources"},
+		"nothing defines it": {with("ggml/src/ggml-cuda/one.cu",
+			"extern \"C\" void ghost(); extern \"C\" void one() { ghost(); }\n"), "nothing defines ghost"},
+		"no sources": {
+			with("ggml/src/ggml-cuda/CMakeLists.txt", "cmake_minimum_required(VERSION 3.18)\n"),
+			"lists no sources",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

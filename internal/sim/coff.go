@@ -65,7 +65,8 @@ func (b *builder) declared(ctx context.Context) ([]string, error) {
 	if err := writeChanged(file, []byte("#include <cuda.h>\n#include <cuda_runtime_api.h>\n#include <cublas_v2.h>\n")); err != nil {
 		return nil, err
 	}
-	argv := slices.Concat([]string{b.tools.clang}, b.tools.target, []string{"-x", "c", "-w", "-E", "-P", "-I" + filepath.Join(b.o.Headers, "include"), file})
+	argv := slices.Concat([]string{b.tools.clang}, b.tools.target,
+		[]string{"-x", "c", "-w", "-E", "-P", "-I" + filepath.Join(b.o.Headers, "include"), file})
 	text, err := run.Output(ctx, run.Cmd{Argv: argv, Env: b.tools.env, Timeout: time.Minute})
 	if err != nil {
 		return nil, fmt.Errorf("functions of NVIDIA's headers: %w", err)

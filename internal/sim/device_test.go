@@ -16,8 +16,9 @@ func TestEnv(t *testing.T) {
 		t.Error(env)
 	}
 	d := Device{
-		VRAMMiB: 1, CC: "9.0", SMs: 2, VMM: true, CUDA: "12.4", DelayFrees: 3, FailAlloc: 4, Managed: "limited", ManagedMiB: 5,
-		Store: true, Count: 6, Reuse: true, Late: true, Occupancy: 7, OnFault: "error",
+		VRAMMiB: 1, CC: "9.0", SMs: 2, VMM: true, CUDA: "12.4", DelayFrees: 3, FailAlloc: 4, Managed: "limited",
+		ManagedMiB: 5,
+		Store:      true, Count: 6, Reuse: true, Late: true, Occupancy: 7, OnFault: "error",
 	}
 	env := d.Env("t", "s")
 	if len(env) != 17 {
@@ -64,7 +65,8 @@ func TestBadSettings(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), file)
 		cmd.Env = []string{"LLPATCH_SIM_" + setting}
 		out, err := cmd.CombinedOutput()
-		if err == nil || !strings.Contains(string(out), "cudaErrorInitializationError") || !strings.Contains(string(out), "llpatch-sim: ") {
+		if err == nil || !strings.Contains(string(out), "cudaErrorInitializationError") ||
+			!strings.Contains(string(out), "llpatch-sim: ") {
 			t.Errorf("%s: %v\n%s", setting, err, out)
 		}
 	}

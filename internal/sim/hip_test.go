@@ -17,7 +17,8 @@ func hipHeadersDir(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv("HIP_HEADERS")
 	if dir == "" {
-		t.Skip("HIP_HEADERS names no folder of HIP headers (scripts/hip-headers makes one): the simulated HIP device was not tried")
+		t.Skip("HIP_HEADERS names no folder of HIP headers (scripts/hip-headers makes one): the simulated HIP device " +
+			"was not tried")
 	}
 	return dir
 }
@@ -45,7 +46,8 @@ if (GGML_HIP_NO_VMM)
 endif()
 target_link_libraries(ggml-hip PRIVATE hip::host)
 `,
-	"ggml/src/ggml-cuda/common.cuh": "#pragma once\n#include <hip/hip_runtime.h>\n#include <hipblas/hipblas.h>\n#include <stdio.h>\n",
+	"ggml/src/ggml-cuda/common.cuh": "#pragma once\n#include <hip/hip_runtime.h>\n#include " +
+		"<hipblas/hipblas.h>\n#include <stdio.h>\n",
 	"ggml/src/ggml-cuda/one.cu": `#include "common.cuh"
 #if !defined(GRAPHS) || !defined(NO_VMM)
 #error definitions
@@ -156,12 +158,16 @@ extern "C" void lacking() { printf("%d\n", hipProfilerStart()); }
 }
 
 func TestBuildHIP(t *testing.T) {
-	o := Options{Src: tree(t, smallHIP), Out: filepath.Join(t.TempDir(), "out"), Headers: headers(t), HIP: hipHeadersDir(t), NoVMM: true}
+	o := Options{
+		Src: tree(t, smallHIP), Out: filepath.Join(t.TempDir(), "out"), Headers: headers(t),
+		HIP: hipHeadersDir(t), NoVMM: true,
+	}
 	lib, err := Build(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lib.Objects != 3 || filepath.Base(lib.Backend) != "libggml-hip.so" || !slices.Equal(lib.Refused, []string{"hipProfilerStart"}) {
+	if lib.Objects != 3 || filepath.Base(lib.Backend) != "libggml-hip.so" ||
+		!slices.Equal(lib.Refused, []string{"hipProfilerStart"}) {
 		t.Errorf("%+v", lib)
 	}
 	for _, name := range []string{"libamdhip64.so.6", "libhipblas.so.2", "librocblas.so.4"} {
@@ -223,16 +229,19 @@ int main(int n, char **names) {
 	// A graph and its memory are let go under its launch.
 	for _, d := range []Device{{}, {Late: true}} {
 		out := run(d, "late")
-		if st, err = ReadState(state); err != nil || out != "0 0 0\n" || d.Late != (st.Faults == 2) || d.Late == (st.Faults == 0) {
+		if st, err = ReadState(state); err != nil || out != "0 0 0\n" || d.Late != (st.Faults == 2) ||
+			d.Late == (st.Faults == 0) {
 			t.Errorf("late: %t: %q, %+v, %v", d.Late, out, st, err)
 		}
 	}
-	if got := run(Device{GFX: "gfx90a", VRAMMiB: 1000, SMs: 104}, "device"); got != "0 0 0 0 1 0 gfx90a 9.0 1000 1000 104 65536\n" {
+	if got := run(Device{GFX: "gfx90a", VRAMMiB: 1000, SMs: 104},
+		"device"); got != "0 0 0 0 1 0 gfx90a 9.0 1000 1000 104 65536\n" {
 		t.Errorf("another card: %s", got)
 	}
 	cmd := exec.CommandContext(t.Context(), prog, "device")
 	cmd.Env = append(lib.Env(), "LLPATCH_SIM_GFX=sm_86")
-	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "LLPATCH_SIM_GFX=sm_86 is not a card such as gfx1201") {
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out),
+		"LLPATCH_SIM_GFX=sm_86 is not a card such as gfx1201") {
 		t.Errorf("%v %s", err, out)
 	}
 }

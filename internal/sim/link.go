@@ -65,7 +65,8 @@ func refusals(names []string) []byte {
 			continue
 		}
 		if strings.HasPrefix(n, "hipblas") || strings.HasPrefix(n, "rocblas") {
-			fmt.Fprintf(&b, "int %s(void) { sim_refuse(\"%[1]s\"); return 7; }\n", n) // HIPBLAS_STATUS_NOT_SUPPORTED; of rocBLAS's, an internal error
+			// HIPBLAS_STATUS_NOT_SUPPORTED; of rocBLAS's, an internal error
+			fmt.Fprintf(&b, "int %s(void) { sim_refuse(\"%[1]s\"); return 7; }\n", n)
 			continue
 		}
 		fmt.Fprintf(&b, "int %s(void) { return sim_refuse(\"%[1]s\"); }\n", n)

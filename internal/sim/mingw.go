@@ -51,10 +51,16 @@ func (t *tools) forWindows(ctx context.Context, shim string) error {
 	if t.link == "" {
 		return &MissingTool{mingwNames[0], "not on the PATH", "apt-get install g++-mingw-w64-x86-64-posix"}
 	}
-	t.target = []string{"--target=x86_64-w64-mingw32", "-Wno-unused-command-line-argument", "-D_WIN32_WINNT=0x0601", "-D__USE_MINGW_ANSI_STDIO=1", "-I" + shim}
+	t.target = []string{
+		"--target=x86_64-w64-mingw32", "-Wno-unused-command-line-argument", "-D_WIN32_WINNT=0x0601",
+		"-D__USE_MINGW_ANSI_STDIO=1", "-I" + shim,
+	}
 	// clang would take the C++ headers of any MinGW that it finds.
 	said := &bytes.Buffer{}
-	err := run.Run(ctx, run.Cmd{Argv: []string{t.link, "-E", "-v", "-x", "c++", os.DevNull}, Env: t.env, Stderr: said, Timeout: time.Minute})
+	err := run.Run(ctx, run.Cmd{
+		Argv: []string{t.link, "-E", "-v", "-x", "c++", os.DevNull}, Env: t.env, Stderr: said,
+		Timeout: time.Minute,
+	})
 	if err != nil {
 		return err
 	}

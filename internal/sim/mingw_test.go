@@ -109,11 +109,13 @@ func compileExe(t *testing.T, src string) string {
 	}
 	argv := slices.Concat([]string{tl.clang}, tl.target, []string{"-x", "c", "-std=gnu11"})
 	if filepath.Ext(src) == ".cu" {
-		argv = append(cudaFlags(tl, headers(t)), "-include", filepath.Join(out, "src", "launch.h"), "-std=gnu++17", "-Wno-unknown-cuda-version")
+		argv = append(cudaFlags(tl, headers(t)), "-include", filepath.Join(out, "src", "launch.h"), "-std=gnu++17",
+			"-Wno-unknown-cuda-version")
 	}
 	dir := t.TempDir()
 	object, exe := filepath.Join(dir, "program.o"), filepath.Join(dir, "program.exe")
-	argv = append(argv, "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-isystem", filepath.Join(headers(t), "include"), "-c", src, "-o", object)
+	argv = append(argv, "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-isystem", filepath.Join(headers(t), "include"),
+		"-c", src, "-o", object)
 	libs, err := filepath.Glob(filepath.Join(out, "import", "libc*.a"))
 	if err != nil {
 		t.Fatal(err)
@@ -122,7 +124,8 @@ func compileExe(t *testing.T, src string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, argv := range [][]string{argv, slices.Concat([]string{tl.link, "-static", "-o", exe, object}, libs, nv, []string{"-pthread"})} {
+	for _, argv := range [][]string{argv, slices.Concat([]string{tl.link, "-static", "-o", exe, object}, libs, nv,
+		[]string{"-pthread"})} {
 		if text, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", src, err, text)
 		}
@@ -138,7 +141,8 @@ func runExe(t *testing.T, exe string, env []string) (stdout string, events []Eve
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := command(ctx, exe)
-	cmd.Env = slices.Concat(cmd.Env, []string{"WINEPATH=" + WinePath(filepath.Join(dlls(t), "lib"))}, Device{Store: true}.Env(WinePath(trace), WinePath(state)), env)
+	cmd.Env = slices.Concat(cmd.Env, []string{"WINEPATH=" + WinePath(filepath.Join(dlls(t), "lib"))},
+		Device{Store: true}.Env(WinePath(trace), WinePath(state)), env)
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
@@ -189,12 +193,16 @@ extern "C" int ggml_backend_try(int *p) {
     return cudaMemcpyToArray(nullptr, 0, 0, p, 4, cudaMemcpyHostToDevice);
 }
 `
-	o := Options{Src: tree(t, files), Out: filepath.Join(t.TempDir(), "out"), Headers: headers(t), Windows: true, NoVMM: true, Defines: []string{"LIKED=1"}}
+	o := Options{
+		Src: tree(t, files), Out: filepath.Join(t.TempDir(), "out"), Headers: headers(t), Windows: true,
+		NoVMM: true, Defines: []string{"LIKED=1"},
+	}
 	lib, err := Build(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lib.Objects != 4 || lib.Compiled < 4 || !slices.Equal(lib.Refused, []string{"cudaMemcpyToArray"}) || filepath.Base(lib.Backend) != "ggml-cuda.dll" {
+	if lib.Objects != 4 || lib.Compiled < 4 || !slices.Equal(lib.Refused, []string{"cudaMemcpyToArray"}) ||
+		filepath.Base(lib.Backend) != "ggml-cuda.dll" {
 		t.Errorf("%+v", lib)
 	}
 	if again, err := Build(t.Context(), o); err != nil || again.Compiled != 0 {
@@ -211,7 +219,8 @@ extern "C" int ggml_backend_try(int *p) {
 	if err := os.Mkdir(bin, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	mingw("#include <stdlib.h>\nvoid ggml_abort(const char *w) { (void) w; exit(9); }\n", "-shared", "-o", filepath.Join(bin, ggmlBase))
+	mingw("#include <stdlib.h>\nvoid ggml_abort(const char *w) { (void) w; exit(9); }\n", "-shared", "-o",
+		filepath.Join(bin, ggmlBase))
 	mingw(`#include <stdio.h>
 #include <stdlib.h>
 #include <windows.h>
@@ -263,7 +272,8 @@ func TestExports(t *testing.T) {
 	if len(has) != 3 {
 		t.Errorf("%d libraries", len(has))
 	}
-	t.Logf("exported: %d of cudart64_110.dll, %d of cublas64_11.dll, %d of nvcuda.dll", len(has["cudart64_110.dll"]), len(has["cublas64_11.dll"]), len(has["nvcuda.dll"]))
+	t.Logf("exported: %d of cudart64_110.dll, %d of cublas64_11.dll, %d of nvcuda.dll", len(has["cudart64_110.dll"]),
+		len(has["cublas64_11.dll"]), len(has["nvcuda.dll"]))
 }
 
 // exported reads a DLL's exports through objdump, which is no part of this project.
@@ -314,14 +324,17 @@ func TestOneWriterWindows(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	for setting, want := range map[string]string{
-		"STATE=" + WinePath(state): "another process", "TRACE=Z:\\nowhere\\trace": "No such file", "VRAM=much": "is not a whole number", "VRMA=1": "is not a setting",
+		"STATE=" + WinePath(state): "another process", "TRACE=Z:\\nowhere\\trace": "No such file",
+		"VRAM=much": "is not a whole number", "VRMA=1": "is not a setting",
 	} {
-		if out, err := start([]string{"LLPATCH_SIM_" + setting}).CombinedOutput(); err == nil || !strings.Contains(string(out), want) {
+		if out, err := start([]string{"LLPATCH_SIM_" + setting}).CombinedOutput(); err == nil ||
+			!strings.Contains(string(out), want) {
 			t.Errorf("%s: %v\n%s", setting, err, out)
 		}
 	}
 	in.Close()
-	if err := first.Wait(); err != nil || !strings.Contains(said.String(), "250 MiB, 86, 28 multiprocessors, runtime 11040") {
+	if err := first.Wait(); err != nil || !strings.Contains(said.String(),
+		"250 MiB, 86, 28 multiprocessors, runtime 11040") {
 		t.Errorf("%v %q", err, said.String())
 	}
 }
@@ -336,7 +349,10 @@ func TestLacksWindows(t *testing.T) {
 	if lacks := Lacks(t.Context(), Options{}); len(lacks) != 3 {
 		t.Errorf("%v", lacks)
 	}
-	if _, err := BuildRuntime(t.Context(), Options{Out: t.TempDir(), Headers: t.TempDir(), HIP: t.TempDir(), Windows: true}); err == nil || !strings.Contains(err.Error(), "HIP's is made for Linux alone") {
+	if _, err := BuildRuntime(t.Context(), Options{
+		Out: t.TempDir(), Headers: t.TempDir(), HIP: t.TempDir(),
+		Windows: true,
+	}); err == nil || !strings.Contains(err.Error(), "HIP's is made for Linux alone") {
 		t.Errorf("%v", err)
 	}
 }

@@ -101,7 +101,8 @@ func cudaFlags(t tools, headers string) []string {
 // hipFlags are cudaFlags for a HIP file; the launches' older form is an option there.
 func hipFlags(t tools, headers string) []string {
 	return []string{
-		t.clang, "-x", "hip", "--cuda-host-only", "-nogpulib", "--rocm-path=" + headers, "--offload-arch=gfx1201", "-fno-hip-new-launch-api",
+		t.clang, "-x", "hip", "--cuda-host-only", "-nogpulib", "--rocm-path=" + headers, "--offload-arch=gfx1201",
+		"-fno-hip-new-launch-api",
 		"-D__HIP_PLATFORM_AMD__=1", "-I" + filepath.Join(headers, "include"),
 	}
 }
@@ -129,10 +130,12 @@ func (s *script) backendRules(t tools, o Options, p plan, flags []string) string
 	for _, d := range slices.Concat(p.definitions, o.Defines) {
 		argv = append(argv, "-D"+d)
 	}
-	argv = append(argv, "-I"+filepath.Join(ggml, "src", "ggml-cuda"), "-I"+filepath.Join(ggml, "src"), "-I"+filepath.Join(ggml, "include"), "-Isrc")
+	argv = append(argv, "-I"+filepath.Join(ggml, "src", "ggml-cuda"), "-I"+filepath.Join(ggml, "src"), "-I"+
+		filepath.Join(ggml, "include"), "-Isrc")
 	s.rule("PCH", words(argv)+" -Xclang -emit-pch -MD -MF $out.d -c $in -o $out", "deps = gcc", "depfile = $out.d")
 	s.edge("obj/head.pch", "PCH", []string{"src/" + head}, nil)
-	s.rule(kind, words(append(argv, "-include-pch", "obj/head.pch"))+" -MD -MF $out.d -c $in -o $out", "deps = gcc", "depfile = $out.d")
+	s.rule(kind, words(append(argv, "-include-pch", "obj/head.pch"))+" -MD -MF $out.d -c $in -o $out", "deps = gcc",
+		"depfile = $out.d")
 	return kind
 }
 
@@ -148,7 +151,10 @@ func ninjaFile(t tools, o Options, p plan, n names, sources []string) []byte {
 	s.rule("C", words(c)+" -MMD -MF $out.d -c $in -o $out", "deps = gcc", "depfile = $out.d")
 
 	if o.HIP != "" { // HIP's headers and CUDA's define the same names
-		c := slices.Concat(c[:len(c)-2], []string{"-Isrc", "-D__HIP_PLATFORM_AMD__=1", "-isystem", filepath.Join(o.HIP, "include")})
+		c := slices.Concat(c[:len(c)-2], []string{
+			"-Isrc", "-D__HIP_PLATFORM_AMD__=1", "-isystem",
+			filepath.Join(o.HIP, "include"),
+		})
 		s.rule("CHIP", words(c)+" -MMD -MF $out.d -c $in -o $out", "deps = gcc", "depfile = $out.d")
 	}
 
@@ -170,11 +176,17 @@ func ninjaFile(t tools, o Options, p plan, n names, sources []string) []byte {
 	}
 	cudart := "lib/" + n.cudart
 	s.edge(cudart, "LINK", objects, []string{"src/versions.map"},
-		"flags = "+words([]string{"-nostdlib++", "-Wl,-soname," + n.cudart, "-Wl,--version-script=src/versions.map", "-Wl,-Bsymbolic", "-Wl,-z,defs", "-pthread"}))
+		"flags = "+words([]string{
+			"-nostdlib++", "-Wl,-soname," + n.cudart, "-Wl,--version-script=src/versions.map",
+			"-Wl,-Bsymbolic", "-Wl,-z,defs", "-pthread",
+		}))
 	for _, name := range []string{n.cublas, n.cuda} {
 		// Nothing but a name: what they have stands in the first library.
 		s.edge("lib/"+name, "LINK", nil, []string{cudart},
-			"flags = "+words([]string{"-nostdlib++", "-nostartfiles", "-Wl,-soname," + name, "-Wl,--no-as-needed", cudart, "-Wl,-rpath,$ORIGIN"}))
+			"flags = "+words([]string{
+				"-nostdlib++", "-nostartfiles", "-Wl,-soname," + name, "-Wl,--no-as-needed", cudart,
+				"-Wl,-rpath,$ORIGIN",
+			}))
 	}
 
 	var backend []string
@@ -190,7 +202,8 @@ func ninjaFile(t tools, o Options, p plan, n names, sources []string) []byte {
 		// clang gives each object a mark of the same name where there is no device code.
 		link = append(link, "-Wl,-z,muldefs")
 	}
-	s.edge(o.backend(), "LINK", append(slices.Clone(backend), "obj/sim/refused.o"), []string{cudart, "lib/" + n.cublas, "lib/" + n.cuda},
+	s.edge(o.backend(), "LINK", append(slices.Clone(backend), "obj/sim/refused.o"),
+		[]string{cudart, "lib/" + n.cublas, "lib/" + n.cuda},
 		"flags = "+words(link),
 		"libs = "+words([]string{cudart, "lib/" + n.cublas, "lib/" + n.cuda}))
 	return s.Bytes()

@@ -21,7 +21,8 @@ func headers(t *testing.T) string {
 	t.Helper()
 	dir := os.Getenv("CUDA_HEADERS")
 	if dir == "" {
-		t.Skip("CUDA_HEADERS names no folder of CUDA headers (scripts/cuda-headers makes one): the simulated device was not tried")
+		t.Skip("CUDA_HEADERS names no folder of CUDA headers (scripts/cuda-headers makes one): the simulated device " +
+			"was not tried")
 	}
 	return dir
 }
@@ -59,10 +60,12 @@ func compile(t *testing.T, src string) string {
 	}
 	argv := []string{tl.clang, "-x", "c", "-std=gnu11"}
 	if filepath.Ext(src) == ".cu" {
-		argv = append(cudaFlags(tl, headers(t)), "-include", filepath.Join(dir, "..", "src", "launch.h"), "-std=gnu++17", "-Wno-unknown-cuda-version")
+		argv = append(cudaFlags(tl, headers(t)), "-include", filepath.Join(dir, "..", "src", "launch.h"), "-std=gnu++17",
+			"-Wno-unknown-cuda-version")
 	}
 	out := filepath.Join(t.TempDir(), "program")
-	argv = append(argv, "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-isystem", filepath.Join(headers(t), "include"), src, "-o", out, "-x", "none")
+	argv = append(argv, "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-isystem", filepath.Join(headers(t), "include"), src,
+		"-o", out, "-x", "none")
 	libs, err := filepath.Glob(filepath.Join(dir, "*.so*"))
 	if err != nil {
 		t.Fatal(err)

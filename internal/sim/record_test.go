@@ -19,7 +19,8 @@ func TestRecorder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), tl.clang, "-x", "c", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-isystem",
+	if out, err := exec.CommandContext(t.Context(), tl.clang, "-x", "c", "-shared", "-fPIC", "-Wall", "-Wextra",
+		"-Werror", "-isystem",
 		filepath.Join(headers(t), "include"), "-o", lib, "card/record.c").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -28,7 +29,8 @@ func TestRecorder(t *testing.T) {
 		sim, card := filepath.Join(dir, "sim"), filepath.Join(dir, "card")
 		src := "testdata/programs/" + name + ".c"
 		cmd := exec.CommandContext(t.Context(), compile(t, src))
-		cmd.Env = append(append(Device{Store: true}.Env(sim, ""), programEnv(t, src)...), "LLPATCH_RECORD="+card, "LD_PRELOAD="+lib)
+		cmd.Env = append(append(Device{Store: true}.Env(sim, ""), programEnv(t, src)...), "LLPATCH_RECORD="+card,
+			"LD_PRELOAD="+lib)
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}

@@ -73,12 +73,15 @@ func ask(ctx context.Context, t tools, o Options, cudart int) (plan, error) {
 	}
 	argv := []string{
 		t.cmake, "-S", dir, "-B", filepath.Join(dir, "build"), "-G", "Ninja", "-DCMAKE_MAKE_PROGRAM=" + t.ninja,
-		"-DGGML=" + ggml, "-DBACKEND=" + backend, "-DGGML_BACKEND_DL=ON", fmt.Sprintf("-DCUDAToolkit_VERSION=%d.%d", cudart/1000, cudart%1000/10),
+		"-DGGML=" + ggml, "-DBACKEND=" + backend, "-DGGML_BACKEND_DL=ON",
+		fmt.Sprintf("-DCUDAToolkit_VERSION=%d.%d", cudart/1000, cudart%1000/10),
 	}
-	for _, m := range slices.Concat(optionRE.FindAllStringSubmatch(string(text), -1), cacheRE.FindAllStringSubmatch(string(text), -1)) {
+	for _, m := range slices.Concat(optionRE.FindAllStringSubmatch(string(text), -1),
+		cacheRE.FindAllStringSubmatch(string(text), -1)) {
 		argv = append(argv, "-D"+m[1]+"="+m[2])
 	}
-	argv = append(argv, "-DGGML_CUDA_GRAPHS=ON", "-DGGML_CUDA_NO_VMM="+onOff(o.NoVMM), "-DGGML_CUDA_NCCL=OFF", "-DGGML_CUDA_CUB_3DOT2=OFF",
+	argv = append(argv, "-DGGML_CUDA_GRAPHS=ON", "-DGGML_CUDA_NO_VMM="+onOff(o.NoVMM), "-DGGML_CUDA_NCCL=OFF",
+		"-DGGML_CUDA_CUB_3DOT2=OFF",
 		"-DGGML_HIP_GRAPHS=ON", "-DGGML_HIP_NO_VMM="+onOff(o.NoVMM), "-DGGML_HIP_ROCWMMA_FATTN=OFF", "-DGGML_HIP_RCCL=OFF",
 		"-DGGML_CUDA=ON", "-DGGML_CUDA_USE_GRAPHS=ON") // of one library
 	if err := run.Run(ctx, run.Cmd{Argv: argv, Env: t.env, Timeout: time.Minute}); err != nil {
@@ -99,7 +102,9 @@ func ask(ctx context.Context, t tools, o Options, cudart int) (plan, error) {
 		}
 		p.sources = append(p.sources, f)
 	}
-	p.definitions = slices.DeleteFunc(readList(filepath.Join(dir, "build", "definitions.txt")), func(d string) bool { return strings.Contains(d, "$<") })
+	p.definitions = slices.DeleteFunc(readList(filepath.Join(dir, "build", "definitions.txt")), func(d string) bool {
+		return strings.Contains(d, "$<")
+	})
 	if _, err := os.Stat(filepath.Join(ggml, "src", "ggml-cuda", "graph.cuh")); err == nil && backend == "" {
 		// ik_llama.cpp leaves graphs out before CUDA 12, and some of its later builds do not compile without them.
 		p.definitions = append(p.definitions, "USE_CUDA_GRAPH=")

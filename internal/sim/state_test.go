@@ -66,7 +66,8 @@ func TestStateOrder(t *testing.T) {
 	if m == nil {
 		t.Fatal("no struct counters")
 	}
-	names := regexp.MustCompile(`\b[a-z_]+\b`).FindAllString(string(regexp.MustCompile(`uint64_t`).ReplaceAll(m[1], nil)), -1)
+	names := regexp.MustCompile(`\b[a-z_]+\b`).FindAllString(string(regexp.MustCompile(`uint64_t`).ReplaceAll(m[1], nil)),
+		-1)
 	other := map[string]string{ // where the two are not spelled alike
 		"instances": "GraphInstances", "instances_peak": "GraphInstancesPeak", "updates": "GraphUpdates",
 	}

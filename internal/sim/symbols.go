@@ -92,7 +92,10 @@ func (m *module) readPE(f *pe.File) {
 		}
 		section := f.Sections[s.SectionNumber-1]
 		if s.Value < section.VirtualSize {
-			m.funcs = append(m.funcs, function{s.Name, uint64(section.VirtualAddress) + uint64(s.Value), uint64(section.VirtualSize - s.Value)})
+			m.funcs = append(m.funcs, function{
+				s.Name, uint64(section.VirtualAddress) + uint64(s.Value),
+				uint64(section.VirtualSize - s.Value),
+			})
 		}
 	}
 }

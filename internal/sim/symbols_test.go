@@ -21,7 +21,10 @@ int main(void) { void *p = maker(); breaker(p); user(p); return 0; }
 			continue
 		}
 		found = true
-		for want, frames := range map[string][]Frame{"maker < main": ev.Alloc, "breaker < main": ev.Free, "user < main": ev.Stack} {
+		for want, frames := range map[string][]Frame{
+			"maker < main": ev.Alloc, "breaker < main": ev.Free,
+			"user < main": ev.Stack,
+		} {
 			if got := stack(&s, frames); !strings.HasPrefix(got, want) {
 				t.Errorf("%s, want %s", got, want)
 			}

@@ -75,7 +75,10 @@ func findTools(ctx context.Context, clang string) (tools, error) {
 	}
 	var missing []error
 	if t.clang == "" {
-		missing = append(missing, &MissingTool{fmt.Sprintf("clang++ %d or newer", oldestClang), why, "apt-get install clang-19"})
+		missing = append(missing, &MissingTool{
+			fmt.Sprintf("clang++ %d or newer", oldestClang), why,
+			"apt-get install clang-19",
+		})
 	}
 	for _, p := range []struct {
 		to             *string

@@ -39,9 +39,15 @@ func TestReadTrace(t *testing.T) {
 	stack := []sim.Frame{{Module: "/a folder/lib%.so", Offset: 0x1a2b}, {Offset: 0x7f}}
 	want := []sim.Event{
 		{Line: 1, Name: "sim", Time: time.Microsecond},
-		{Line: 4, Name: "alloc", Time: 100002 * time.Microsecond, Kind: "device", Call: "cudaMalloc", ID: 1, Bytes: 4096, Used: 4096, Stack: stack},
+		{
+			Line: 4, Name: "alloc", Time: 100002 * time.Microsecond, Kind: "device", Call: "cudaMalloc", ID: 1, Bytes: 4096,
+			Used: 4096, Stack: stack,
+		},
 		{Line: 5, Name: "free", Time: 200 * time.Millisecond, Kind: "device", Call: "cudaFree", ID: 1, Bytes: 4096},
-		{Line: 6, Name: "fault", Time: 300 * time.Millisecond, Kind: "replay", Exec: 4, Graph: 2, ID: 1, Bytes: 4096, Stack: stack, Alloc: stack, Use: stack},
+		{
+			Line: 6, Name: "fault", Time: 300 * time.Millisecond, Kind: "replay", Exec: 4, Graph: 2, ID: 1, Bytes: 4096,
+			Stack: stack, Alloc: stack, Use: stack,
+		},
 	}
 	for i := range got {
 		if got[i].Name == "fault" && got[i].Fields["freed"] != "1" {

@@ -19,15 +19,21 @@ func TestSameTokens(t *testing.T) {
 		verdict        Verdict
 		want           string
 	}{
-		"equal":              {"", "", same, Passed, "the same tokens and the same logits"},
-		"one logit":          {"", "one other logit", same, Failed, "prompt 3 of 700 tokens: step 24: stock gives token 77"},
-		"within a tolerance": {"", "one other logit", check("same-tokens", "tolerance", 1e-6), Passed, "logits that differ by 1e-07 at most"},
-		"bytes":              {"500 without a grammar", "500 without a grammar", same, Passed, "byte tokens were barred"},
-		"bytes in one":       {"", "500 without a grammar", same, Errored, "500 for text that is no UTF-8"},
-		"no number":          {"", "a logit that is none", same, Failed, "the probability of token 5 is no number"},
-		"stock no number":    {"a logit that is none", "", same, Errored, "the stock build cannot be compared with"},
-		"stock unsteady":     {"unsteady", "", same, Errored, "it does not agree with itself"},
-		"stock crashes":      {"crash on load", "", same, Errored, "the stock build cannot be compared with: the server ended"},
+		"equal":     {"", "", same, Passed, "the same tokens and the same logits"},
+		"one logit": {"", "one other logit", same, Failed, "prompt 3 of 700 tokens: step 24: stock gives token 77"},
+		"within a tolerance": {
+			"", "one other logit", check("same-tokens", "tolerance", 1e-6), Passed,
+			"logits that differ by 1e-07 at most",
+		},
+		"bytes":           {"500 without a grammar", "500 without a grammar", same, Passed, "byte tokens were barred"},
+		"bytes in one":    {"", "500 without a grammar", same, Errored, "500 for text that is no UTF-8"},
+		"no number":       {"", "a logit that is none", same, Failed, "the probability of token 5 is no number"},
+		"stock no number": {"a logit that is none", "", same, Errored, "the stock build cannot be compared with"},
+		"stock unsteady":  {"unsteady", "", same, Errored, "it does not agree with itself"},
+		"stock crashes": {
+			"crash on load", "", same, Errored,
+			"the stock build cannot be compared with: the server ended",
+		},
 		"patched crashes":    {"", "crash on load", same, Failed, "the server ended before it was ready"},
 		"no probabilities":   {"no probabilities", "no probabilities", same, Errored, "tells no probabilities"},
 		"results":            {"", "", results, Passed, "NMSE 0.000e+00"},
@@ -51,7 +57,8 @@ func TestSameTokens(t *testing.T) {
 			if c.Verdict != tc.verdict || !strings.Contains(c.Detail, tc.want) {
 				t.Errorf("%s: %s\nwant %s: %s", c.Verdict, c.Detail, tc.verdict, tc.want)
 			}
-			differs := strings.Contains(tc.want, "differ from") || strings.Contains(tc.want, "stock gives") || strings.Contains(tc.want, "that of the stock")
+			differs := strings.Contains(tc.want, "differ from") || strings.Contains(tc.want, "stock gives") ||
+				strings.Contains(tc.want, "that of the stock")
 			if differs != (c.Fault == FaultTokens) {
 				t.Errorf("fault %q", c.Fault)
 			}
@@ -154,18 +161,42 @@ func TestStockBesidePatched(t *testing.T) {
 		upstream       bool
 		want           string
 	}{
-		"cured":            {"leaks", "takes its time", loop, Passed, false, "the same answer to"},
-		"made worse":       {"takes its time", "leaks", loop, Failed, false, "the stock build's anonymous memory is flat"},
-		"both leak":        {"leaks slowly", "leaks slowly", loop, Passed, true, ", so it is upstream's; this is a second try, 4 times as long; at the first: "},
-		"both, of tokens":  {"keeps tokens", "keeps tokens", prefill, Passed, true, "the stock build's anonymous memory grows by"},
-		"both, of rounds":  {"keeps connections", "keeps connections", hostile, Passed, true, "the stock build's anonymous memory grows by"},
-		"leaks more":       {"leaks slowly", "leaks", loop, Failed, false, "KiB a request are not upstream's"},
-		"leaks less":       {"leaks", "leaks slowly", loop, Passed, true, "so it is upstream's"},
-		"stock dies":       {"dies after a while", "leaks", loop, Failed, false, "whether this is upstream's is not known: the stock build did not get through it: request 21"},
-		"stock is silent":  {"silent", "leaks", loop, Failed, false, "whether this is upstream's is not known: the stock build did not get through it: the server printed nothing"},
-		"no stock":         {"", "leaks", loop, Failed, false, "is told by a stock build, which `llpatch smoke b8390 linux-cpu` makes"},
-		"the same program": {same, "leaks", loop, Passed, true, "it is upstream's, since stock is the same program: nothing is touched"},
-		"not stock alone":  {with, "leaks", loop, Failed, false, "stock cannot tell whether this is upstream's, since it has to be built with win7-compat too"},
+		"cured":      {"leaks", "takes its time", loop, Passed, false, "the same answer to"},
+		"made worse": {"takes its time", "leaks", loop, Failed, false, "the stock build's anonymous memory is flat"},
+		"both leak": {
+			"leaks slowly", "leaks slowly", loop, Passed, true,
+			", so it is upstream's; this is a second try, 4 times as long; at the first: ",
+		},
+		"both, of tokens": {
+			"keeps tokens", "keeps tokens", prefill, Passed, true,
+			"the stock build's anonymous memory grows by",
+		},
+		"both, of rounds": {
+			"keeps connections", "keeps connections", hostile, Passed, true,
+			"the stock build's anonymous memory grows by",
+		},
+		"leaks more": {"leaks slowly", "leaks", loop, Failed, false, "KiB a request are not upstream's"},
+		"leaks less": {"leaks", "leaks slowly", loop, Passed, true, "so it is upstream's"},
+		"stock dies": {
+			"dies after a while", "leaks", loop, Failed, false,
+			"whether this is upstream's is not known: the stock build did not get through it: request 21",
+		},
+		"stock is silent": {
+			"silent", "leaks", loop, Failed, false,
+			"whether this is upstream's is not known: the stock build did not get through it: the server printed nothing",
+		},
+		"no stock": {
+			"", "leaks", loop, Failed, false,
+			"is told by a stock build, which `llpatch smoke b8390 linux-cpu` makes",
+		},
+		"the same program": {
+			same, "leaks", loop, Passed, true,
+			"it is upstream's, since stock is the same program: nothing is touched",
+		},
+		"not stock alone": {
+			with, "leaks", loop, Failed, false,
+			"stock cannot tell whether this is upstream's, since it has to be built with win7-compat too",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -183,7 +214,8 @@ func TestStockBesidePatched(t *testing.T) {
 			}
 			r, _ := Run(t.Context(), o)
 			c := r.Checks[0]
-			if c.Verdict != tc.verdict || !strings.Contains(c.Detail, tc.want) || c.Fault != map[Verdict]string{Failed: FaultRSSGrowth}[tc.verdict] {
+			if c.Verdict != tc.verdict || !strings.Contains(c.Detail, tc.want) ||
+				c.Fault != map[Verdict]string{Failed: FaultRSSGrowth}[tc.verdict] {
 				t.Errorf("%s, %q: %s\nwant %s: %s", c.Verdict, c.Fault, c.Detail, tc.verdict, tc.want)
 			}
 			if c.Growth == nil {
@@ -200,7 +232,8 @@ func TestStockBesidePatched(t *testing.T) {
 				t.Fatal(err)
 			}
 			for name, sign := range map[string]string{
-				"smoke.md": ", which is upstream's", "smoke.html": ", which is upstream&#39;s", "smoke.junit.xml": " it is upstream's", "smoke.json": `"upstream": [`,
+				"smoke.md": ", which is upstream's", "smoke.html": ", which is upstream&#39;s",
+				"smoke.junit.xml": " it is upstream's", "smoke.json": `"upstream": [`,
 			} {
 				if strings.Contains(string(files[name]), sign) != tc.upstream {
 					t.Errorf("%s has %q: %v\n%s", name, sign, !tc.upstream, files[name])
@@ -210,7 +243,8 @@ func TestStockBesidePatched(t *testing.T) {
 				return
 			}
 			stock, patched := r.Servers[*c.Growth.Stock], r.Servers[c.Growth.Server]
-			if stock.Build != "stock" || patched.Build != "patched" || !strings.HasPrefix(stock.Argv[0], o.Stock) || !strings.HasPrefix(patched.Argv[0], o.Bin) {
+			if stock.Build != "stock" || patched.Build != "patched" || !strings.HasPrefix(stock.Argv[0], o.Stock) ||
+				!strings.HasPrefix(patched.Argv[0], o.Bin) {
 				t.Errorf("stock is %q, patched %q", stock.Argv[0], patched.Argv[0])
 			}
 		})
@@ -222,6 +256,7 @@ func TestSecondTryIsLonger(t *testing.T) {
 	t.Parallel()
 	r, _ := Run(t.Context(), options(t, "leaks", check("request-loop", "requests", int64(50))))
 	if len(r.Servers) != 2 || r.Servers[1].Memory.Ticks < secondTry*leastLooks {
-		t.Errorf("%d servers; at the last %d looks were due, want %d at the least", len(r.Servers), r.Servers[len(r.Servers)-1].Memory.Ticks, secondTry*leastLooks)
+		t.Errorf("%d servers; at the last %d looks were due, want %d at the least", len(r.Servers),
+			r.Servers[len(r.Servers)-1].Memory.Ticks, secondTry*leastLooks)
 	}
 }

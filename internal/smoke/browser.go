@@ -28,7 +28,10 @@ func (e *noBrowser) Error() string { return "NOT tried in a browser: " + e.why }
 
 // FindBrowser returns the program of a browser that webui can drive; empty: this machine has none.
 func FindBrowser() string {
-	for _, name := range []string{"chromium", "chromium-headless-shell", "chromium-browser", "google-chrome", "google-chrome-stable"} {
+	for _, name := range []string{
+		"chromium", "chromium-headless-shell", "chromium-browser", "google-chrome",
+		"google-chrome-stable",
+	} {
 		if found, err := run.LookPath(name, os.Getenv("PATH")); err == nil {
 			return found
 		}
@@ -86,8 +89,10 @@ func (s *session) inBrowser(ctx context.Context, do func(context.Context) error)
 	}
 	defer func() { _ = os.RemoveAll(profile) }() // what is left of it is in nobody's way
 	argv := []string{
-		s.o.Browser, "--headless=new", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-component-update",
-		"--disable-sync", "--disable-dev-shm-usage", "--mute-audio", "--remote-debugging-port=0", "--user-data-dir=" + profile,
+		s.o.Browser, "--headless=new", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+		"--disable-component-update",
+		"--disable-sync", "--disable-dev-shm-usage", "--mute-audio", "--remote-debugging-port=0", "--user-data-dir=" +
+			profile,
 		"--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 	}
 	if os.Geteuid() == 0 { // as root Chromium's own sandbox refuses to start
@@ -163,7 +168,8 @@ func (p *tab) visit(ctx context.Context, v view) error {
 		chromedp.WaitVisible("textarea", chromedp.ByQuery),
 		chromedp.ActionFunc(p.settles),
 		chromedp.SendKeys("textarea", prompt, chromedp.ByQuery),
-		chromedp.Click(`button[type="submit"]:not([disabled])`, chromedp.ByQuery, chromedp.NodeVisible), // Enter is a new line on a phone
+		// Enter is a new line on a phone
+		chromedp.Click(`button[type="submit"]:not([disabled])`, chromedp.ByQuery, chromedp.NodeVisible),
 		chromedp.ActionFunc(p.streams),
 		chromedp.Evaluate(fmt.Sprintf("document.body.innerText.includes(%q)", prompt), &shown),
 		chromedp.Evaluate("document.documentElement.scrollWidth - window.innerWidth", &overflow),
@@ -242,7 +248,8 @@ func (p *tab) event(e any) {
 			p.faults = append(p.faults, "console error: "+strings.Join(words, " "))
 		}
 	case *log.EventEntryAdded:
-		if e.Entry.Level == log.LevelError && !(e.Entry.Source == log.SourceNetwork && strings.HasPrefix(e.Entry.URL, p.own())) {
+		if e.Entry.Level == log.LevelError && !(e.Entry.Source == log.SourceNetwork &&
+			strings.HasPrefix(e.Entry.URL, p.own())) {
 			p.faults = append(p.faults, "console error: "+e.Entry.Text+" "+e.Entry.URL)
 		}
 	case *network.EventRequestWillBeSent:

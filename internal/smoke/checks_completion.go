@@ -109,7 +109,8 @@ func (srv *server) completeWith(ctx context.Context, req map[string]any, prompt 
 	case !onlyLetters.MatchString(*got.Content):
 		return got, srv.fault("the completion %q does not keep to its grammar %s", *got.Content, letters)
 	case got.Predicted != n || len(*got.Content) != n:
-		return got, srv.fault("asked for %d tokens, the completion has %d, of %d characters", n, got.Predicted, len(*got.Content))
+		return got, srv.fault("asked for %d tokens, the completion has %d, of %d characters", n, got.Predicted,
+			len(*got.Content))
 	// The prompt is one token a character, and <s>.
 	case got.Evaluated != len(gguf.Encode(prompt))+1:
 		return got, srv.fault("the prompt has %d tokens, the server counted %d", len(gguf.Encode(prompt))+1, got.Evaluated)
@@ -120,7 +121,9 @@ func (srv *server) completeWith(ctx context.Context, req map[string]any, prompt 
 }
 
 // stream asks for a completion in chunks and puts it together.
-func (srv *server) stream(ctx context.Context, prompt string, n int) (text string, tokens []int, chunks int, err error) {
+func (srv *server) stream(ctx context.Context, prompt string,
+	n int,
+) (text string, tokens []int, chunks int, err error) {
 	var got strings.Builder
 	_, chunks, err = srv.chunks(ctx, srv.s.answer(), completionRequest(prompt, n, true), func(a *answer) {
 		got.WriteString(*a.Content)
@@ -131,7 +134,9 @@ func (srv *server) stream(ctx context.Context, prompt string, n int) (text strin
 
 // chunks asks for a completion as a stream, passes on each chunk with content,
 // and returns the last one and how many there were.
-func (srv *server) chunks(ctx context.Context, within time.Duration, body any, each func(*answer)) (last answer, chunks int, err error) {
+func (srv *server) chunks(ctx context.Context, within time.Duration, body any,
+	each func(*answer),
+) (last answer, chunks int, err error) {
 	limit, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	res, err := srv.client.Request(limit, http.MethodPost, "/completion", body)

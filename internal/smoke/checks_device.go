@@ -104,7 +104,8 @@ func (w deviceWork) run(ctx context.Context, s *session) (outcome, error) {
 	})
 	switch {
 	case st.StaleReplays > 0:
-		return out, srv.namedFault(FaultGraphReplay, "%d of %d graph launches use memory that was freed since the graph was captured; trace: %s",
+		return out, srv.namedFault(FaultGraphReplay,
+			"%d of %d graph launches use memory that was freed since the graph was captured; trace: %s",
 			st.StaleReplays, st.GraphLaunches, dev.trace)
 	case st.Faults > 0:
 		kind, what := dev.first("fault")
@@ -146,7 +147,8 @@ func prefillVRAMCheck(a *args) step {
 	}
 	kv = a.text("kv", kv)
 	within, experts, offload := a.duration("within", 5*time.Minute), a.number("experts", 0, 0), a.fraction("offload", 1)
-	base := sized(a.config(), 1, tokens+64, "-ctk", kv, "-ctv", kv, "-fa", fa, "-b", strconv.Itoa(max(ubatch, 32)), "-ub", strconv.Itoa(ubatch))
+	base := sized(a.config(), 1, tokens+64, "-ctk", kv, "-ctv", kv, "-fa", fa, "-b", strconv.Itoa(max(ubatch, 32)), "-ub",
+		strconv.Itoa(ubatch))
 	cfg := func(ctx context.Context, s *session) (config, error) {
 		s.withExperts(experts)
 		c, err := base(ctx, s)
@@ -155,7 +157,9 @@ func prefillVRAMCheck(a *args) step {
 		}
 		return c, err
 	}
-	return deviceWork{device: deviceArgs(a), config: cfg, drive: func(ctx context.Context, srv *server, dev *device) (outcome, error) {
+	return deviceWork{device: deviceArgs(a), config: cfg, drive: func(ctx context.Context, srv *server,
+		dev *device,
+	) (outcome, error) {
 		before, err := sim.ReadState(dev.state)
 		if err != nil {
 			return outcome{}, err
@@ -176,7 +180,10 @@ func prefillVRAMCheck(a *args) step {
 		grown, limit := after.VRAMPeak-before.VRAMUsed, int64(factor*float64(need))+prefillSlack
 		what := fmt.Sprintf("a prefill of %d tokens took %.1f MiB more, and needs %.1f MiB (%d allocations, %d frees)",
 			tokens, float64(grown)/mib, float64(need)/mib, after.Allocs-before.Allocs, after.Frees-before.Frees)
-		out := outcome{detail: what, figures: map[string]any{"start_mib": float64(before.VRAMUsed) / mib, "grown_mib": float64(grown) / mib, "need_mib": float64(need) / mib}}
+		out := outcome{detail: what, figures: map[string]any{
+			"start_mib": float64(before.VRAMUsed) / mib,
+			"grown_mib": float64(grown) / mib, "need_mib": float64(need) / mib,
+		}}
 		if grown > limit {
 			return out, srv.namedFault(FaultVRAMGrowth, "%s; %.1f MiB would be no fault", what, float64(limit)/mib)
 		}
@@ -207,12 +214,15 @@ func graphReplayCheck(a *args) step {
 	room, length := a.number("context", 4096, 256), a.duration("for", 10*time.Second)
 	n, kv, experts := a.number("n_predict", 32, 2), a.text("kv", "q8_0"), a.number("experts", 0, 0)
 	growing := a.flag("growing", false)
-	base := sized(a.config(), slots, room, "-ctk", kv, "-ctv", kv, "-fa", "on", "-b", strconv.Itoa(max(ubatch, 64)), "-ub", strconv.Itoa(ubatch))
+	base := sized(a.config(), slots, room, "-ctk", kv, "-ctv", kv, "-fa", "on", "-b", strconv.Itoa(max(ubatch, 64)),
+		"-ub", strconv.Itoa(ubatch))
 	cfg := func(ctx context.Context, s *session) (config, error) {
 		s.withExperts(experts)
 		return base(ctx, s)
 	}
-	return deviceWork{device: deviceArgs(a), config: cfg, drive: func(ctx context.Context, srv *server, dev *device) (outcome, error) {
+	return deviceWork{device: deviceArgs(a), config: cfg, drive: func(ctx context.Context, srv *server,
+		dev *device,
+	) (outcome, error) {
 		before, err := sim.ReadState(dev.state)
 		if err != nil {
 			return outcome{}, err
@@ -226,7 +236,10 @@ func graphReplayCheck(a *args) step {
 		for i := 1; time.Since(began) < length || i < 3; i++ {
 			// Slots fill up from a short text, which takes many answers, and from
 			// a long one, which takes many ubatches.
-			if err := srv.converse(ctx, slots, conversation{answer: n, room: room, until: time.Now().Add(length / 4)}); err != nil {
+			if err := srv.converse(ctx, slots, conversation{
+				answer: n, room: room,
+				until: time.Now().Add(length / 4),
+			}); err != nil {
 				return outcome{}, err
 			}
 			// The graph of a short answer is launched again after the long prompt.

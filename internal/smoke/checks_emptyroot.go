@@ -52,7 +52,8 @@ func emptyRootCheck(a *args) step {
 			}
 		}
 		if len(r.unseen) > 0 {
-			return outcome{}, &absent{fmt.Sprintf("%s: this machine lacks %s, so what needs it was not looked at", r.detail(), strings.Join(r.unseen, " and "))}
+			return outcome{}, &absent{fmt.Sprintf("%s: this machine lacks %s, so what needs it was not looked at", r.detail(),
+				strings.Join(r.unseen, " and "))}
 		}
 		return outcome{detail: r.detail()}, nil
 	}

@@ -58,7 +58,8 @@ func (s *session) ends(ctx context.Context, within time.Duration, name, arg stri
 		f = out.fault("%s %s says all that it has to and does not end: stopped after %v", name, arg, round(limit))
 		f.name = FaultExitHang
 		return 0, f
-	case err != nil && arg != noSuchArgument && !strings.Contains(out.all(), "usage: "): // ik_llama.cpp's --help ends with 1
+	// ik_llama.cpp's --help ends with 1
+	case err != nil && arg != noSuchArgument && !strings.Contains(out.all(), "usage: "):
 		return 0, err
 	case !said(out, arg):
 		return 0, out.fault("%s %s ends and does not say what it has to", name, arg)

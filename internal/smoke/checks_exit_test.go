@@ -16,8 +16,13 @@ func TestExit(t *testing.T) {
 		fault   string
 		want    string
 	}{
-		"ends":             {"", []any{"times", 2}, Passed, "", "6 of 6 runs ended, each within "},
-		"hangs":            {"hangs at its end", []any{"within", "500ms"}, Failed, FaultExitHang, "llama-server --version says all that it has to and does not end: stopped after "},
+		"ends": {"", []any{"times", 2}, Passed, "", "6 of 6 runs ended, each within "},
+		"hangs": {
+			"hangs at its end",
+			[]any{"within", "500ms"},
+			Failed, FaultExitHang,
+			"llama-server --version says all that it has to and does not end: stopped after ",
+		},
 		"hangs now":        {"hangs now and then", []any{"within", "2s"}, Failed, FaultExitHang, "does not end"},
 		"too seldom tried": {"hangs now and then", []any{"times", 2}, Passed, "", "6 of 6 runs ended"},
 		"hangs in silence": {"hangs in silence", []any{"within", "500ms"}, Failed, "", "has not said what it has to"},

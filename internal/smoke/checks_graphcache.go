@@ -48,7 +48,9 @@ func graphCacheCheck(a *args) step {
 			}
 			return base(ctx, s)
 		}
-		return deviceWork{device: d, config: cfg, drive: func(ctx context.Context, srv *server, dev *device) (outcome, error) {
+		return deviceWork{device: d, config: cfg, drive: func(ctx context.Context, srv *server, dev *device) (outcome,
+			error,
+		) {
 			var r graphRun
 			for range rounds {
 				if _, _, err := srv.prefill(ctx, tokens, time.Minute); err != nil {
@@ -83,24 +85,30 @@ func graphCacheCheck(a *args) step {
 	unlimited := func(srv *server, r graphRun) (outcome, error) {
 		free = r
 		if r.state.GraphInstancesPeak <= uint64(limit) {
-			return outcome{}, srv.namedFault(FaultUnasked, "without a limit no more than %d graphs at once: something limits them, or the model is too small for a limit of %d to show anything",
+			return outcome{}, srv.namedFault(FaultUnasked, "without a limit no more than %d graphs at once: something limits "+
+				"them, or the model is too small for a limit of %d to show anything",
 				r.state.GraphInstancesPeak, limit)
 		}
 		return outcome{}, nil
 	}
 	limited := func(srv *server, r graphRun) (outcome, error) {
-		what := fmt.Sprintf("%d graphs at once with a limit of %d, %d made, %d launches", r.state.GraphInstancesPeak, limit, r.state.Instantiations, r.state.GraphLaunches)
+		what := fmt.Sprintf("%d graphs at once with a limit of %d, %d made, %d launches", r.state.GraphInstancesPeak, limit,
+			r.state.Instantiations, r.state.GraphLaunches)
 		switch {
 		case r.state.GraphInstancesPeak > uint64(limit):
 			return outcome{}, srv.namedFault(FaultGraphCache, "%s", what)
 		case dense && r.state.GraphLaunches == 0:
 			return outcome{}, errors.New("no graph was launched, so nothing was shown")
 		case !dense && 2*r.answer < free.answer:
-			return outcome{}, srv.namedFault(FaultGraphsLost, "an answer launches %d graphs, and %d without a limit: %s", r.answer, free.answer, what)
+			return outcome{}, srv.namedFault(FaultGraphsLost, "an answer launches %d graphs, and %d without a limit: %s",
+				r.answer, free.answer, what)
 		case !dense:
 			what += fmt.Sprintf("; an answer launches %d, and %d without a limit", r.answer, free.answer)
 		}
-		return outcome{detail: what, figures: map[string]any{"answer_launches": r.answer, "answer_launches_unlimited": free.answer}}, nil
+		return outcome{detail: what, figures: map[string]any{
+			"answer_launches":           r.answer,
+			"answer_launches_unlimited": free.answer,
+		}}, nil
 	}
 	return func(ctx context.Context, s *session) (outcome, error) {
 		if !dense {

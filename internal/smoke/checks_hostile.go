@@ -38,32 +38,36 @@ const hostileAgain = 6
 
 // hostileWork is rounds of everything.
 func hostileWork(rounds, crowd int, allowed float64, cfg func(context.Context, *session) (config, error)) workload {
-	return workload{unit: memory.Request, allowed: allowed, config: cfg, again: hostileAgain, drive: func(ctx context.Context, srv *server, times int) (outcome, error) {
-		first, err := srv.complete(ctx, hostilePrompt, 8)
-		if err != nil {
-			return outcome{}, fmt.Errorf("before anything hostile: %w", err)
-		}
-		i, enough := 0, srv.s.enoughLooks(times)
-		for ; i < times*rounds || time.Now().Before(enough); i++ {
-			if err := srv.harass(ctx, i, crowd); err != nil {
-				return outcome{}, fmt.Errorf("round %d: %w", i+1, err)
-			}
-			got, err := srv.complete(ctx, hostilePrompt, 8)
+	return workload{
+		unit: memory.Request, allowed: allowed, config: cfg, again: hostileAgain,
+		drive: func(ctx context.Context, srv *server, times int) (outcome, error) {
+			first, err := srv.complete(ctx, hostilePrompt, 8)
 			if err != nil {
-				return outcome{}, fmt.Errorf("after round %d: %w", i+1, err)
+				return outcome{}, fmt.Errorf("before anything hostile: %w", err)
 			}
-			if *got.Content != *first.Content {
-				return outcome{}, srv.fault("after round %d the same request gets %q, before it got %q", i+1, *got.Content, *first.Content)
+			i, enough := 0, srv.s.enoughLooks(times)
+			for ; i < times*rounds || time.Now().Before(enough); i++ {
+				if err := srv.harass(ctx, i, crowd); err != nil {
+					return outcome{}, fmt.Errorf("round %d: %w", i+1, err)
+				}
+				got, err := srv.complete(ctx, hostilePrompt, 8)
+				if err != nil {
+					return outcome{}, fmt.Errorf("after round %d: %w", i+1, err)
+				}
+				if *got.Content != *first.Content {
+					return outcome{}, srv.fault("after round %d the same request gets %q, before it got %q", i+1, *got.Content,
+						*first.Content)
+				}
+				// A round counts as one: its requests are of many kinds.
+				srv.requests.Add(1)
 			}
-			// A round counts as one: its requests are of many kinds.
-			srv.requests.Add(1)
-		}
-		return outcome{
-			detail:  fmt.Sprintf("%d rounds of hostile clients, %d at once", i, crowd),
-			figures: map[string]any{"rounds": i, "crowd": crowd},
-			warm:    hostileWarm,
-		}, nil
-	}}
+			return outcome{
+				detail:  fmt.Sprintf("%d rounds of hostile clients, %d at once", i, crowd),
+				figures: map[string]any{"rounds": i, "crowd": crowd},
+				warm:    hostileWarm,
+			}, nil
+		},
+	}
 }
 
 // hostileWarm is how many rounds are not judged, as loopWarm.
@@ -80,9 +84,14 @@ func (srv *server) harass(ctx context.Context, round, crowd int) error {
 		garbage[i] = byte(rnd.Uint32())
 	}
 	half := "POST /completion HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: appl"
-	body := "POST /completion HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 1000000\r\n\r\n{\"prompt\":\"a"
-	deep := "POST /completion HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 20000\r\n\r\n" + strings.Repeat("[", 20000)
-	for _, send := range [][]byte{nil, garbage, []byte(half), []byte(body), []byte(deep), []byte("\r\n\r\n"), garbage[:1]} {
+	body := "POST /completion HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: " +
+		"1000000\r\n\r\n{\"prompt\":\"a"
+	deep := "POST /completion HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: " +
+		"20000\r\n\r\n" + strings.Repeat("[", 20000)
+	for _, send := range [][]byte{
+		nil, garbage, []byte(half), []byte(body), []byte(deep), []byte("\r\n\r\n"),
+		garbage[:1],
+	} {
 		for _, reset := range []bool{true, false} {
 			if err := srv.sendRaw(ctx, send, reset); err != nil {
 				return err

@@ -112,7 +112,8 @@ func tokenizeCheck(a *args) step {
 				return outcome{}, err
 			}
 			if want := gguf.Encode(text); !slices.Equal(got.Tokens, want) {
-				return outcome{}, srv.fault("POST /tokenize makes %s the tokens %v, want %v", llamaserver.Quote([]byte(text)), got.Tokens, want)
+				return outcome{}, srv.fault("POST /tokenize makes %s the tokens %v, want %v", llamaserver.Quote([]byte(text)),
+					got.Tokens, want)
 			}
 			var back struct{ Content *string }
 			if err := srv.ask(ctx, "/detokenize", map[string]any{"tokens": gguf.Encode(text)}, &back); err != nil {
@@ -166,7 +167,8 @@ func variantsCheck(a *args) step {
 		}
 		name := strings.TrimSuffix(filepath.Base(lib), filepath.Ext(lib))
 		if !within(lib, srv.bin) {
-			return outcome{}, srv.fault("the %s backend came from %s, which is not in the build's folder %s", backend, lib, srv.bin)
+			return outcome{}, srv.fault("the %s backend came from %s, which is not in the build's folder %s", backend, lib,
+				srv.bin)
 		}
 		if oneOf != nil && !slices.ContainsFunc(oneOf, func(v string) bool { return strings.HasSuffix(name, "-"+v) }) {
 			return outcome{}, srv.fault("the %s backend is %s; it must be one of %s", backend, name, strings.Join(oneOf, ", "))

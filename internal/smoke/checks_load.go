@@ -15,7 +15,9 @@ import (
 
 // sized is the config of a server with room for so many tokens in each of its
 // slots.
-func sized(cfg func(context.Context, *session) (config, error), slots, tokens int, more ...string) func(context.Context, *session) (config, error) {
+func sized(cfg func(context.Context, *session) (config, error), slots, tokens int,
+	more ...string,
+) func(context.Context, *session) (config, error) {
 	return func(ctx context.Context, s *session) (config, error) {
 		c, err := cfg(ctx, s)
 		if err != nil {
@@ -39,23 +41,27 @@ func longPrefillCheck(a *args) step {
 	// progress once a batch, and upstream's of 2048 would be told too seldom.
 	cfg := sized(a.config(), 1, tokens+64, "-b", "512")
 	return func(ctx context.Context, s *session) (outcome, error) {
-		return s.measured(ctx, workload{unit: memory.Token, allowed: allowed, config: cfg, drive: func(ctx context.Context, srv *server, longer int) (outcome, error) {
-			looks, speed, times, enough := 0, 0.0, 0, s.enoughLooks(longer)
-			for ; times < longer*repeat || looks < leastTold || time.Now().Before(enough); times++ {
-				n, perSecond, err := srv.prefill(ctx, tokens, within)
-				if err == nil && n == 0 {
-					err = errors.New("this server does not tell how far it is with a prompt (return_progress), so its memory cannot be matched to tokens")
+		return s.measured(ctx, workload{
+			unit: memory.Token, allowed: allowed, config: cfg,
+			drive: func(ctx context.Context, srv *server, longer int) (outcome, error) {
+				looks, speed, times, enough := 0, 0.0, 0, s.enoughLooks(longer)
+				for ; times < longer*repeat || looks < leastTold || time.Now().Before(enough); times++ {
+					n, perSecond, err := srv.prefill(ctx, tokens, within)
+					if err == nil && n == 0 {
+						err = errors.New("this server does not tell how far it is with a prompt (return_progress), so its memory " +
+							"cannot be matched to tokens")
+					}
+					if err != nil {
+						return outcome{}, err
+					}
+					looks, speed = looks+n, perSecond
 				}
-				if err != nil {
-					return outcome{}, err
-				}
-				looks, speed = looks+n, perSecond
-			}
-			return outcome{
-				detail:  fmt.Sprintf("%d tokens %d times", tokens, times),
-				figures: map[string]any{"tokens": tokens, "progress_told": looks, "prompt_tokens_per_second": speed},
-			}, nil
-		}})
+				return outcome{
+					detail:  fmt.Sprintf("%d tokens %d times", tokens, times),
+					figures: map[string]any{"tokens": tokens, "progress_told": looks, "prompt_tokens_per_second": speed},
+				}, nil
+			},
+		})
 	}
 }
 
@@ -65,7 +71,9 @@ const leastTold = 18
 
 // prefill has a prompt of so many tokens evaluated. It returns how often the
 // server told its progress, and its speed.
-func (srv *server) prefill(ctx context.Context, tokens int, within time.Duration) (looks int, perSecond float64, err error) {
+func (srv *server) prefill(ctx context.Context, tokens int,
+	within time.Duration,
+) (looks int, perSecond float64, err error) {
 	req := completionRequest(promptText(tokens), 1, true)
 	req["return_progress"] = true
 	before := srv.tokens.Load()
@@ -91,7 +99,8 @@ func (srv *server) prefill(ctx context.Context, tokens int, within time.Duration
 	case wrong != "":
 		return looks, 0, srv.fault("a prompt of %d tokens, its progress: %s", tokens, wrong)
 	case last.Evaluated != tokens || last.Timings.Prompt != tokens:
-		return looks, 0, srv.fault("a prompt of %d tokens: the server counted %d and evaluated %d", tokens, last.Evaluated, last.Timings.Prompt)
+		return looks, 0, srv.fault("a prompt of %d tokens: the server counted %d and evaluated %d", tokens, last.Evaluated,
+			last.Timings.Prompt)
 	case last.Predicted != 1:
 		return looks, 0, srv.fault("after a prompt of %d tokens, 1 token was asked for and %d came", tokens, last.Predicted)
 	}
@@ -108,28 +117,31 @@ func parallelCheck(a *args) step {
 	room, allowed := a.number("context", 1024, 64), a.allow()
 	cfg := sized(a.config(), slots, room)
 	return func(ctx context.Context, s *session) (outcome, error) {
-		return s.measured(ctx, workload{unit: memory.Request, allowed: allowed, config: cfg, drive: func(ctx context.Context, srv *server, longer int) (outcome, error) {
-			began := time.Now()
-			talk := conversation{answer: n, room: room}
-			// Every slot is filled once before memory is judged: buffers grow
-			// with what is in them.
-			if err := srv.converse(ctx, slots, talk); err != nil {
-				return outcome{}, err
-			}
-			warm := srv.requests.Load()
-			talk.until = time.Now().Add(time.Duration(longer) * length)
-			if err := srv.converse(ctx, slots, talk); err != nil {
-				return outcome{}, err
-			}
-			return outcome{
-				detail: fmt.Sprintf("%d requests in %d slots", srv.requests.Load(), slots),
-				figures: map[string]any{
-					"requests": srv.requests.Load(), "slots": slots,
-					"tokens_per_second": float64(srv.tokens.Load()) / time.Since(began).Seconds(),
-				},
-				warm: float64(warm),
-			}, nil
-		}})
+		return s.measured(ctx, workload{
+			unit: memory.Request, allowed: allowed, config: cfg,
+			drive: func(ctx context.Context, srv *server, longer int) (outcome, error) {
+				began := time.Now()
+				talk := conversation{answer: n, room: room}
+				// Every slot is filled once before memory is judged: buffers grow
+				// with what is in them.
+				if err := srv.converse(ctx, slots, talk); err != nil {
+					return outcome{}, err
+				}
+				warm := srv.requests.Load()
+				talk.until = time.Now().Add(time.Duration(longer) * length)
+				if err := srv.converse(ctx, slots, talk); err != nil {
+					return outcome{}, err
+				}
+				return outcome{
+					detail: fmt.Sprintf("%d requests in %d slots", srv.requests.Load(), slots),
+					figures: map[string]any{
+						"requests": srv.requests.Load(), "slots": slots,
+						"tokens_per_second": float64(srv.tokens.Load()) / time.Since(began).Seconds(),
+					},
+					warm: float64(warm),
+				}, nil
+			},
+		})
 	}
 }
 
@@ -196,30 +208,33 @@ func requestLoopCheck(a *args) step {
 	prompt, allowed := a.text("prompt", "The quick brown fox jumps over the lazy dog."), a.allow()
 	cfg := a.config()
 	return func(ctx context.Context, s *session) (outcome, error) {
-		return s.measured(ctx, workload{unit: memory.Request, allowed: allowed, config: cfg, drive: func(ctx context.Context, srv *server, longer int) (outcome, error) {
-			began, enough := time.Now(), s.enoughLooks(longer)
-			var first string
-			i := 0
-			for ; i < longer*requests || time.Now().Before(enough); i++ {
-				got, err := srv.complete(ctx, prompt, n)
-				if err != nil {
-					return outcome{}, fmt.Errorf("request %d: %w", i+1, err)
+		return s.measured(ctx, workload{
+			unit: memory.Request, allowed: allowed, config: cfg,
+			drive: func(ctx context.Context, srv *server, longer int) (outcome, error) {
+				began, enough := time.Now(), s.enoughLooks(longer)
+				var first string
+				i := 0
+				for ; i < longer*requests || time.Now().Before(enough); i++ {
+					got, err := srv.complete(ctx, prompt, n)
+					if err != nil {
+						return outcome{}, fmt.Errorf("request %d: %w", i+1, err)
+					}
+					if i == 0 {
+						first = *got.Content
+					}
+					if *got.Content != first {
+						return outcome{}, srv.fault("request %d got %q, and request 1, the same, %q", i+1, *got.Content, first)
+					}
+					srv.tokens.Add(int64(got.Timings.Prompt + got.Predicted))
+					srv.requests.Add(1)
 				}
-				if i == 0 {
-					first = *got.Content
-				}
-				if *got.Content != first {
-					return outcome{}, srv.fault("request %d got %q, and request 1, the same, %q", i+1, *got.Content, first)
-				}
-				srv.tokens.Add(int64(got.Timings.Prompt + got.Predicted))
-				srv.requests.Add(1)
-			}
-			return outcome{
-				detail:  fmt.Sprintf("the same answer to %d requests", i),
-				figures: map[string]any{"requests": i, "requests_per_second": float64(i) / time.Since(began).Seconds()},
-				warm:    loopWarm,
-			}, nil
-		}})
+				return outcome{
+					detail:  fmt.Sprintf("the same answer to %d requests", i),
+					figures: map[string]any{"requests": i, "requests_per_second": float64(i) / time.Since(began).Seconds()},
+					warm:    loopWarm,
+				}, nil
+			},
+		})
 	}
 }
 

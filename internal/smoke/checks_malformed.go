@@ -62,7 +62,10 @@ var malformedInputs = []malformedInput{
 
 // full asks for more tokens than a context of 256 has room for, and says how many may go then.
 func full(discard int) map[string]any {
-	return map[string]any{"prompt": strings.Repeat("a", 200), "n_predict": 100, "n_discard": discard, "ignore_eos": true, "cache_prompt": false}
+	return map[string]any{
+		"prompt": strings.Repeat("a", 200), "n_predict": 100, "n_discard": discard, "ignore_eos": true,
+		"cache_prompt": false,
+	}
 }
 
 func (in malformedInput) id() string {
@@ -170,7 +173,8 @@ func (s *session) loads(ctx context.Context, in malformedInput) (outcome, error)
 	case f.late:
 		return outcome{}, out.fault("it neither refuses the input nor ends")
 	}
-	if name, line := touched(out.all(), f.signal); name == FaultMemory || name == FaultDies && (in.fault == FaultDies || !asserted(out.all())) {
+	if name, line := touched(out.all(), f.signal); name == FaultMemory || name == FaultDies &&
+		(in.fault == FaultDies || !asserted(out.all())) {
 		f = out.fault("%s", line)
 		f.name = name
 		return outcome{}, f
@@ -253,7 +257,8 @@ func complaint(out string) string {
 			continue
 		}
 		last = l
-		if low := strings.ToLower(l); strings.Contains(low, "error") || strings.Contains(low, "failed") || strings.Contains(l, "GGML_ASSERT(") {
+		if low := strings.ToLower(l); strings.Contains(low, "error") || strings.Contains(low, "failed") ||
+			strings.Contains(l, "GGML_ASSERT(") {
 			break
 		}
 	}

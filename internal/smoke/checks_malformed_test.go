@@ -19,18 +19,37 @@ func TestMalformed(t *testing.T) {
 		verdict     Verdict
 		fault, want string
 	}{
-		"refused":            {"says load\nerror: index out of bounds", "charsmap-bounds", Passed, "", "it ends by itself: error: index out of bounds"},
-		"memory":             {"says load\n" + overflow, "charsmap-bounds", Failed, FaultMemory, "AddressSanitizer: heap-buffer-overflow"},
-		"the library":        {"says v.h:9: int f(): Assertion '__n < this->size()' failed.", "layer-count", Failed, FaultMemory, "the library: Assertion '__n < this->size()' failed."},
-		"its own assertion":  {"says a.cpp:1: GGML_ASSERT(n < 2) failed\n==1==ERROR: AddressSanitizer: ABRT on unknown address", "layer-count", Passed, "", "GGML_ASSERT(n < 2) failed"},
-		"dies of an abort":   {"says GGML_ASSERT(key) failed\n==1==ERROR: AddressSanitizer: ABRT on unknown address", "gguf-empty-key", Failed, FaultDies, "AddressSanitizer: ABRT"},
-		"killed":             {"killed", "gguf-empty-key", Failed, FaultDies, "it is ended by killed"},
-		"takes it":           {"ends well", "charsmap-bounds", Failed, "", "it ends as if nothing were wrong"},
-		"no adapter":         {"says failed to load lora", "adapter-load-double-reset", Passed, "", "failed to load lora"},
-		"a request":          {"", "negative-n-discard", Passed, "", "it answers 200, 200 and goes on"},
-		"dies of a request":  {"malformed: " + overflow, "negative-n-discard", Failed, FaultMemory, "AddressSanitizer: heap-buffer-overflow"},
-		"500 for a request":  {"malformed: 500", "large-n-discard", Failed, "", "it answers 500"},
-		"ends for a request": {"malformed: terminate called", "large-n-discard", Failed, FaultDies, "it is ended by a signal"},
+		"refused": {
+			"says load\nerror: index out of bounds", "charsmap-bounds", Passed, "",
+			"it ends by itself: error: index out of bounds",
+		},
+		"memory": {
+			"says load\n" + overflow, "charsmap-bounds", Failed, FaultMemory,
+			"AddressSanitizer: heap-buffer-overflow",
+		},
+		"the library": {
+			"says v.h:9: int f(): Assertion '__n < this->size()' failed.", "layer-count", Failed,
+			FaultMemory, "the library: Assertion '__n < this->size()' failed.",
+		},
+		"its own assertion": {"says a.cpp:1: GGML_ASSERT(n < 2) failed\n==1==ERROR: AddressSanitizer: ABRT on " +
+			"unknown address", "layer-count", Passed, "", "GGML_ASSERT(n < 2) failed"},
+		"dies of an abort": {
+			"says GGML_ASSERT(key) failed\n==1==ERROR: AddressSanitizer: ABRT on unknown address",
+			"gguf-empty-key", Failed, FaultDies, "AddressSanitizer: ABRT",
+		},
+		"killed":     {"killed", "gguf-empty-key", Failed, FaultDies, "it is ended by killed"},
+		"takes it":   {"ends well", "charsmap-bounds", Failed, "", "it ends as if nothing were wrong"},
+		"no adapter": {"says failed to load lora", "adapter-load-double-reset", Passed, "", "failed to load lora"},
+		"a request":  {"", "negative-n-discard", Passed, "", "it answers 200, 200 and goes on"},
+		"dies of a request": {
+			"malformed: " + overflow, "negative-n-discard", Failed, FaultMemory,
+			"AddressSanitizer: heap-buffer-overflow",
+		},
+		"500 for a request": {"malformed: 500", "large-n-discard", Failed, "", "it answers 500"},
+		"ends for a request": {
+			"malformed: terminate called", "large-n-discard", Failed, FaultDies,
+			"it is ended by a signal",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -44,7 +63,8 @@ func TestMalformed(t *testing.T) {
 			}
 		})
 	}
-	if err := Validate([]spec.Check{check(Malformed, "input", "nothing")}); err == nil || !strings.Contains(err.Error(), "gguf-zero-dimension, the alignment") {
+	if err := Validate([]spec.Check{check(Malformed, "input", "nothing")}); err == nil ||
+		!strings.Contains(err.Error(), "gguf-zero-dimension, the alignment") {
 		t.Error(err)
 	}
 }

@@ -78,10 +78,13 @@ func managedFallbackCheck(a *args) step {
 		refused := func(st sim.State, f *fault) {
 			if st.Failed > 0 {
 				f.name = FaultDeviceOOM
-				f.msg = fmt.Sprintf("a KV cache of %d tokens does not fit %d MiB, and the server ended: %s", tokens, d.VRAMMiB, firstLine(f.msg))
+				f.msg = fmt.Sprintf("a KV cache of %d tokens does not fit %d MiB, and the server ended: %s", tokens, d.VRAMMiB,
+					firstLine(f.msg))
 			}
 		}
-		return deviceWork{device: d, config: cfg, refused: refused, drive: func(ctx context.Context, srv *server, dev *device) (outcome, error) {
+		return deviceWork{device: d, config: cfg, refused: refused, drive: func(ctx context.Context, srv *server,
+			dev *device,
+		) (outcome, error) {
 			_, _, wrong := srv.prefill(ctx, prompt, within)
 			took, err := dev.takers()
 			if err != nil {
@@ -90,7 +93,8 @@ func managedFallbackCheck(a *args) step {
 			if b := took[poolAlloc]; wrong != nil && b.refused > 0 && srv.dies() {
 				at := srv.tokens.Load() // told after each batch
 				return outcome{}, srv.namedFault(FaultDeviceOOM,
-					"the pool got no %.1f MiB more of a device of %d MiB, between token %d and %d of a prompt of %d, and the server ended: %s",
+					"the pool got no %.1f MiB more of a device of %d MiB, between token %d and %d of a prompt of %d, and the "+
+						"server ended: %s",
 					float64(b.refused)/mib, d.VRAMMiB, at, at+1024, prompt, srv.proc.End())
 			}
 			if wrong != nil {
@@ -104,8 +108,10 @@ func managedFallbackCheck(a *args) step {
 			st, err := sim.ReadState(dev.state)
 			buffers, pool := took[bufferAlloc], took[poolAlloc]
 			return outcome{
-				detail: fmt.Sprintf("%d tokens on a device of %d MiB; managed: %d of %d buffers, %d of %d blocks of the pool, %.1f MiB in the end",
-					prompt, d.VRAMMiB, buffers.managed, buffers.own+buffers.managed, pool.managed, pool.own+pool.managed, float64(st.ManagedUsed)/mib),
+				detail: fmt.Sprintf("%d tokens on a device of %d MiB; managed: %d of %d buffers, %d of %d blocks of the pool, "+
+					"%.1f MiB in the end",
+					prompt, d.VRAMMiB, buffers.managed, buffers.own+buffers.managed, pool.managed, pool.own+pool.managed,
+					float64(st.ManagedUsed)/mib),
 				figures: map[string]any{"managed_mib": float64(st.ManagedUsed) / mib},
 			}, err
 		}}.run(ctx, s)

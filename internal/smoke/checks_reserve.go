@@ -25,7 +25,10 @@ const FaultReserve = "reserve"
 const reserveVariable = "LLAMA_PREFILL_RESERVE"
 
 // kimi is a model of two layers with the attention of Kimi K2.
-var kimi = gguf.Model{Layers: 2, Embd: 512, Heads: 64, KVHeads: 1, HeadDim: 192, FF: 1024, KVRank: 512, QRank: 128, RopeDim: 64, ValueDim: 128}
+var kimi = gguf.Model{
+	Layers: 2, Embd: 512, Heads: 64, KVHeads: 1, HeadDim: 192, FF: 1024, KVRank: 512, QRank: 128,
+	RopeDim: 64, ValueDim: 128,
+}
 
 // reserveSlack is for what a prompt takes of the pool besides: activations in f16 and q8_1.
 const reserveSlack = 64 * mib
@@ -67,13 +70,17 @@ func prefillReserveCheck(a *args) step {
 				f.name = FaultDeviceOOM
 			}
 		}
-		out, err := deviceWork{device: small, config: cfg, refused: refused, drive: func(ctx context.Context, srv *server, dev *device) (outcome, error) {
-			_, wrong := srv.scratched(ctx, dev, prompt, within)
-			if wrong == nil {
-				wrong = srv.namedFault(FaultReserve, "a prompt of %d tokens fits a device of %d MiB, and by the forecast it lacks %.1f MiB", prompt, small.VRAMMiB, float64(need-need/2)/mib)
-			}
-			return outcome{}, wrong
-		}}.run(ctx, s)
+		out, err := deviceWork{
+			device: small, config: cfg, refused: refused,
+			drive: func(ctx context.Context, srv *server, dev *device) (outcome, error) {
+				_, wrong := srv.scratched(ctx, dev, prompt, within)
+				if wrong == nil {
+					wrong = srv.namedFault(FaultReserve, "a prompt of %d tokens fits a device of %d MiB, and by the forecast it "+
+						"lacks %.1f MiB", prompt, small.VRAMMiB, float64(need-need/2)/mib)
+				}
+				return outcome{}, wrong
+			},
+		}.run(ctx, s)
 		if said == nil {
 			return out, err
 		}
@@ -81,23 +88,31 @@ func prefillReserveCheck(a *args) step {
 			return outcome{}, &fault{name: FaultReserve, msg: "the start is refused: " + why, log: said.log}
 		}
 		ample := on(need + need/20 + reserveSlack) // the legacy pool takes a twentieth more
-		return deviceWork{device: ample, config: cfg, drive: func(ctx context.Context, srv *server, dev *device) (outcome, error) {
+		return deviceWork{device: ample, config: cfg, drive: func(ctx context.Context, srv *server, dev *device) (outcome,
+			error,
+		) {
 			more, err := srv.scratched(ctx, dev, prompt, within)
 			if err != nil {
 				return outcome{}, err
 			}
-			what := fmt.Sprintf("on a device of %d MiB the start is refused: %.2f MiB needed, as forecast, and %.2f MiB free; on one of %d MiB a prompt of %d tokens takes %.1f MiB more than the start",
+			what := fmt.Sprintf("on a device of %d MiB the start is refused: %.2f MiB needed, as forecast, and %.2f MiB "+
+				"free; on one of %d MiB a prompt of %d tokens takes %.1f MiB more than the start",
 				small.VRAMMiB, said.need, said.free, ample.VRAMMiB, prompt, float64(more)/mib)
 			if more > reserveSlack {
 				return outcome{}, srv.namedFault(FaultReserve, "%s; %d MiB would be no fault", what, reserveSlack/mib)
 			}
-			return outcome{detail: what, figures: map[string]any{"need_mib": said.need, "free_mib": said.free, "grown_mib": float64(more) / mib}}, nil
+			return outcome{detail: what, figures: map[string]any{
+				"need_mib": said.need, "free_mib": said.free,
+				"grown_mib": float64(more) / mib,
+			}}, nil
 		}}.run(ctx, s)
 	}
 }
 
 // scratchOf is what internal/memory forecasts for a prompt that fills the context, in bytes.
-func scratchOf(ctx context.Context, s *session, cfg func(context.Context, *session) (config, error), tokens int) (int64, error) {
+func scratchOf(ctx context.Context, s *session, cfg func(context.Context, *session) (config, error),
+	tokens int,
+) (int64, error) {
 	c, err := cfg(ctx, s)
 	if err != nil {
 		return 0, err
@@ -106,7 +121,10 @@ func scratchOf(ctx context.Context, s *session, cfg func(context.Context, *sessi
 	if err != nil {
 		return 0, err
 	}
-	n, err := memory.Forecast(&h, memory.NeedOptions{Ctx: tokens, KeyType: gguf.F16, ValueType: gguf.F16, GPULayers: -1, IK: true})
+	n, err := memory.Forecast(&h, memory.NeedOptions{
+		Ctx: tokens, KeyType: gguf.F16, ValueType: gguf.F16, GPULayers: -1,
+		IK: true,
+	})
 	if err != nil {
 		return 0, err
 	}
@@ -118,7 +136,9 @@ func scratchOf(ctx context.Context, s *session, cfg func(context.Context, *sessi
 }
 
 // startTakes is how much of an ample device a server has taken when it is ready, with nothing reserved.
-func startTakes(ctx context.Context, s *session, d sim.Device, cfg func(context.Context, *session) (config, error)) (taken int64, err error) {
+func startTakes(ctx context.Context, s *session, d sim.Device,
+	cfg func(context.Context, *session) (config, error),
+) (taken int64, err error) {
 	defer func(env map[string]string) { s.current.Env = env }(s.current.Env)
 	s.current.Env = maps.Clone(s.current.Env)
 	delete(s.current.Env, reserveVariable)
@@ -133,7 +153,9 @@ func startTakes(ctx context.Context, s *session, d sim.Device, cfg func(context.
 
 // scratched reads a prompt and returns by how many bytes the device's peak has outgrown what was
 // taken before. A pool that gets no more is the fault, whatever the server does then.
-func (srv *server) scratched(ctx context.Context, dev *device, tokens int, within time.Duration) (more int64, err error) {
+func (srv *server) scratched(ctx context.Context, dev *device, tokens int,
+	within time.Duration,
+) (more int64, err error) {
 	before, err := sim.ReadState(dev.state)
 	if err != nil {
 		return 0, err
@@ -151,7 +173,8 @@ func (srv *server) scratched(ctx context.Context, dev *device, tokens int, withi
 		return 0, err
 	}
 	if b := took[poolAlloc]; wrong != nil && b.refused > 0 {
-		return 0, srv.namedFault(FaultDeviceOOM, "in a prompt of %d tokens the pool got no %.1f MiB more, with %.1f MiB taken: %s",
+		return 0, srv.namedFault(FaultDeviceOOM,
+			"in a prompt of %d tokens the pool got no %.1f MiB more, with %.1f MiB taken: %s",
 			tokens, float64(b.refused)/mib, float64(after.VRAMUsed)/mib, firstLine(wrong.Error()))
 	}
 	return after.VRAMPeak - before.VRAMUsed, wrong

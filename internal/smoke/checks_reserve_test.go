@@ -12,12 +12,16 @@ import (
 // What the server says of a start that it refuses, as build 3836 has it in its log.
 func TestRefusal(t *testing.T) {
 	t.Parallel()
-	const line = "llama_new_context_with_model: a prompt that fills the context of 8192 tokens needs %s MiB of scratch on CUDA0, and %s MiB are free: lower -c, or bound it with -amb\n"
+	const line = "llama_new_context_with_model: a prompt that fills the context of 8192 tokens needs %s MiB of scratch " +
+		"on CUDA0, and %s MiB are free: lower -c, or bound it with -amb\n"
 	for _, tc := range []struct{ log, want string }{
 		{fmt.Sprintf(line, "272.00", "136.25"), ""},
 		{fmt.Sprintf(line, "271.99", "136.25"), "271.99 MiB are needed, it says, and the forecast is 272.00 MiB"},
 		{fmt.Sprintf(line, "272.00", "272.00"), "272.00 MiB are needed and 272.00 MiB free"},
-		{strings.Replace(fmt.Sprintf(line, "272.00", "136.25"), "8192", "4096", 1), "it is said of 4096 tokens, and the context has 8192"},
+		{
+			strings.Replace(fmt.Sprintf(line, "272.00", "136.25"), "8192", "4096", 1),
+			"it is said of 4096 tokens, and the context has 8192",
+		},
 		{"llama_new_context_with_model: failed to allocate compute buffers\n", "none"},
 	} {
 		file := filepath.Join(t.TempDir(), "server.log")

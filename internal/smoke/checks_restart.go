@@ -65,7 +65,8 @@ func restartCheck(a *args) step {
 			}
 		}
 		return outcome{
-			detail:  fmt.Sprintf("started again %d times on port %d, after a stop and after a crash in turn", times, s.o.Ports[0]),
+			detail: fmt.Sprintf("started again %d times on port %d, after a stop and after a crash in turn", times,
+				s.o.Ports[0]),
 			figures: map[string]any{"slowest_ready_seconds": seconds(slowest)},
 		}, nil
 	}

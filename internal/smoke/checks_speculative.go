@@ -72,7 +72,8 @@ func speculativeCheck(a *args) step {
 			figures: map[string]any{"tokens": len(got.Tokens), "drafted": drafted, "accepted": accepted},
 		}
 		if at := firstDifference(want.Tokens, got.Tokens); at < len(got.Tokens) {
-			drafting := srv.namedFault(FaultTokens, "with a draft (%s), token %d of the greedy ones is %d, without %d", draft, at+1, got.Tokens[at], want.Tokens[at])
+			drafting := srv.namedFault(FaultTokens, "with a draft (%s), token %d of the greedy ones is %d, without %d", draft,
+				at+1, got.Tokens[at], want.Tokens[at])
 			if plain, err = s.need(ctx, c); err != nil {
 				return outcome{}, err
 			}
@@ -81,7 +82,8 @@ func speculativeCheck(a *args) step {
 				return outcome{}, err
 			}
 			out.figures["tokens"], out.figures["gap"] = at, gap
-			out.detail = fmt.Sprintf("the same %d tokens with a draft (%s), up to two that are as likely as one another", at, draft)
+			out.detail = fmt.Sprintf("the same %d tokens with a draft (%s), up to two that are as likely as one another", at,
+				draft)
 			if math.Abs(gap) > tie {
 				// Some kernels of a processor give a batch other figures than a single token.
 				alike := s.stockDrafts(ctx, with, prompt, n, grammar, got.Tokens)
@@ -94,11 +96,13 @@ func speculativeCheck(a *args) step {
 				case !alike:
 					why = "which the server without a draft chooses too when it is given what came before at once"
 				}
-				out.detail = fmt.Sprintf("the same %d tokens with a draft (%s), and then %d for %d, %s", at, draft, got.Tokens[at], want.Tokens[at], why)
+				out.detail = fmt.Sprintf("the same %d tokens with a draft (%s), and then %d for %d, %s", at, draft, got.Tokens[at],
+					want.Tokens[at], why)
 			}
 		}
 		if accepted == 0 {
-			return outcome{}, fmt.Errorf("of %d drafted tokens none was accepted with %s, so nothing was tried", drafted, strings.Join(flags, " "))
+			return outcome{}, fmt.Errorf("of %d drafted tokens none was accepted with %s, so nothing was tried", drafted,
+				strings.Join(flags, " "))
 		}
 		return out, nil
 	}
@@ -136,7 +140,8 @@ func (srv *server) greedyTokens(ctx context.Context, prompt any, n, missing int,
 	return srv.askGreedy(ctx, req, n, missing)
 }
 
-// stockDrafts reports whether the stock build, where there is one to compare with, gives these tokens with the same draft.
+// stockDrafts reports whether the stock build, where there is one to compare with, gives these
+// tokens with the same draft.
 func (s *session) stockDrafts(ctx context.Context, with config, prompt string, n int, grammar bool, tokens []int) bool {
 	if s.o.Stock == "" || s.o.Same != "" {
 		return false
@@ -183,14 +188,16 @@ func draftFlags(help, draft, model string) ([]string, error) {
 	var must, may []string
 	if draft == draftModel {
 		must = pick(model, "--spec-draft-model", "--model-draft")
-		may = append(pick(strconv.Itoa(draftMax), "--spec-draft-n-max", "--draft-max"), pick("0", "--spec-draft-p-min", "--draft-p-min")...)
+		may = append(pick(strconv.Itoa(draftMax), "--spec-draft-n-max", "--draft-max"),
+			pick("0", "--spec-draft-p-min", "--draft-p-min")...)
 		// b9842 has the option, and drafts nothing without it.
 		if strings.Contains(help, "draft-simple") {
 			may = append(may, pick("draft-simple", "--spec-type")...)
 		}
 	} else {
 		must = pick("ngram-simple", "--spec-type")
-		may = append(pick("4", "--spec-ngram-simple-size-n", "--spec-ngram-size-n"), pick(strconv.Itoa(draftMax), "--spec-ngram-simple-size-m", "--spec-ngram-size-m")...)
+		may = append(pick("4", "--spec-ngram-simple-size-n", "--spec-ngram-size-n"),
+			pick(strconv.Itoa(draftMax), "--spec-ngram-simple-size-m", "--spec-ngram-size-m")...)
 	}
 	if must == nil || draft == draftNgram && !strings.Contains(help, "ngram-simple") {
 		return nil, errors.New("this server has no option for speculation by " + draft)

@@ -42,7 +42,9 @@ func stopCheck(a *args) step {
 }
 
 // stopOne starts a server of its own, gives it something to do, and stops it.
-func (s *session) stopOne(ctx context.Context, c config, limit time.Duration, begin func(*server, context.Context) error) (ending, error) {
+func (s *session) stopOne(ctx context.Context, c config, limit time.Duration,
+	begin func(*server, context.Context) error,
+) (ending, error) {
 	srv, err := s.need(ctx, c)
 	if err != nil {
 		return ending{}, err
@@ -64,9 +66,11 @@ func (s *session) stopOne(ctx context.Context, c config, limit time.Duration, be
 	case ctx.Err() != nil:
 		return end, context.Cause(ctx)
 	case end.killed && begin == nil:
-		return end, srv.plainFault(fmt.Sprintf("SIGTERM did not end the server within %v, and another not within %v: it had to be killed", limit, killGrace))
+		return end, srv.plainFault(fmt.Sprintf("SIGTERM did not end the server within %v, and another not within %v: it "+
+			"had to be killed", limit, killGrace))
 	case end.killed:
-		return end, srv.plainFault(fmt.Sprintf("with its client gone, two SIGTERMs within %v did not end the server: it had to be killed", limit+killGrace))
+		return end, srv.plainFault(fmt.Sprintf("with its client gone, two SIGTERMs within %v did not end the server: it "+
+			"had to be killed", limit+killGrace))
 	case begin == nil && end.terms > 1:
 		return end, srv.plainFault(fmt.Sprintf("one SIGTERM did not end the idle server within %v", limit))
 	// Upstream's handler ends with exit code 1 on the second SIGTERM.

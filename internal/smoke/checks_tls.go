@@ -57,7 +57,10 @@ func tlsCheck(a *args) step {
 		if s.current.Env == nil {
 			s.current.Env = map[string]string{}
 		}
-		maps.Copy(s.current.Env, map[string]string{"MODEL_ENDPOINT": h.url, "HF_ENDPOINT": h.url, "SSL_CERT_FILE": filepath.Join(dir, caFile)})
+		maps.Copy(s.current.Env, map[string]string{
+			"MODEL_ENDPOINT": h.url, "HF_ENDPOINT": h.url,
+			"SSL_CERT_FILE": filepath.Join(dir, caFile),
+		})
 		if !expect {
 			if err := h.refused(ctx, s, "HTTPS"); err != nil {
 				return outcome{}, err
@@ -136,7 +139,10 @@ func newHub(ctx context.Context, model, dir string) (*hub, error) {
 		return nil, err
 	}
 	for name, block := range map[string]*pem.Block{
-		caFile: {Type: "CERTIFICATE", Bytes: ca.Certificate[0]}, certFile: {Type: "CERTIFICATE", Bytes: h.certs[good].Certificate[0]},
+		caFile: {Type: "CERTIFICATE", Bytes: ca.Certificate[0]}, certFile: {
+			Type:  "CERTIFICATE",
+			Bytes: h.certs[good].Certificate[0],
+		},
 		keyFile: {Type: "PRIVATE KEY", Bytes: key},
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
@@ -146,7 +152,9 @@ func newHub(ctx context.Context, model, dir string) (*hub, error) {
 	h.shows.Store(h.certs[good])
 	h.Server = httptest.NewUnstartedServer(h)
 	h.Config.ErrorLog = log.New(io.Discard, "", 0) // handshakes that end early are what is wanted
-	h.TLS = &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return h.shows.Load(), nil }}
+	h.TLS = &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+		return h.shows.Load(), nil
+	}}
 	h.StartTLS()
 	_, port, err := net.SplitHostPort(h.Listener.Addr().String())
 	h.url = "https://localhost:" + port + "/"
@@ -164,8 +172,10 @@ func issue(by *tls.Certificate, name string, until time.Time) (*tls.Certificate,
 		return nil, err
 	}
 	c := &x509.Certificate{
-		SerialNumber: number, Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-48 * time.Hour), NotAfter: until,
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, DNSNames: []string{name},
+		SerialNumber: number, Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-48 * time.Hour),
+		NotAfter: until,
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		DNSNames: []string{name},
 	}
 	parent, signer := c, any(key)
 	if by == nil {
@@ -202,7 +212,10 @@ func (h *hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		answer = []any{map[string]any{"type": "file", "path": hubFile, "size": st.Size(), "oid": h.sum[:40], "lfs": map[string]any{"oid": h.sum, "size": st.Size()}}}
+		answer = []any{map[string]any{
+			"type": "file", "path": hubFile, "size": st.Size(), "oid": h.sum[:40],
+			"lfs": map[string]any{"oid": h.sum, "size": st.Size()},
+		}}
 	case strings.HasPrefix(path, hubRepo+"/resolve/") && strings.HasSuffix(path, "/"+hubFile):
 		if r.Method == http.MethodGet {
 			h.given.Add(1)
@@ -237,7 +250,10 @@ func (h *hub) refused(ctx context.Context, s *session, what string) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case h.asked.Load() > 0:
-		return &fault{msg: what + " was not refused: the hub was asked", log: filepath.Join(s.o.Work, s.side.name+"-llama-server.log")}
+		return &fault{
+			msg: what + " was not refused: the hub was asked",
+			log: filepath.Join(s.o.Work, s.side.name+"-llama-server.log"),
+		}
 	case errors.As(err, &f) && (f.late || f.signal != ""), err == nil:
 		return out.fault("%s: the server did not end with an error of its own: %v", what, err)
 	case f == nil:
@@ -250,7 +266,10 @@ func (h *hub) refused(ctx context.Context, s *session, what string) error {
 // complete a prompt.
 func (h *hub) fetched(ctx context.Context, s *session, dir string) (outcome, error) {
 	srv, err := s.need(ctx, config{
-		args:  []string{"-hf", hubRepo, "--ssl-cert-file", filepath.Join(dir, certFile), "--ssl-key-file", filepath.Join(dir, keyFile)},
+		args: []string{
+			"-hf", hubRepo, "--ssl-cert-file", filepath.Join(dir, certFile), "--ssl-key-file",
+			filepath.Join(dir, keyFile),
+		},
 		trust: &tls.Config{RootCAs: h.roots, ServerName: "localhost", MinVersion: tls.VersionTLS12},
 	})
 	if err != nil {
@@ -269,7 +288,8 @@ func (h *hub) fetched(ctx context.Context, s *session, dir string) (outcome, err
 	}
 	version := tls.VersionName(state.Version)
 	return outcome{
-		detail:  fmt.Sprintf("a model by -hf over HTTPS, HTTPS served (%s), and certificates %s, %s and %s refused", version, otherAuthority, otherHost, past),
+		detail: fmt.Sprintf("a model by -hf over HTTPS, HTTPS served (%s), and certificates %s, %s and %s refused", version,
+			otherAuthority, otherHost, past),
 		figures: map[string]any{"requests": h.asked.Load()},
 	}, nil
 }

@@ -213,18 +213,21 @@ func compareTokens(stock, patched answer, tolerance float64) (largest float64, s
 			seen++
 			d := math.Abs(v - *t.LogProb)
 			if d > tolerance || math.IsNaN(d) {
-				return d, seen, fmt.Sprintf("step %d: stock gives token %d the logarithm of probability %v, patched %v", i+1, t.ID, *t.LogProb, v)
+				return d, seen, fmt.Sprintf("step %d: stock gives token %d the logarithm of probability %v, patched %v", i+1, t.ID,
+					*t.LogProb, v)
 			}
 			largest = max(largest, d)
 		}
 	}
 	for i := range stock.Tokens {
 		if stock.Tokens[i] != patched.Tokens[i] {
-			return largest, seen, fmt.Sprintf("step %d: stock chooses token %d, patched %d", i+1, stock.Tokens[i], patched.Tokens[i])
+			return largest, seen, fmt.Sprintf("step %d: stock chooses token %d, patched %d", i+1, stock.Tokens[i],
+				patched.Tokens[i])
 		}
 	}
 	if len(stock.Probabilities) != len(patched.Probabilities) {
-		return largest, seen, fmt.Sprintf("stock tells probabilities of %d steps, patched of %d", len(stock.Probabilities), len(patched.Probabilities))
+		return largest, seen, fmt.Sprintf("stock tells probabilities of %d steps, patched of %d", len(stock.Probabilities),
+			len(patched.Probabilities))
 	}
 	return largest, seen, ""
 }

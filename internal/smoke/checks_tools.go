@@ -42,7 +42,8 @@ func benchCheck(a *args) step {
 				return outcome{}, out.fault("llama-bench -o jsonl printed %s: %v", llamaserver.Quote([]byte(line)), err)
 			}
 			if w := s.o.Want; w.Build != 0 && (row.Build != w.Build || row.Commit != w.Commit) {
-				return outcome{}, out.fault("llama-bench says build %d, commit %s; it was built as build %d, commit %s", row.Build, row.Commit, w.Build, w.Commit)
+				return outcome{}, out.fault("llama-bench says build %d, commit %s; it was built as build %d, commit %s", row.Build,
+					row.Commit, w.Build, w.Commit)
 			}
 			if !(row.Speed > 0) || math.IsInf(row.Speed, 0) {
 				return outcome{}, out.fault("llama-bench measured %v tokens per second", row.Speed)

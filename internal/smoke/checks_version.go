@@ -84,7 +84,9 @@ func (s *session) output(ctx context.Context, name string, argv ...string) (*out
 }
 
 // outputWithin is output with a time of its own.
-func (s *session) outputWithin(ctx context.Context, within time.Duration, name string, argv ...string) (*output, error) {
+func (s *session) outputWithin(ctx context.Context, within time.Duration, name string,
+	argv ...string,
+) (*output, error) {
 	path, err := s.program(name)
 	if err != nil {
 		return nil, err

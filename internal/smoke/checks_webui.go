@@ -45,7 +45,10 @@ func webuiCheck(a *args) step {
 		if none := new(noBrowser); errors.As(err, &none) {
 			how, err = none.Error(), nil
 		}
-		return outcome{detail: fmt.Sprintf("the web UI is there, with the %d files that it names; %s", files, how), figures: figures}, err
+		return outcome{
+			detail:  fmt.Sprintf("the web UI is there, with the %d files that it names; %s", files, how),
+			figures: figures,
+		}, err
 	})
 }
 

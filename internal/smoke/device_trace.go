@@ -111,7 +111,8 @@ func (d *device) calls() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return append(lines, fmt.Sprintf("launches=%d blas=%d copies=%d graph-launches=%d", st.Launches, st.BlasCalls, st.Copies, st.GraphLaunches)), nil
+	return append(lines, fmt.Sprintf("launches=%d blas=%d copies=%d graph-launches=%d", st.Launches, st.BlasCalls,
+		st.Copies, st.GraphLaunches)), nil
 }
 
 // sameCalls says where what two devices were asked for parts, or "".

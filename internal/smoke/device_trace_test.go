@@ -31,7 +31,10 @@ func traced(t *testing.T, launches uint64, lines ...string) *device {
 		}
 		page = binary.LittleEndian.AppendUint64(page, n)
 	}
-	for name, data := range map[string][]byte{d.state: append(page, make([]byte, 4096-len(page))...), d.trace: []byte(text)} {
+	for name, data := range map[string][]byte{
+		d.state: append(page, make([]byte, 4096-len(page))...),
+		d.trace: []byte(text),
+	} {
 		if err := os.WriteFile(name, data, 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -54,9 +57,13 @@ func TestSameCalls(t *testing.T) {
 			traced(t, 3, stack, strings.Replace(alloc, "kind=device", "kind=managed", 1)),
 			`event 2 of the device is "alloc bytes=64 call=cudaMalloc id=1 kind=device used=64" unpatched and "alloc bytes=64 call=cudaMalloc id=1 kind=managed used=64" patched`,
 		},
-		"one more":          {traced(t, 3, stack, alloc, "free t=0.3 id=1 kind=device call=cudaFree bytes=64 used=0 stack=1"), `patched`},
-		"one less":          {traced(t, 3), `"alloc bytes=64 call=cudaMalloc id=1 kind=device used=64" unpatched and "launches=3 blas=0 copies=0 graph-launches=0" patched`},
-		"another launch":    {traced(t, 4, stack, alloc), `"launches=3 blas=0 copies=0 graph-launches=0" unpatched and "launches=4 `},
+		"one more": {traced(t, 3, stack, alloc,
+			"free t=0.3 id=1 kind=device call=cudaFree bytes=64 used=0 stack=1"), `patched`},
+		"one less": {traced(t, 3), `"alloc bytes=64 call=cudaMalloc id=1 kind=device used=64" unpatched and "launches=3 blas=0 copies=0 graph-launches=0" patched`},
+		"another launch": {
+			traced(t, 4, stack, alloc),
+			`"launches=3 blas=0 copies=0 graph-launches=0" unpatched and "launches=4 `,
+		},
 		"another beginning": {traced(t, 3, stack, strings.Replace(alloc, "bytes=64", "bytes=65", 1)), "event 2"},
 	} {
 		got, err := sameCalls(base, c.other)
@@ -85,7 +92,8 @@ void other() {}
 	if err := os.WriteFile(source, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), "c++", "-shared", "-fPIC", "-O0", "-o", lib, source).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "c++", "-shared", "-fPIC", "-O0", "-o", lib,
+		source).CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	f, err := elf.Open(lib)
@@ -105,7 +113,14 @@ void other() {}
 			}
 		}
 	}
-	for _, e := range [][]any{{"alloc", "device", 1}, {"alloc", "managed", 1}, {"alloc", "managed", 1}, {"alloc", "device", 2}, {"alloc", "managed", 3}, {"free", "device", 1}} {
+	for _, e := range [][]any{
+		{"alloc", "device", 1},
+		{"alloc", "managed", 1},
+		{"alloc", "managed", 1},
+		{"alloc", "device", 2},
+		{"alloc", "managed", 3},
+		{"free", "device", 1},
+	} {
 		lines = append(lines, fmt.Sprintf("%s t=0.1 id=1 kind=%s call=c bytes=8 used=8 stack=%d", e...))
 	}
 	lines = append(lines, "fail t=0.2 call=c kind=device bytes=99 used=8 why=memory stack=1")
@@ -142,8 +157,11 @@ func TestProveSame(t *testing.T) {
 		verdict Verdict
 		want    string
 	}{
-		"no device":     {"leaks", Errored, "the check has no device of its own"},
-		"it does help":  {"takes its time", Failed, "the patched build does something else, where nothing was asked of the fix: passed, and failed unpatched"},
+		"no device": {"leaks", Errored, "the check has no device of its own"},
+		"it does help": {
+			"takes its time", Failed,
+			"the patched build does something else, where nothing was asked of the fix: passed, and failed unpatched",
+		},
 		"another fault": {"500", Failed, "the patched build does something else"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -161,10 +179,12 @@ func TestProveSame(t *testing.T) {
 	half := func(d *device) *Report {
 		return &Report{Checks: []Result{{Verdict: Failed, Fault: FaultDeviceOOM, Detail: "it ended", device: d}}}
 	}
-	if p, err := (&Proof{Unpatched: half(was), Patched: half(was)}).same(); err != nil || p.Verdict != Passed || p.Detail != "both, after the same calls: it ended" {
+	if p, err := (&Proof{Unpatched: half(was), Patched: half(was)}).same(); err != nil || p.Verdict != Passed ||
+		p.Detail != "both, after the same calls: it ended" {
 		t.Errorf("%+v, %v", p, err)
 	}
-	if p, err := (&Proof{Unpatched: half(was), Patched: half(is)}).same(); err == nil || p.Verdict != Failed || !strings.Contains(p.Detail, "launches=4") {
+	if p, err := (&Proof{Unpatched: half(was), Patched: half(is)}).same(); err == nil || p.Verdict != Failed ||
+		!strings.Contains(p.Detail, "launches=4") {
 		t.Errorf("%+v, %v", p, err)
 	}
 	mute := &Report{Checks: []Result{{Verdict: Errored, Detail: "no"}}}

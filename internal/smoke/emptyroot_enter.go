@@ -27,10 +27,16 @@ type way struct {
 // is: there the loader itself is started.
 var ways = []way{
 	{"bwrap", false, func(root string) []string {
-		return []string{"bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", root, "/", "--proc", "/proc", "--dev", "/dev", "--chdir", inside, "--"}
+		return []string{
+			"bwrap", "--unshare-all", "--die-with-parent", "--ro-bind", root, "/", "--proc", "/proc", "--dev",
+			"/dev", "--chdir", inside, "--",
+		}
 	}},
 	{"unshare", false, func(root string) []string {
-		return []string{"unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--root=" + root, "--wd=" + inside}
+		return []string{
+			"unshare", "--user", "--map-root-user", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc",
+			"--root=" + root, "--wd=" + inside,
+		}
 	}},
 	{"unshare without /proc", true, func(root string) []string {
 		return []string{"unshare", "--user", "--map-root-user", "--root=" + root, "--wd=" + inside}
@@ -68,7 +74,8 @@ func (r *emptyRoot) run(ctx context.Context, name string, argv ...string) (*outp
 	o := &output{log: filepath.Join(r.s.o.Work, "empty-root-"+name+".log")}
 	err := run.Run(ctx, run.Cmd{
 		Argv: append(r.way.argv(r.dir), argv...), Env: []string{"PATH=" + toolPath, "LANG=C", "HOME=/tmp"},
-		Dir: r.dir, Log: o.log, Stdout: &o.stdout, Stderr: &o.stderr, Timeout: r.s.answer(), Grace: time.Second, Hold: r.s.o.Hold,
+		Dir: r.dir, Log: o.log, Stdout: &o.stdout, Stderr: &o.stderr, Timeout: r.s.answer(), Grace: time.Second,
+		Hold: r.s.o.Hold,
 	})
 	return o, err
 }

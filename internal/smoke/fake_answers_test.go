@@ -241,7 +241,10 @@ func fakeTool(name, mode string) {
 // smokeRunner stands in for llpatch in the middle of a parallel check.
 func smokeRunner() {
 	_, err := Run(context.Background(), Options{
-		Bin: filepath.Dir(os.Args[0]), Work: os.Args[1], Env: []string{"FAKE=" + os.Getenv("FAKE"), "GORACE=atexit_sleep_ms=0"},
+		Bin: filepath.Dir(os.Args[0]), Work: os.Args[1], Env: []string{
+			"FAKE=" + os.Getenv("FAKE"),
+			"GORACE=atexit_sleep_ms=0",
+		},
 		Model:  gguf.Model{Layers: 1, Embd: 32, Heads: 2, KVHeads: 1, FF: 32, Context: 512, Seed: 1},
 		Checks: []spec.Check{{Name: "parallel", Args: map[string]any{"for": "1m", "slots": 3}}},
 	})

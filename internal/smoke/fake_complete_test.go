@@ -112,7 +112,10 @@ func (f *fake) complete(w http.ResponseWriter, r *http.Request, in *fakeRequest)
 			case f.mode == "keeps tokens":
 				leak(64 * 4096)
 			}
-			if !event(map[string]any{"content": "", "tokens": []int{}, "stop": false, "prompt_progress": map[string]int{"total": total, "processed": told}}) {
+			if !event(map[string]any{
+				"content": "", "tokens": []int{}, "stop": false,
+				"prompt_progress": map[string]int{"total": total, "processed": told},
+			}) {
 				return
 			}
 			if f.mode == "half of its progress" && at > 500 {
@@ -156,7 +159,8 @@ func (f *fake) complete(w http.ResponseWriter, r *http.Request, in *fakeRequest)
 
 func fakeBench(mode string) {
 	row := func(p, n int, speed float64) {
-		fmt.Printf(`{"build_number":8390,"build_commit":"b10e98a-llp1","n_prompt":%d,"n_gen":%d,"avg_ts":%g}`+"\n", p, n, speed)
+		fmt.Printf(`{"build_number":8390,"build_commit":"b10e98a-llp1","n_prompt":%d,"n_gen":%d,"avg_ts":%g}`+"\n", p, n,
+			speed)
 	}
 	switch mode {
 	case "bench fails":

@@ -67,7 +67,8 @@ func fakeProgram() (string, error) {
 		if plain.dir, plain.err = os.MkdirTemp("", "llpatch-smoke-"); plain.err != nil {
 			return
 		}
-		out, err := exec.CommandContext(context.Background(), "go", "test", "-c", "-o", filepath.Join(plain.dir, "fake"), ".").CombinedOutput()
+		out, err := exec.CommandContext(context.Background(), "go", "test", "-c", "-o", filepath.Join(plain.dir, "fake"),
+			".").CombinedOutput()
 		if err != nil {
 			plain.err = fmt.Errorf("go test -c: %w: %s", err, out)
 		}
@@ -110,7 +111,10 @@ func fakeBuild(tb testing.TB) string {
 		tb.Fatal(err)
 	}
 	dir := tb.TempDir()
-	for _, name := range []string{"llama-server", "llama-simple", "llama-bench", "llama-results", "test-backend-ops", "llama-perplexity", "fat-child", "smoke-runner"} {
+	for _, name := range []string{
+		"llama-server", "llama-simple", "llama-bench", "llama-results", "test-backend-ops",
+		"llama-perplexity", "fat-child", "smoke-runner",
+	} {
 		if err := os.Symlink(self, filepath.Join(dir, name)); err != nil {
 			tb.Fatal(err)
 		}
@@ -152,7 +156,10 @@ func fakeServer(mode string) {
 	help, devices := fs.Bool("help", false, ""), fs.Bool("list-devices", false, "")
 	draft, kind := fs.String("model-draft", "", ""), fs.String("spec-type", "", "")
 	fs.StringVar(draft, "spec-draft-model", "", "")
-	for _, known := range []string{"ngl", "m", "b", "c", "np", "t", "tb", "cache-ram", "draft-max", "draft-p-min", "spec-ngram-size-n", "spec-ngram-size-m", "lora"} {
+	for _, known := range []string{
+		"ngl", "m", "b", "c", "np", "t", "tb", "cache-ram", "draft-max", "draft-p-min",
+		"spec-ngram-size-n", "spec-ngram-size-m", "lora",
+	} {
 		fs.String(known, "", "")
 	}
 	fs.Bool("context-shift", false, "")
@@ -188,11 +195,13 @@ func fakeServer(mode string) {
 	case *help:
 		fmt.Println("-cram, --cache-ram N   set the maximum cache size")
 		if mode == "drafts by type" { // as b9842 does
-			fmt.Println("--spec-draft-model, -md, --model-draft FNAME\n--draft-max N\n--draft-p-min P\n--spec-type none,draft-simple,ngram-simple")
+			fmt.Println("--spec-draft-model, -md, --model-draft FNAME\n--draft-max N\n--draft-p-min P\n--spec-type " +
+				"none,draft-simple,ngram-simple")
 			return
 		}
 		if mode != "no speculation" {
-			fmt.Println("-md, --model-draft FNAME\n--draft-max N\n--draft-p-min P\n--spec-type [none|ngram-simple]\n--spec-ngram-size-n N\n--spec-ngram-size-m N")
+			fmt.Println("-md, --model-draft FNAME\n--draft-max N\n--draft-p-min P\n--spec-type " +
+				"[none|ngram-simple]\n--spec-ngram-size-n N\n--spec-ngram-size-m N")
 		}
 		return
 	}
@@ -209,7 +218,10 @@ func fakeServer(mode string) {
 		}
 		time.Sleep(time.Hour)
 	}
-	f := &fake{mode: mode, alias: *alias, draft: *kind != "" || *draft != "" && mode != "drafts by type", starts: countStart()}
+	f := &fake{
+		mode: mode, alias: *alias, draft: *kind != "" || *draft != "" && mode != "drafts by type",
+		starts: countStart(),
+	}
 	if mode == "starts once" && f.starts > 1 {
 		fmt.Fprintln(os.Stderr, "lock file is there")
 		os.Exit(1)
@@ -218,7 +230,8 @@ func fakeServer(mode string) {
 	case "silent":
 		return
 	case "crash on load":
-		fmt.Fprintln(os.Stderr, "gguf_init_from_file: tensor data is not within the file bounds\nmain: exiting due to model loading error")
+		fmt.Fprintln(os.Stderr, "gguf_init_from_file: tensor data is not within the file bounds\nmain: exiting due to "+
+			"model loading error")
 		os.Exit(1)
 	case "wait":
 		// Lets the test take the port first.

@@ -72,7 +72,8 @@ func (s *session) measured(ctx context.Context, w workload) (outcome, error) {
 		return out, err
 	}
 	times := cmp.Or(w.again, secondTry)
-	s.o.Log.Info("memory may still be warming up: once more, for longer", "check", s.current.Name, "times", times, "why", first)
+	s.o.Log.Info("memory may still be warming up: once more, for longer", "check", s.current.Name, "times", times, "why",
+		first)
 	out, err = s.measure(ctx, w, times)
 	said := fmt.Sprintf("this is a second try, %d times as long; at the first: %s", times, first)
 	switch {
@@ -230,7 +231,8 @@ func (s *session) judgeGrowth(out outcome, rec *ServerRun) (outcome, error) {
 		}
 	}
 	if !found {
-		return out, fmt.Errorf("nothing is known of the server's memory: %s", cmp.Or(strings.Join(rec.Memory.Notes, "; "), "the check was over before it was looked at often enough"))
+		return out, fmt.Errorf("nothing is known of the server's memory: %s",
+			cmp.Or(strings.Join(rec.Memory.Notes, "; "), "the check was over before it was looked at often enough"))
 	}
 	if unclear != nil {
 		return out, &untold{unclear}
@@ -287,7 +289,9 @@ type untold struct{ error }
 
 // join puts what a check saw and what memory did into one sentence.
 func (o outcome) join(said ...string) string {
-	return strings.Join(slices.DeleteFunc(append([]string{o.detail}, said...), func(t string) bool { return t == "" }), "; ")
+	return strings.Join(slices.DeleteFunc(append([]string{o.detail}, said...), func(t string) bool {
+		return t == ""
+	}), "; ")
 }
 
 // allow reads how many KiB a token or request may be added for ever: the rest

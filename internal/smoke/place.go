@@ -77,7 +77,8 @@ func (o *Options) canRun(c spec.Check) (verdict Verdict, why string) {
 // loaded as a backend or before all others, or its variables are set.
 func leadsToSim(env []string) bool {
 	return slices.ContainsFunc(env, func(kv string) bool {
-		return strings.HasPrefix(kv, "GGML_BACKEND_PATH=") || strings.HasPrefix(kv, "LD_PRELOAD=") || strings.HasPrefix(kv, "LLPATCH_SIM_")
+		return strings.HasPrefix(kv, "GGML_BACKEND_PATH=") || strings.HasPrefix(kv, "LD_PRELOAD=") ||
+			strings.HasPrefix(kv, "LLPATCH_SIM_")
 	})
 }
 
@@ -99,7 +100,8 @@ func (s *session) unseen(ctx context.Context) (why string) {
 			s.asked[key] = why
 		}
 	}()
-	if help, err := s.help(ctx, "llama-server"); err == nil && !strings.Contains(help, listDevices) && s.o.deviceOf(s.current) == spec.Sim {
+	if help, err := s.help(ctx, "llama-server"); err == nil && !strings.Contains(help, listDevices) &&
+		s.o.deviceOf(s.current) == spec.Sim {
 		return "" // ik_llama.cpp's has no such option: there the check finds no state page of its device
 	}
 	out, err := s.output(ctx, "llama-server", listDevices)
@@ -111,7 +113,8 @@ func (s *session) unseen(ctx context.Context) (why string) {
 			return ""
 		}
 	}
-	return fmt.Sprintf("the %s build sees no device (llama-server --list-devices names none): it has no backend for one, or that cannot use the driver", s.side.name)
+	return fmt.Sprintf("the %s build sees no device (llama-server --list-devices names none): it has no backend for "+
+		"one, or that cannot use the driver", s.side.name)
 }
 
 // layers is -ngl: how many layers go to the device.

@@ -27,11 +27,27 @@ func TestPlaces(t *testing.T) {
 		verdict []Verdict
 		whole   Verdict
 	}{
-		"host":        {nil, []spec.Check{version, on("host", version)}, []string{"host", "host"}, []Verdict{Passed, Passed}, Passed},
-		"no card":     {nil, []spec.Check{version, on("card", version)}, []string{"host", "card"}, []Verdict{Passed, Skipped}, Passed},
+		"host": {
+			nil,
+			[]spec.Check{version, on("host", version)},
+			[]string{"host", "host"},
+			[]Verdict{Passed, Passed},
+			Passed,
+		},
+		"no card": {
+			nil,
+			[]spec.Check{version, on("card", version)},
+			[]string{"host", "card"},
+			[]Verdict{Passed, Skipped},
+			Passed,
+		},
 		"only a card": {nil, []spec.Check{on("card", version)}, []string{"card"}, []Verdict{Skipped}, Errored},
-		"a card":      {func(o *Options) { o.Card = "RTX 3060" }, []spec.Check{version, on("card", version)}, []string{"host", "card"}, []Verdict{Passed, Passed}, Passed},
-		"for a card":  {func(o *Options) { o.Device, o.Card = spec.Card, "RTX 3060" }, []spec.Check{version}, []string{"card"}, []Verdict{Passed}, Passed},
+		"a card": {func(o *Options) {
+			o.Card = "RTX 3060"
+		}, []spec.Check{version, on("card", version)}, []string{"host", "card"}, []Verdict{Passed, Passed}, Passed},
+		"for a card": {func(o *Options) {
+			o.Device, o.Card = spec.Card, "RTX 3060"
+		}, []spec.Check{version}, []string{"card"}, []Verdict{Passed}, Passed},
 		"for a card that is not there": {
 			func(o *Options) { o.Device = spec.Card },
 			[]spec.Check{version, on("host", version)},
@@ -160,7 +176,8 @@ func TestVRAMGrowth(t *testing.T) {
 	host, card := r.Checks[0], r.Checks[1]
 	// What stands in for the server is a Go program, whose heap may still grow by a MiB:
 	// then the host's memory is not told.
-	if host.Verdict == Failed || strings.Contains(host.Detail, "VRAM") || card.Verdict != Failed || card.Fault != FaultVRAMGrowth || !strings.Contains(card.Detail, "VRAM grows by") {
+	if host.Verdict == Failed || strings.Contains(host.Detail, "VRAM") || card.Verdict != Failed ||
+		card.Fault != FaultVRAMGrowth || !strings.Contains(card.Detail, "VRAM grows by") {
 		t.Errorf("host: %s: %s\ncard: %s: %s (%s)", host.Verdict, host.Detail, card.Verdict, card.Detail, card.Fault)
 	}
 	if s := r.Servers[card.Growth.Server]; s.PeakVRAMKiB < 10<<10 || r.Servers[host.Growth.Server].PeakVRAMKiB != 0 {

@@ -57,7 +57,8 @@ func taken(port int) bool {
 }
 
 // awaitFree waits until nobody listens on a loopback port, but no longer than limit, and
-// says whether that came about; the error is ctx's. What is killed under wine leaves its sockets with wine's server, which
+// says whether that came about; the error is ctx's. What is killed under wine leaves its sockets
+// with wine's server, which
 // closes them when it notices.
 func awaitFree(ctx context.Context, port int, limit time.Duration) (free bool, err error) {
 	for end := time.Now().Add(limit); taken(port); {
@@ -95,7 +96,8 @@ func (srv *server) prove(ctx context.Context) error {
 		if other := srv.strangers(); other != "" || times > 1 {
 			return fmt.Errorf("port %d: another program answers with %s: %w", srv.port, llamaserver.Quote(body), errClash)
 		}
-		return srv.fault("GET /v1/models does not know the alias %s that the server was given: %s", srv.alias, llamaserver.Quote(body))
+		return srv.fault("GET /v1/models does not know the alias %s that the server was given: %s", srv.alias,
+			llamaserver.Quote(body))
 	}
 	return nil
 }

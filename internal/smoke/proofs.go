@@ -32,7 +32,10 @@ var proofs = map[string]func(build int, reserved bool) []ProofCheck{
 	"managed-fallback": managedProofs,
 	// The trim is off, so that only what the start takes keeps the prompt from growing.
 	Reserve: func(int, bool) []ProofCheck {
-		return []ProofCheck{{Check: spec.Check{Name: "prefill-vram", Device: spec.Sim, Env: map[string]string{"GGML_CUDA_POOL_TRIM": "off"}}, Fault: FaultVRAMGrowth}}
+		return []ProofCheck{{Check: spec.Check{
+			Name: "prefill-vram", Device: spec.Sim,
+			Env: map[string]string{"GGML_CUDA_POOL_TRIM": "off"},
+		}, Fault: FaultVRAMGrowth}}
 	},
 	"graph-cache": func(int, bool) []ProofCheck {
 		return []ProofCheck{{Check: spec.Check{Name: "graph-cache", Device: spec.Sim}, Fault: FaultGraphCache}}
@@ -71,8 +74,9 @@ const (
 
 // The faults that they find.
 const (
-	FaultCompile = "compile" // the compiler refuses a file that the fix changes; or, for CUDAClang, CMake or clang anything
-	FaultAVX512  = "avx512"  // a library for AVX-512 is to be built
+	// the compiler refuses a file that the fix changes; or, for CUDAClang, CMake or clang anything
+	FaultCompile = "compile"
+	FaultAVX512  = "avx512" // a library for AVX-512 is to be built
 )
 
 func noDevice(name, fault string) func(int, bool) []ProofCheck {
@@ -116,7 +120,10 @@ func poolProofs(build int, reserved bool) []ProofCheck {
 	}
 	unasked := grows
 	unasked.Env = nil
-	list := []ProofCheck{{Check: grows, Fault: FaultVRAMGrowth}, {Case: "not asked", Check: unasked, Fault: FaultVRAMGrowth, Same: true}}
+	list := []ProofCheck{
+		{Check: grows, Fault: FaultVRAMGrowth},
+		{Case: "not asked", Check: unasked, Fault: FaultVRAMGrowth, Same: true},
+	}
 	if build >= poolFlushes {
 		list = append(list, ProofCheck{Check: spec.Check{Name: "graph-replay", Device: spec.Sim, Args: map[string]any{
 			"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0", "kv": "f16", "args": flags, "fail-alloc": 12,
@@ -144,7 +151,10 @@ func managedProofs(build int, reserved bool) []ProofCheck {
 	}
 	list := []ProofCheck{
 		one("", map[string]string{managedVariables[0]: "1"}, false, nil),
-		one("a limit that is too low", map[string]string{managedVariables[0]: "1", managedVariables[1]: "0", "GGML_CUDA_MANAGED_MAX_MIB": "64"}, true, nil),
+		one("a limit that is too low", map[string]string{
+			managedVariables[0]: "1", managedVariables[1]: "0",
+			"GGML_CUDA_MANAGED_MAX_MIB": "64",
+		}, true, nil),
 	}
 	for _, full := range []struct {
 		name string
@@ -189,7 +199,10 @@ func poolCell(build int, reserved bool) map[string]any {
 	if reserved || build >= scratchLeftPool {
 		// What grows there is the softmax without flash attention, 2 KiB a cell as well; and
 		// the pool is flushed, so that it ends only where what is used at once has no room.
-		return map[string]any{"prompt": 49152, "layers": 4, "kv-heads": 8, "head-dim": 64, "kv": "f16", "room": 80, "args": []string{"-fa", "off"}, "tokens": 65536}
+		return map[string]any{
+			"prompt": 49152, "layers": 4, "kv-heads": 8, "head-dim": 64, "kv": "f16", "room": 80,
+			"args": []string{"-fa", "off"}, "tokens": 65536,
+		}
 	}
 	if build >= poolFlushes {
 		return map[string]any{"prompt": 49152, "layers": 100, "kv-heads": 2, "head-dim": 256, "room": 80}
@@ -267,8 +280,14 @@ func HIPProofChecks(proof string, _ int) []ProofCheck {
 	switch proof {
 	case "graph-cache": // issue 25082
 		return []ProofCheck{
-			{Case: "three slots", Check: spec.Check{Name: "graph-cache", Device: spec.Sim, Args: map[string]any{"slots": 3, "rounds": 4}}, Fault: FaultGraphCache},
-			{Case: "a dense model, wholly on the device", Check: spec.Check{Name: "graph-cache", Device: spec.Sim, Args: map[string]any{"slots": 3, "rounds": 4, "dense": true}}, Fault: FaultGraphCache, Control: true},
+			{Case: "three slots", Check: spec.Check{
+				Name: "graph-cache", Device: spec.Sim,
+				Args: map[string]any{"slots": 3, "rounds": 4},
+			}, Fault: FaultGraphCache},
+			{Case: "a dense model, wholly on the device", Check: spec.Check{
+				Name: "graph-cache", Device: spec.Sim,
+				Args: map[string]any{"slots": 3, "rounds": 4, "dense": true},
+			}, Fault: FaultGraphCache, Control: true},
 		}
 	}
 	return nil

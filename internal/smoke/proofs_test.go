@@ -14,19 +14,29 @@ func TestProofChecks(t *testing.T) {
 	t.Parallel()
 	trim := map[string]string{"GGML_CUDA_POOL_TRIM": "grow"}
 	grows := ProofCheck{Check: spec.Check{Name: "prefill-vram", Device: spec.Sim, Env: trim}, Fault: FaultVRAMGrowth}
-	unasked := ProofCheck{Case: "not asked", Check: spec.Check{Name: "prefill-vram", Device: spec.Sim}, Fault: FaultVRAMGrowth, Same: true}
+	unasked := ProofCheck{
+		Case: "not asked", Check: spec.Check{Name: "prefill-vram", Device: spec.Sim},
+		Fault: FaultVRAMGrowth, Same: true,
+	}
 	noFlashUnasked := unasked
 	noFlashUnasked.Check.Args = map[string]any{"flash": false}
 	noFlash := grows
 	noFlash.Check.Args = map[string]any{"flash": false}
 	flush := ProofCheck{Check: spec.Check{Name: "graph-replay", Device: spec.Sim, Args: map[string]any{
-		"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0", "kv": "f16", "args": []string{"-fa", "off"}, "fail-alloc": 12,
+		"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0", "kv": "f16", "args": []string{"-fa", "off"},
+		"fail-alloc": 12,
 	}}, Fault: FaultGraphReplay}
-	trimmed := ProofCheck{Case: "graphs and the trim", Check: spec.Check{Name: "graph-replay", Device: spec.Sim, Env: trim, Args: map[string]any{
-		"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0", "growing": true,
-	}}, Fault: FaultGraphReplay, Control: true}
+	trimmed := ProofCheck{Case: "graphs and the trim", Check: spec.Check{
+		Name: "graph-replay", Device: spec.Sim,
+		Env: trim, Args: map[string]any{
+			"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0", "growing": true,
+		},
+	}, Fault: FaultGraphReplay, Control: true}
 	noFlashTrimmed := trimmed
-	noFlashTrimmed.Check.Args = map[string]any{"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0", "growing": true, "kv": "f16", "args": []string{"-fa", "off"}}
+	noFlashTrimmed.Check.Args = map[string]any{
+		"slots": 1, "for": "1ms", "experts": 8, "model": "q8_0", "growing": true,
+		"kv": "f16", "args": []string{"-fa", "off"},
+	}
 	apart := func(c ProofCheck) ProofCheck {
 		c.Check.Args = maps.Clone(c.Check.Args)
 		c.Check.Args["args"] = []string{"-fa", "off", "-ot", oddLayers}
@@ -105,8 +115,10 @@ func TestManagedProofs(t *testing.T) {
 		}
 		want := []string{
 			"", "a limit that is too low = stock",
-			"the cache, not asked = stock", "the cache, " + fallback, "the cache, " + pool + " = stock", "the cache, " + fallback + ", " + pool,
-			"the pool, not asked = stock", "the pool, " + fallback + " = stock", "the pool, " + pool, "the pool, " + fallback + ", " + pool,
+			"the cache, not asked = stock", "the cache, " + fallback, "the cache, " + pool + " = stock", "the cache, " +
+				fallback + ", " + pool,
+			"the pool, not asked = stock", "the pool, " + fallback + " = stock", "the pool, " + pool, "the pool, " + fallback +
+				", " + pool,
 		}
 		if diff := cmp.Diff(want, names); diff != "" {
 			t.Errorf("%d: -want +got:\n%s", build, diff)

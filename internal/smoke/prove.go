@@ -32,13 +32,15 @@ type Programs struct {
 
 // ProofOptions say what a fix has to show.
 type ProofOptions struct {
-	Options          // what both builds share; Bin, Stock, Same and Checks are not read
-	Fix       string // the fix's id
-	Check     spec.Check
-	Case      string // what is other than in the proof's first check; may be empty
-	Fault     string // what the unpatched build must show, and nothing else
-	Control   bool   // neither build may show it: what the fix is not for
-	Same      bool   // both builds must show it, and ask the same of the device, call by call: nothing was asked of the fix
+	Options        // what both builds share; Bin, Stock, Same and Checks are not read
+	Fix     string // the fix's id
+	Check   spec.Check
+	Case    string // what is other than in the proof's first check; may be empty
+	Fault   string // what the unpatched build must show, and nothing else
+	Control bool   // neither build may show it: what the fix is not for
+	// both builds must show it, and ask the same of the device, call by call: nothing was asked of
+	// the fix
+	Same      bool
 	Unpatched Programs
 	Patched   Programs
 	// Make makes one of the builds, "unpatched" or "patched", just before it is looked at.
@@ -229,6 +231,9 @@ func (o ProofOptions) look(ctx context.Context, name string, one Options) (*Repo
 		return Run(ctx, one)
 	}
 	res.Name, res.Place = o.Check.Name, PlaceBuild
-	r := &Report{Tag: o.Tag, Target: o.Target, Commit: o.Commit, Tree: o.Tree, Place: PlaceBuild, Machine: thisMachine(), Checks: []Result{*res}}
+	r := &Report{
+		Tag: o.Tag, Target: o.Target, Commit: o.Commit, Tree: o.Tree, Place: PlaceBuild, Machine: thisMachine(),
+		Checks: []Result{*res},
+	}
 	return r, r.judge(nil)
 }

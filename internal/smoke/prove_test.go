@@ -19,15 +19,36 @@ func TestProve(t *testing.T) {
 		verdict            Verdict
 		want               string
 	}{
-		"proven":             {"leaks", "takes its time", loop, FaultRSSGrowth, Passed, "requests; anonymous memory grows"},
-		"not shown":          {"takes its time", "takes its time", loop, FaultRSSGrowth, Errored, "the unpatched build does not show rss-growth"},
-		"another fault":      {"leaks", "takes its time", loop, FaultVRAMGrowth, Errored, "the unpatched build fails with rss-growth, not with vram-growth"},
-		"a nameless fault":   {"500", "takes its time", loop, FaultRSSGrowth, Errored, "the unpatched build fails with a fault that has no name"},
-		"unpatched crashes":  {"crash on load", "takes its time", loop, FaultRSSGrowth, Errored, "the unpatched build fails with a fault that has no name"},
-		"unpatched is mute":  {"no progress", "", prefill, FaultRSSGrowth, Errored, "the unpatched build does not show rss-growth: could not run"},
-		"no cure":            {"leaks", "leaks", loop, FaultRSSGrowth, Failed, "the patched build shows rss-growth too"},
-		"a cure that breaks": {"leaks", "500", loop, FaultRSSGrowth, Errored, "the patched build fails with a fault that has no name: request 1"},
-		"patched is mute":    {"keeps tokens", "no progress", prefill, FaultRSSGrowth, Errored, "the patched build: could not run"},
+		"proven": {"leaks", "takes its time", loop, FaultRSSGrowth, Passed, "requests; anonymous memory grows"},
+		"not shown": {
+			"takes its time", "takes its time", loop, FaultRSSGrowth, Errored,
+			"the unpatched build does not show rss-growth",
+		},
+		"another fault": {
+			"leaks", "takes its time", loop, FaultVRAMGrowth, Errored,
+			"the unpatched build fails with rss-growth, not with vram-growth",
+		},
+		"a nameless fault": {
+			"500", "takes its time", loop, FaultRSSGrowth, Errored,
+			"the unpatched build fails with a fault that has no name",
+		},
+		"unpatched crashes": {
+			"crash on load", "takes its time", loop, FaultRSSGrowth, Errored,
+			"the unpatched build fails with a fault that has no name",
+		},
+		"unpatched is mute": {
+			"no progress", "", prefill, FaultRSSGrowth, Errored,
+			"the unpatched build does not show rss-growth: could not run",
+		},
+		"no cure": {"leaks", "leaks", loop, FaultRSSGrowth, Failed, "the patched build shows rss-growth too"},
+		"a cure that breaks": {
+			"leaks", "500", loop, FaultRSSGrowth, Errored,
+			"the patched build fails with a fault that has no name: request 1",
+		},
+		"patched is mute": {
+			"keeps tokens", "no progress", prefill, FaultRSSGrowth, Errored,
+			"the patched build: could not run",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -72,7 +93,8 @@ func TestProveControl(t *testing.T) {
 				Options: options(t, ""), Fix: "a-fix", Check: loop, Fault: FaultRSSGrowth, Control: true,
 				Unpatched: Programs{Bin: fakeBuildOf(t, tc.unpatched)}, Patched: Programs{Bin: fakeBuildOf(t, tc.patched)},
 			})
-			if p == nil || p.Verdict != tc.verdict || !strings.Contains(p.Detail, tc.want) || (err == nil) != (tc.verdict == Passed) {
+			if p == nil || p.Verdict != tc.verdict || !strings.Contains(p.Detail, tc.want) ||
+				(err == nil) != (tc.verdict == Passed) {
 				t.Errorf("%+v, %v", p, err)
 			}
 		})
@@ -90,10 +112,16 @@ func TestProveMade(t *testing.T) {
 		verdict            Verdict
 		want               string
 	}{
-		"proven":        {fails, passes, "", Passed, "unpatched: server.c:3: for another Windows; patched: compiled server.c"},
-		"not shown":     {passes, passes, "", Errored, "the unpatched build does not show compile: compiled server.c"},
-		"no cure":       {fails, fails, "", Failed, "the patched build shows compile too: server.c:3"},
-		"another fault": {fails, nil, "common.c:1: a wrong line", Errored, "the patched build: could not run: common.c:1: a wrong line"},
+		"proven": {
+			fails, passes, "", Passed,
+			"unpatched: server.c:3: for another Windows; patched: compiled server.c",
+		},
+		"not shown": {passes, passes, "", Errored, "the unpatched build does not show compile: compiled server.c"},
+		"no cure":   {fails, fails, "", Failed, "the patched build shows compile too: server.c:3"},
+		"another fault": {
+			fails, nil, "common.c:1: a wrong line", Errored,
+			"the patched build: could not run: common.c:1: a wrong line",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -109,7 +137,8 @@ func TestProveMade(t *testing.T) {
 					return tc.patched, nil
 				},
 			})
-			if p == nil || p.Verdict != tc.verdict || !strings.Contains(p.Detail, tc.want) || (err == nil) != (tc.verdict == Passed) {
+			if p == nil || p.Verdict != tc.verdict || !strings.Contains(p.Detail, tc.want) ||
+				(err == nil) != (tc.verdict == Passed) {
 				t.Fatalf("%+v, %v", p, err)
 			}
 			if got := p.Unpatched.Checks[0]; got.Place != PlaceBuild || got.Name != Compiles {
@@ -134,7 +163,8 @@ func TestProveRefuses(t *testing.T) {
 	}
 	o.Check = spec.Check{Name: "nonsense"}
 	var not *NotRun
-	if _, err := Prove(t.Context(), o); err == nil || errors.As(err, &not) || !strings.Contains(err.Error(), "is not known") {
+	if _, err := Prove(t.Context(), o); err == nil || errors.As(err, &not) ||
+		!strings.Contains(err.Error(), "is not known") {
 		t.Errorf("a check that does not exist: %v", err)
 	}
 }

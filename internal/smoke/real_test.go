@@ -41,7 +41,8 @@ func TestRealTruncatedModel(t *testing.T) {
 	// Later options win: the server gets the cut model.
 	o.Checks = []spec.Check{check("health", "args", []string{"-m", path})}
 	r, err := Run(t.Context(), o)
-	if err == nil || r.Verdict != Failed || !strings.Contains(r.Checks[0].Detail, "ended before it was ready: exit code 1") {
+	if err == nil || r.Verdict != Failed || !strings.Contains(r.Checks[0].Detail,
+		"ended before it was ready: exit code 1") {
 		t.Errorf("got %v", err)
 	}
 	t.Log(err)

@@ -16,12 +16,18 @@ import (
 func (r *Report) Markdown() string { return r.doc().Markdown() }
 
 func (v Verdict) mark() report.Mark {
-	return report.Mark{Text: string(v), Class: map[Verdict]string{Passed: "good", Failed: "bad", Errored: "warn", Skipped: "mute"}[v]}
+	return report.Mark{Text: string(v), Class: map[Verdict]string{
+		Passed: "good", Failed: "bad", Errored: "warn",
+		Skipped: "mute",
+	}[v]}
 }
 
 // doc is the report for a reader.
 func (r *Report) doc() report.Doc {
-	checks := report.Part{Heading: "Checks", Table: report.Table{Head: report.Columns("check", "place", "verdict", "#seconds", "what was seen")}}
+	checks := report.Part{
+		Heading: "Checks",
+		Table:   report.Table{Head: report.Columns("check", "place", "verdict", "#seconds", "what was seen")},
+	}
 	var own []report.Part
 	more := false
 	for i := range r.Checks {
@@ -37,7 +43,8 @@ func (r *Report) doc() report.Doc {
 		more = more || c.Growth != nil
 	}
 	if r.count(Skipped) > 0 {
-		checks.Notes = append(checks.Notes, "A check that was not run needs a card that is not here; it stops nothing, and shows nothing.")
+		checks.Notes = append(checks.Notes, "A check that was not run needs a card that is not here; it stops nothing, "+
+			"and shows nothing.")
 	}
 	if more {
 		checks.Notes = append(checks.Notes, moreThanAsked)
@@ -55,16 +62,26 @@ func (r *Report) doc() report.Doc {
 			}
 			t.Rows = append(t.Rows, report.Row(s.Check, s.Build, s.ready(), peak, s.looks(), s.End))
 		}
-		parts = append(parts, report.Part{Heading: fmt.Sprintf("Servers that were started: %d", len(r.Servers)), Fold: true, Table: t})
+		parts = append(parts, report.Part{
+			Heading: fmt.Sprintf("Servers that were started: %d", len(r.Servers)), Fold: true,
+			Table: t,
+		})
 	}
 	if len(r.Models) > 0 {
-		p := report.Part{Heading: fmt.Sprintf("Models that were made (nothing was downloaded): %d", len(r.Models)), Fold: true}
+		p := report.Part{
+			Heading: fmt.Sprintf("Models that were made (nothing was downloaded): %d", len(r.Models)),
+			Fold:    true,
+		}
 		for _, m := range r.Models {
-			p.List = append(p.List, fmt.Sprintf("%s, seed %d, %d layers of %d, %d bytes, sha256 %s", m.Type, m.Seed, m.Layers, m.Embd, m.Bytes, m.SHA256))
+			p.List = append(p.List, fmt.Sprintf("%s, seed %d, %d layers of %d, %d bytes, sha256 %s", m.Type, m.Seed, m.Layers,
+				m.Embd, m.Bytes, m.SHA256))
 		}
 		parts = append(parts, p)
 	}
-	return report.Doc{Title: "Smoke checks of " + strings.TrimSpace(r.Tag+" "+r.Target), Mark: r.Verdict.mark(), Parts: parts}
+	return report.Doc{
+		Title: "Smoke checks of " + strings.TrimSpace(r.Tag+" "+r.Target), Mark: r.Verdict.mark(),
+		Parts: parts,
+	}
 }
 
 // part is what there is to say about a check that failed or watched memory.
@@ -111,7 +128,8 @@ func (r *Report) charts(c *Result) []template.HTML {
 	add(g.Server, g.Judged)
 	var out []template.HTML
 	for _, k := range kinds {
-		if svg := report.Chart(fmt.Sprintf("%s: %s", c.Name, k), k, series, report.ChartOptions{Unit: g.Unit, Fits: fits[k]}); svg != "" {
+		if svg := report.Chart(fmt.Sprintf("%s: %s", c.Name, k), k, series,
+			report.ChartOptions{Unit: g.Unit, Fits: fits[k]}); svg != "" {
 			out = append(out, svg)
 		}
 	}
@@ -144,7 +162,8 @@ func (r *Report) junit() ([]byte, error) {
 
 // tally is how many checks had which verdict.
 func (r *Report) tally() string {
-	t := fmt.Sprintf("%d checks: %d passed, %d failed, %d could not run", len(r.Checks), r.count(Passed), r.count(Failed), r.count(Errored))
+	t := fmt.Sprintf("%d checks: %d passed, %d failed, %d could not run", len(r.Checks), r.count(Passed), r.count(Failed),
+		r.count(Errored))
 	if n := r.count(Skipped); n > 0 {
 		t += fmt.Sprintf(", %d not run (no card here)", n)
 	}
@@ -152,7 +171,9 @@ func (r *Report) tally() string {
 }
 
 // moreThanAsked explains counts that a reader of the recipe would not expect.
-const moreThanAsked = "A check that watches memory goes on, past the requests, rounds or repeats that the recipe asks for, until there are looks enough for memory to be judged; where host memory grows, or nobody can tell what it did, all is done once more, for longer."
+const moreThanAsked = "A check that watches memory goes on, past the requests, rounds or repeats that the recipe " +
+	"asks for, until there are looks enough for memory to be judged; where host memory grows, or nobody can tell what " +
+	"it did, all is done once more, for longer."
 
 // seen is what a check has to say, with its figures.
 func (c *Result) seen() string {

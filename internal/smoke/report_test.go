@@ -33,14 +33,19 @@ func mixed() *Report {
 				Figures: map[string]any{"tokens_per_second": 4321.98765, "tokens": 48},
 			},
 			{
-				Name: "webui", Place: "host", Verdict: Failed, Detail: "GET / gave 200, text/plain, with \"a | <b>\"\nand no web page", Seconds: 1,
+				Name: "webui", Place: "host", Verdict: Failed,
+				Detail: "GET / gave 200, text/plain, with \"a | <b>\"\nand no web page", Seconds: 1,
 				Log: "/out/server-1.log", Tail: []string{"srv start", "``` not a fence"},
 			},
-			{Name: "cli", Place: "host", Verdict: Errored, Detail: "llama-cli is not in the patched build: stat: no such file or directory"},
+			{
+				Name: "cli", Place: "host", Verdict: Errored,
+				Detail: "llama-cli is not in the patched build: stat: no such file or directory",
+			},
 			{Name: "completion", Place: "card", Verdict: Skipped, Detail: "there is no card on this machine"},
 			{
 				Name: "request-loop", Place: "host", Verdict: Failed, Fault: FaultRSSGrowth, Seconds: 9.5,
-				Detail: "anonymous memory grows by 64.0 KiB a request (63.9 KiB to 64.1 KiB)", Figures: map[string]any{"requests": 90}, Growth: growth(),
+				Detail:  "anonymous memory grows by 64.0 KiB a request (63.9 KiB to 64.1 KiB)",
+				Figures: map[string]any{"requests": 90}, Growth: growth(),
 			},
 		},
 		Models: []ModelInfo{{
@@ -52,7 +57,10 @@ func mixed() *Report {
 				Check: "completion", Argv: []string{"/bin/llama-server", "--port", "4000"}, Log: "/out/server-1.log",
 				Build: "patched", ReadySeconds: 0.0309, End: "exit code 0", PeakRSSKiB: 45678, PeakPSSKiB: 40000,
 			},
-			{Check: "stop", Build: "patched", Argv: []string{"/bin/llama-server"}, Log: "/out/server-2.log", End: "signal: killed", Memory: memory.Series{Notes: []string{"no memory was seen"}}},
+			{
+				Check: "stop", Build: "patched", Argv: []string{"/bin/llama-server"}, Log: "/out/server-2.log",
+				End: "signal: killed", Memory: memory.Series{Notes: []string{"no memory was seen"}},
+			},
 			{
 				Check: "request-loop", Build: "stock", Argv: []string{"/stock/llama-server"}, Log: "/out/server-3.log",
 				ReadySeconds: 0.03, End: "exit code 0", PeakRSSKiB: 61000, Memory: leaking("stock", 0),
@@ -71,7 +79,10 @@ func leaking(name string, bytes int64) memory.Series {
 	for i := range int64(90) {
 		rss := 60<<20 + i*bytes + i%7*4096
 		anon := rss - 20<<20
-		s.Points = append(s.Points, memory.Point{Seconds: float64(i) / 9, Tokens: 53 * i, Requests: i, RSS: &rss, Anon: &anon})
+		s.Points = append(s.Points, memory.Point{
+			Seconds: float64(i) / 9, Tokens: 53 * i, Requests: i, RSS: &rss,
+			Anon: &anon,
+		})
 	}
 	return s
 }
@@ -141,7 +152,8 @@ func TestJudge(t *testing.T) {
 		err := r.judge(tc.why)
 		var failed *FailedChecks
 		var not *NotRun
-		if r.Verdict != tc.want || errors.As(err, &failed) != (tc.want == Failed) || errors.As(err, &not) != (tc.want == Errored) {
+		if r.Verdict != tc.want || errors.As(err, &failed) != (tc.want == Failed) ||
+			errors.As(err, &not) != (tc.want == Errored) {
 			t.Errorf("%s: verdict %s, error %v", name, r.Verdict, err)
 		}
 		if tc.why != nil && !errors.Is(err, why) {
@@ -157,13 +169,22 @@ func TestReportEscapes(t *testing.T) {
 		Tag: evil, Target: evil, Place: "host", Series: []string{evil}, Card: evil, Started: time.Unix(0, 0),
 		Machine: Machine{OS: "linux", Arch: "amd64", CPU: evil},
 		Checks: []Result{
-			{Name: evil, Place: "host", Verdict: Failed, Fault: evil, Detail: evil, Tail: []string{evil, "```"}, Log: evil, Figures: map[string]any{evil: evil}},
-			{Name: "loop", Place: "host", Verdict: Errored, Detail: evil, Growth: &Growth{Unit: memory.Request, StockNote: evil, Server: 7}},
+			{
+				Name: evil, Place: "host", Verdict: Failed, Fault: evil, Detail: evil, Tail: []string{evil, "```"}, Log: evil,
+				Figures: map[string]any{evil: evil},
+			},
+			{
+				Name: "loop", Place: "host", Verdict: Errored, Detail: evil,
+				Growth: &Growth{Unit: memory.Request, StockNote: evil, Server: 7},
+			},
 			{Name: "loop", Place: evil, Verdict: Skipped, Detail: evil},
 		},
 		Servers: []ServerRun{{Check: evil, Build: evil, End: evil, Memory: leaking(evil, 1)}},
 	}
-	r.Checks = append(r.Checks, Result{Name: "chart", Place: "host", Verdict: Passed, Growth: &Growth{Unit: memory.Request, StockNote: evil}})
+	r.Checks = append(r.Checks, Result{
+		Name: "chart", Place: "host", Verdict: Passed,
+		Growth: &Growth{Unit: memory.Request, StockNote: evil},
+	})
 	files, err := r.Files()
 	if err != nil {
 		t.Fatal(err)
@@ -201,7 +222,8 @@ func TestReportEscapes(t *testing.T) {
 	if err := xml.Unmarshal(files["smoke.junit.xml"], &suites); err != nil {
 		t.Fatalf("%v\n%s", err, files["smoke.junit.xml"])
 	}
-	if got := suites.Suites[0].Testcases; len(got) != 4 || got[0].Failure == nil || got[1].Error == nil || got[2].Skipped == nil || got[3].SystemOut != nil {
+	if got := suites.Suites[0].Testcases; len(got) != 4 || got[0].Failure == nil || got[1].Error == nil ||
+		got[2].Skipped == nil || got[3].SystemOut != nil {
 		t.Errorf("cases %+v", got)
 	}
 	if suites.Tests != 4 || suites.Failures != 1 || suites.Errors != 1 || suites.Skipped != 1 {

@@ -59,7 +59,8 @@ var errClash = errors.New("the port is taken")
 
 // need returns a running server for the config: the one that runs, or a new one.
 func (s *session) need(ctx context.Context, c config) (*server, error) {
-	key := strings.Join(append([]string{s.side.bin, s.layers(), c.model}, c.args...), "\x00") + "\x01" + strings.Join(s.env(), "\x00")
+	key := strings.Join(append([]string{s.side.bin, s.layers(), c.model}, c.args...), "\x00") + "\x01" +
+		strings.Join(s.env(), "\x00")
 	if s.server != nil && (s.server.key != key || s.server.proc.Ended()) {
 		s.stop(ctx)
 	}
@@ -200,10 +201,14 @@ func (s *session) startOn(ctx context.Context, port int, argv []string, c config
 	srv := &server{
 		s: s, bin: s.side.bin, port: port, alias: "llpatch-" + hex.EncodeToString(nonce),
 		log:    filepath.Join(s.o.Work, fmt.Sprintf("server-%d.log", len(s.report.Servers)+1)),
-		client: llamaserver.New(net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), "").Trusting(c.trust), record: len(s.report.Servers),
+		client: llamaserver.New(net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), "").Trusting(c.trust),
+		record: len(s.report.Servers),
 	}
 	argv = append(argv[:len(argv):len(argv)], "--port", strconv.Itoa(port), "--alias", srv.alias)
-	s.report.Servers = append(s.report.Servers, ServerRun{Argv: argv, Log: srv.log, Check: s.current.Name, Build: s.side.name})
+	s.report.Servers = append(s.report.Servers, ServerRun{
+		Argv: argv, Log: srv.log, Check: s.current.Name,
+		Build: s.side.name,
+	})
 	// Before the program: the device's idle figure is what counts from then on.
 	stats, err := memory.Start(context.WithoutCancel(ctx), s.sampling(srv))
 	if err != nil {
@@ -211,7 +216,10 @@ func (s *session) startOn(ctx context.Context, port int, argv []string, c config
 	}
 	srv.stats = stats
 	began := time.Now()
-	proc, err := run.Start(ctx, run.Cmd{Argv: argv, Env: s.env(), Dir: s.o.Work, Log: srv.log, Grace: killGrace, Hold: s.o.Hold})
+	proc, err := run.Start(ctx, run.Cmd{
+		Argv: argv, Env: s.env(), Dir: s.o.Work, Log: srv.log, Grace: killGrace,
+		Hold: s.o.Hold,
+	})
 	if err != nil {
 		s.rec(srv).End = "it did not start"
 		srv.takeMemory()
@@ -338,7 +346,8 @@ func (srv *server) stop(ctx context.Context, patience time.Duration) ending {
 	end.how = srv.proc.End()
 	var e *run.Error
 	// SIGTERM that a program has no handler for, as under wine, kills it too.
-	end.killed = running && errors.As(srv.proc.Wait(), &e) && (e.Signal == syscall.SIGKILL.String() || srv.s.wine != nil && e.Signal != "")
+	end.killed = running && errors.As(srv.proc.Wait(), &e) && (e.Signal == syscall.SIGKILL.String() ||
+		srv.s.wine != nil && e.Signal != "")
 	if err != nil {
 		end.how = err.Error()
 	}

@@ -201,7 +201,8 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	start := time.Now()
 	r := &Report{
 		Tag: o.Tag, Target: o.Target, Commit: o.Commit, Tree: o.Tree, Series: o.Series, Want: o.Want,
-		Place: o.placeOf(spec.Check{}), Card: o.Card, Driver: o.Driver, Machine: thisMachine(), Started: start.UTC().Truncate(time.Second),
+		Place: o.placeOf(spec.Check{}), Card: o.Card, Driver: o.Driver, Machine: thisMachine(),
+		Started: start.UTC().Truncate(time.Second),
 	}
 	if o.Inside != nil {
 		r.Inside = o.Inside.Name

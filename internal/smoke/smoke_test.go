@@ -46,7 +46,8 @@ func TestEveryCheckPasses(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r.Verdict != Passed || r.count(Passed) != len(o.Checks) || r.ReadySeconds <= 0 || r.PeakRSSKiB < 1000 {
-		t.Errorf("verdict %s, %d passed, ready after %g s, peak %d KiB", r.Verdict, r.count(Passed), r.ReadySeconds, r.PeakRSSKiB)
+		t.Errorf("verdict %s, %d passed, ready after %g s, peak %d KiB", r.Verdict, r.count(Passed), r.ReadySeconds,
+			r.PeakRSSKiB)
 	}
 	// Six checks share a server; stop needs two of its own.
 	if len(r.Servers) != 3 {
@@ -56,7 +57,8 @@ func TestEveryCheckPasses(t *testing.T) {
 		if s.End != "exit code 0" {
 			t.Errorf("server for %s: %s", s.Check, s.End)
 		}
-		if !strings.Contains(strings.Join(s.Argv, " "), "--cache-ram 0") || strings.Contains(strings.Join(s.Argv, " "), "--offline") {
+		if !strings.Contains(strings.Join(s.Argv, " "), "--cache-ram 0") ||
+			strings.Contains(strings.Join(s.Argv, " "), "--offline") {
 			t.Errorf("options that --help does not name, or lacks one that it does: %q", s.Argv)
 		}
 	}
@@ -80,9 +82,12 @@ func TestWrongAnswers(t *testing.T) {
 		want  string // in the detail
 		tail  string // in the last lines
 	}{
-		"silent":                {check("health"), "printed nothing and ended before it was ready: exit code 0", ""},
-		"crash on load":         {check("tokenize"), "ended before it was ready: exit code 1", "not within the file bounds"},
-		"never ready":           {check("health", "within", "1500ms"), "not ready within 1.5s: it still answers 503", "load_backend"},
+		"silent":        {check("health"), "printed nothing and ended before it was ready: exit code 0", ""},
+		"crash on load": {check("tokenize"), "ended before it was ready: exit code 1", "not within the file bounds"},
+		"never ready": {
+			check("health", "within", "1500ms"), "not ready within 1.5s: it still answers 503",
+			"load_backend",
+		},
 		"never answers":         {check("health", "within", "1500ms"), "not ready within 1.5s", "load_backend"},
 		"health garbage":        {check("health"), `GET /health gave 200 with "<p>hello"`, "load_backend"},
 		"health 404":            {check("health"), "GET /health gave 404 with no content", "load_backend"},
@@ -107,20 +112,32 @@ func TestWrongAnswers(t *testing.T) {
 		"goes on":               {check("completion"), "a chunk came after the final one", "load_backend"},
 		"quiet":                 {check("variants"), "names no CPU backend", ""},
 		"other library":         {check("variants"), "which is not in the build's folder", "load_backend"},
-		"other variant":         {check("variants", "one_of", []any{"zen4"}), "libggml-cpu-haswell; it must be one of zen4", "load_backend"},
-		"no web ui":             {check("webui"), "GET / gave 404", "load_backend"},
-		"unwanted web ui":       {check("webui", "expect", false), "the build was to have none", "load_backend"},
-		"other version":         {check("version"), "says build 8391, commit b10e98a-llp1; it was built as build 8390", "8391"},
-		"no version":            {check("version"), "prints no version that llpatch knows", "llama"},
-		"bench fails":           {check("bench"), "exit code 1", "failed to create context"},
-		"bench garbage":         {check("bench"), "llama-bench -o jsonl printed", "| model"},
-		"bench stands":          {check("bench"), "measured 0 tokens per second", "avg_ts"},
-		"bench stops":           {check("bench"), "measured 1 of 2 tests", "avg_ts"},
-		"bench hangs":           {check("bench"), "took too long and was stopped", ""},
-		"ignores sigterm":       {check("stop", "within", "200ms"), "idle: SIGTERM did not end the server within 200ms", "load_backend"},
-		"needs two sigterms":    {check("stop", "within", "200ms"), "idle: one SIGTERM did not end the idle server within 200ms", "load_backend"},
-		"exit 3":                {check("stop"), "idle: after SIGTERM the server ended with exit code 3", "load_backend"},
-		"stuck when busy":       {check("stop", "within", "5s"), "during a completion: with its client gone, two SIGTERMs", "load_backend"},
+		"other variant": {
+			check("variants", "one_of", []any{"zen4"}), "libggml-cpu-haswell; it must be one of zen4",
+			"load_backend",
+		},
+		"no web ui":       {check("webui"), "GET / gave 404", "load_backend"},
+		"unwanted web ui": {check("webui", "expect", false), "the build was to have none", "load_backend"},
+		"other version":   {check("version"), "says build 8391, commit b10e98a-llp1; it was built as build 8390", "8391"},
+		"no version":      {check("version"), "prints no version that llpatch knows", "llama"},
+		"bench fails":     {check("bench"), "exit code 1", "failed to create context"},
+		"bench garbage":   {check("bench"), "llama-bench -o jsonl printed", "| model"},
+		"bench stands":    {check("bench"), "measured 0 tokens per second", "avg_ts"},
+		"bench stops":     {check("bench"), "measured 1 of 2 tests", "avg_ts"},
+		"bench hangs":     {check("bench"), "took too long and was stopped", ""},
+		"ignores sigterm": {
+			check("stop", "within", "200ms"), "idle: SIGTERM did not end the server within 200ms",
+			"load_backend",
+		},
+		"needs two sigterms": {
+			check("stop", "within", "200ms"),
+			"idle: one SIGTERM did not end the idle server within 200ms", "load_backend",
+		},
+		"exit 3": {check("stop"), "idle: after SIGTERM the server ended with exit code 3", "load_backend"},
+		"stuck when busy": {
+			check("stop", "within", "5s"), "during a completion: with its client gone, two SIGTERMs",
+			"load_backend",
+		},
 	} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
@@ -184,12 +201,20 @@ func TestCouldNotRun(t *testing.T) {
 		check  spec.Check
 		want   string
 	}{
-		"no program":  {func(t *testing.T, o *Options) { o.Bin = t.TempDir() }, check("health"), "llama-server is not in the patched build"},
-		"no cli":      {func(*testing.T, *Options) {}, check("cli"), "llama-cli is not in the patched build"},
-		"no version":  {func(_ *testing.T, o *Options) { o.Want = Version{} }, check("version"), "are not known"},
-		"bad model":   {func(_ *testing.T, o *Options) { o.Model.Embd = 33 }, check("health"), "embd 33 is not a multiple of it"},
-		"work folder": {func(_ *testing.T, o *Options) { o.Work = filepath.Join(o.Bin, "llama-server", "x") }, check("health"), "not a directory"},
-		"ports taken": {func(t *testing.T, o *Options) { o.Ports = []int{listen(t), listen(t)} }, check("health"), "is taken; port "},
+		"no program": {func(t *testing.T, o *Options) {
+			o.Bin = t.TempDir()
+		}, check("health"), "llama-server is not in the patched build"},
+		"no cli":     {func(*testing.T, *Options) {}, check("cli"), "llama-cli is not in the patched build"},
+		"no version": {func(_ *testing.T, o *Options) { o.Want = Version{} }, check("version"), "are not known"},
+		"bad model": {func(_ *testing.T, o *Options) {
+			o.Model.Embd = 33
+		}, check("health"), "embd 33 is not a multiple of it"},
+		"work folder": {func(_ *testing.T, o *Options) {
+			o.Work = filepath.Join(o.Bin, "llama-server", "x")
+		}, check("health"), "not a directory"},
+		"ports taken": {func(t *testing.T, o *Options) {
+			o.Ports = []int{listen(t), listen(t)}
+		}, check("health"), "is taken; port "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -211,7 +236,8 @@ func TestCouldNotRun(t *testing.T) {
 	t.Run("no checks", func(t *testing.T) {
 		t.Parallel()
 		var not *NotRun
-		if _, err := Run(t.Context(), options(t, "")); !errors.As(err, &not) || !strings.Contains(err.Error(), "no smoke check") {
+		if _, err := Run(t.Context(), options(t, "")); !errors.As(err, &not) ||
+			!strings.Contains(err.Error(), "no smoke check") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -310,22 +336,29 @@ func TestValidate(t *testing.T) {
 		want  string
 	}{
 		"unknown check": {check("benchmark"), `smoke check "benchmark" is not known; there are bench, cli, completion`},
-		"unknown key":   {check("health", "witin", "5s"), "smoke check health: argument witin is not known; it takes within, model, args"},
+		"unknown key": {
+			check("health", "witin", "5s"),
+			"smoke check health: argument witin is not known; it takes within, model, args",
+		},
 		"bad time":      {check("health", "within", int64(5)), `within is 5, it must be a time such as "5s"`},
 		"negative time": {check("stop", "within", "-1s"), "within is -1s"},
-		"bad number":    {check("completion", "n_predict", "many"), "n_predict is many, it must be a whole number of at least 1"},
-		"zero":          {check("completion", "n_predict", int64(0)), "n_predict is 0"},
-		"bad flag":      {check("webui", "expect", "yes"), "expect is yes, it must be true or false"},
-		"bad text":      {check("completion", "prompt", ""), "prompt is , it must be a text"},
-		"bad list":      {check("version", "programs", []any{"llama-server", int64(1)}), "it must be a list of texts"},
-		"bad model":     {check("bench", "model", "q5_0"), `model type "q5_0": only f16, q8_0 and q4_0`},
+		"bad number": {
+			check("completion", "n_predict", "many"),
+			"n_predict is many, it must be a whole number of at least 1",
+		},
+		"zero":      {check("completion", "n_predict", int64(0)), "n_predict is 0"},
+		"bad flag":  {check("webui", "expect", "yes"), "expect is yes, it must be true or false"},
+		"bad text":  {check("completion", "prompt", ""), "prompt is , it must be a text"},
+		"bad list":  {check("version", "programs", []any{"llama-server", int64(1)}), "it must be a list of texts"},
+		"bad model": {check("bench", "model", "q5_0"), `model type "q5_0": only f16, q8_0 and q4_0`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := Validate([]spec.Check{tc.check})
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got  %v\nwant %s", err, tc.want)
 			}
-			if _, err := Run(t.Context(), Options{Work: t.TempDir(), Checks: []spec.Check{tc.check}}); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := Run(t.Context(), Options{Work: t.TempDir(), Checks: []spec.Check{tc.check}}); err == nil ||
+				!strings.Contains(err.Error(), tc.want) {
 				t.Errorf("Run: %v", err)
 			}
 		})

@@ -108,7 +108,8 @@ func TestTLS(t *testing.T) {
 	if _, err := Run(t.Context(), options(t, "no https", check("tls", "expect", false))); err != nil {
 		t.Error(err)
 	}
-	if r, err := Run(t.Context(), options(t, "", check("tls", "expect", false))); err == nil || !strings.Contains(r.Checks[0].Detail, "HTTPS was not refused") {
+	if r, err := Run(t.Context(), options(t, "", check("tls", "expect", false))); err == nil ||
+		!strings.Contains(r.Checks[0].Detail, "HTTPS was not refused") {
 		t.Errorf("HTTPS where there is to be none: %v", err)
 	}
 }

@@ -43,8 +43,11 @@ func TestLoadAndToolChecksPass(t *testing.T) {
 		"draft cut short": {"answers less than it counts", check("speculative"), "the same tokens with a draft (model)"},
 		"backend ops":     {"", check("tool-backend-ops"), "99 operations, 1/1 backends passed"},
 		"perplexity":      {"", check("tool-perplexity"), "perplexity 3054.6589"},
-		"a long warm-up":  {"leaks at first", loop, "this is a second try, 4 times as long; at the first: anonymous memory cannot be judged: it rose by"},
-		"allowed growth":  {"leaks slowly", check("request-loop", "requests", int64(120), "allow_kib", 100.0), "grows by"},
+		"a long warm-up": {
+			"leaks at first", loop,
+			"this is a second try, 4 times as long; at the first: anonymous memory cannot be judged: it rose by",
+		},
+		"allowed growth": {"leaks slowly", check("request-loop", "requests", int64(120), "allow_kib", 100.0), "grows by"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -67,24 +70,34 @@ func TestLoadAndToolChecksFail(t *testing.T) {
 		want  string
 		fault string
 	}{
-		"a leak":                  {"leaks", loop, "anonymous memory grows by", FaultRSSGrowth},
-		"a slow leak":             {"leaks slowly", loop, "anonymous memory grows by", FaultRSSGrowth},
-		"a leak that pauses":      {"leaks but for a pause", loop, "this is a second try, 4 times as long; at the first: anonymous memory cannot be judged: it rose by", FaultRSSGrowth},
-		"a leak in parallel":      {"leaks", parallel, "anonymous memory grows by", FaultRSSGrowth},
-		"a leak of tokens":        {"keeps tokens", prefill, "KiB a token", FaultRSSGrowth},
-		"a leak of connections":   {"keeps connections", hostile, "anonymous memory grows by", FaultRSSGrowth},
-		"changes its mind":        {"changes its mind", loop, "request 31 got", ""},
-		"500 in a loop":           {"500", loop, "request 1: POST /completion gave 500", ""},
-		"dies in a loop":          {"dies after a while", loop, "request 21: POST /completion: ", ""},
-		"dies in parallel":        {"dies after a while", parallel, "the server has ended: exit code 134", ""},
-		"hangs in parallel":       {"hangs in a completion", parallel, "context deadline exceeded", ""},
-		"progress goes back":      {"goes back", prefill, "it went from 128 tokens back to 64", ""},
-		"progress of another":     {"other total", prefill, "it says 2049 tokens in all", ""},
-		"miscounts a long prompt": {"miscounts a long prompt", prefill, "a prompt of 2048 tokens: the server counted 2054", ""},
-		"half of its progress":    {"half of its progress", prefill, "a prompt of 2048 tokens: the stream of a completion, after 9 chunks: cut in the middle of", ""},
-		"500 for a long prompt":   {"500", prefill, "POST /completion as a stream gave 500", ""},
-		"drafts another token":    {"drafts another", check("speculative"), "token 41 of the greedy ones is", FaultTokens},
-		"accepts too many":        {"accepts too many", check("speculative"), "of 40 drafted tokens the server accepted 41", ""},
+		"a leak":      {"leaks", loop, "anonymous memory grows by", FaultRSSGrowth},
+		"a slow leak": {"leaks slowly", loop, "anonymous memory grows by", FaultRSSGrowth},
+		"a leak that pauses": {"leaks but for a pause", loop, "this is a second try, 4 times as long; at the first: " +
+			"anonymous memory cannot be judged: it rose by", FaultRSSGrowth},
+		"a leak in parallel":    {"leaks", parallel, "anonymous memory grows by", FaultRSSGrowth},
+		"a leak of tokens":      {"keeps tokens", prefill, "KiB a token", FaultRSSGrowth},
+		"a leak of connections": {"keeps connections", hostile, "anonymous memory grows by", FaultRSSGrowth},
+		"changes its mind":      {"changes its mind", loop, "request 31 got", ""},
+		"500 in a loop":         {"500", loop, "request 1: POST /completion gave 500", ""},
+		"dies in a loop":        {"dies after a while", loop, "request 21: POST /completion: ", ""},
+		"dies in parallel":      {"dies after a while", parallel, "the server has ended: exit code 134", ""},
+		"hangs in parallel":     {"hangs in a completion", parallel, "context deadline exceeded", ""},
+		"progress goes back":    {"goes back", prefill, "it went from 128 tokens back to 64", ""},
+		"progress of another":   {"other total", prefill, "it says 2049 tokens in all", ""},
+		"miscounts a long prompt": {
+			"miscounts a long prompt", prefill, "a prompt of 2048 tokens: the server counted 2054",
+			"",
+		},
+		"half of its progress": {
+			"half of its progress", prefill,
+			"a prompt of 2048 tokens: the stream of a completion, after 9 chunks: cut in the middle of", "",
+		},
+		"500 for a long prompt": {"500", prefill, "POST /completion as a stream gave 500", ""},
+		"drafts another token":  {"drafts another", check("speculative"), "token 41 of the greedy ones is", FaultTokens},
+		"accepts too many": {
+			"accepts too many", check("speculative"), "of 40 drafted tokens the server accepted 41",
+			"",
+		},
 		"answers by start":        {"answers by start", restart, "start 2 answers", ""},
 		"starts once":             {"starts once", restart, "start 2: the server ended before it was ready: exit code 1", ""},
 		"dies of garbage":         {"dies of garbage", hostile, "round 1: ", ""},
@@ -137,9 +150,12 @@ func TestLoadAndToolChecksErrored(t *testing.T) {
 		check spec.Check
 		want  string
 	}{
-		"no progress":         {"no progress", prefill, "does not tell how far it is with a prompt"},
-		"no speculation":      {"no speculation", check("speculative"), "no option for speculation by model"},
-		"no ngrams":           {"no speculation", check("speculative", "draft", "ngram"), "no option for speculation by ngram"},
+		"no progress":    {"no progress", prefill, "does not tell how far it is with a prompt"},
+		"no speculation": {"no speculation", check("speculative"), "no option for speculation by model"},
+		"no ngrams": {
+			"no speculation", check("speculative", "draft", "ngram"),
+			"no option for speculation by ngram",
+		},
 		"nothing drafted":     {"drafts nothing", check("speculative"), "of 0 drafted tokens none was accepted"},
 		"nothing accepted":    {"accepts nothing", check("speculative"), "of 40 drafted tokens none was accepted"},
 		"no stock":            {"", check("same-tokens"), "no stock build was given to compare with"},

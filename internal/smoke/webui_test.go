@@ -53,7 +53,10 @@ func serveFakePage(mode, path string, w http.ResponseWriter) bool {
 		}
 		fmt.Fprint(w, fakeScript)
 	case "/tools":
-		w.WriteHeader(map[bool]int{true: http.StatusInternalServerError, false: http.StatusForbidden}[mode == "page gets an error"])
+		w.WriteHeader(map[bool]int{
+			true:  http.StatusInternalServerError,
+			false: http.StatusForbidden,
+		}[mode == "page gets an error"])
 	case "/v1/chat/completions":
 		w.Header().Set("Content-Type", "text/event-stream")
 		for i := range 8 {
@@ -86,7 +89,8 @@ func TestWebUIWithoutABrowser(t *testing.T) {
 	o := options(t, "", check("webui"))
 	o.Browser = "/bin/false"
 	r, err := Run(t.Context(), o)
-	if got := r.Checks[0]; err != nil || !strings.Contains(got.Detail, "NOT tried in a browser: /bin/false: it ended at once") {
+	if got := r.Checks[0]; err != nil || !strings.Contains(got.Detail,
+		"NOT tried in a browser: /bin/false: it ended at once") {
 		t.Errorf("a browser that does not start: %s, %v", got.Detail, err)
 	}
 }
@@ -94,8 +98,10 @@ func TestWebUIWithoutABrowser(t *testing.T) {
 // In a page of one file, what looks like a name in the program is none.
 func TestPageNames(t *testing.T) {
 	starter := `<script>import("./b.js"); x = '<img src="no.png">';</script>`
-	program := "<script>" + strings.Repeat("y = 1;\n", maxStarter) + "z = `<img src=\"${r}\">`; import(\"./no.js\")</script>"
-	page := `<html><link rel="icon" href="i.svg"><script src="a.js"></script><a href="no.html">` + starter + program + `<img src="p.png"/>`
+	program := "<script>" + strings.Repeat("y = 1;\n", maxStarter) +
+		"z = `<img src=\"${r}\">`; import(\"./no.js\")</script>"
+	page := `<html><link rel="icon" href="i.svg"><script src="a.js"></script><a href="no.html">` + starter + program +
+		`<img src="p.png"/>`
 	if got := strings.Join(pageNames([]byte(page)), " "); got != "i.svg a.js ./b.js p.png" {
 		t.Errorf("named: %s", got)
 	}

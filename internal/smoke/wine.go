@@ -26,7 +26,8 @@ type Wine struct {
 func (s *session) startWine(ctx context.Context) error {
 	o := s.o.Wine
 	w, err := wine.Start(ctx, wine.Options{
-		Program: o.Program, Version: o.Windows, Dir: s.o.Work, Env: s.env(), Debug: "-all,+loaddll", Grace: killGrace, Hold: s.o.Hold,
+		Program: o.Program, Version: o.Windows, Dir: s.o.Work, Env: s.env(), Debug: "-all,+loaddll", Grace: killGrace,
+		Hold: s.o.Hold,
 	})
 	if err != nil {
 		return err

@@ -34,7 +34,8 @@ int main(void) {
 func TestWineDevice(t *testing.T) {
 	headers := os.Getenv("CUDA_HEADERS")
 	if headers == "" {
-		t.Skip("CUDA_HEADERS names no folder of CUDA headers (scripts/cuda-headers makes one): the simulated device was not tried through wine")
+		t.Skip("CUDA_HEADERS names no folder of CUDA headers (scripts/cuda-headers makes one): the simulated device was " +
+			"not tried through wine")
 	}
 	wine, bin := realWine(t)
 	libs, err := sim.BuildRuntime(t.Context(), sim.Options{Out: t.TempDir(), Headers: headers, Windows: true})
@@ -45,12 +46,14 @@ func TestWineDevice(t *testing.T) {
 	if err := os.WriteFile(src, []byte(cudaProgram), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), "x86_64-w64-mingw32-gcc-posix", "-static", "-o", filepath.Join(bin, "cuda.exe"), src).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "x86_64-w64-mingw32-gcc-posix", "-static", "-o",
+		filepath.Join(bin, "cuda.exe"), src).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	o := Options{
 		Bin: bin, Work: filepath.Join(t.TempDir(), "a wörk"), Checks: []spec.Check{{Name: "prefill-vram", Device: spec.Sim}},
-		SimEnv: []string{"WINEPATH=" + sim.WinePath(libs)}, Wine: &Wine{Program: wine, Banner: "wine", Windows: spec.Win7}, Log: slog.New(slog.DiscardHandler),
+		SimEnv: []string{"WINEPATH=" + sim.WinePath(libs)}, Wine: &Wine{Program: wine, Banner: "wine", Windows: spec.Win7},
+		Log: slog.New(slog.DiscardHandler),
 	}
 	s, err := newSession(o, &Report{})
 	if err != nil {

@@ -54,7 +54,8 @@ func realWine(t *testing.T) (program, bin string) {
 	if err := os.WriteFile(src, []byte(winProgram), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.CommandContext(t.Context(), cc, "-O1", "-static", "-o", filepath.Join(bin, "llama-server.exe"), src).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), cc, "-O1", "-static", "-o", filepath.Join(bin, "llama-server.exe"),
+		src).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return program, bin
@@ -83,7 +84,8 @@ func TestWine(t *testing.T) {
 	hang := check("version")
 	hang.Env = map[string]string{"FAKE": "hang"}
 	o := Options{
-		Bin: bin, Work: t.TempDir(), Checks: []spec.Check{check("version"), hang}, Want: Version{Build: 8390, Commit: "b6c83aad5-llp1"},
+		Bin: bin, Work: t.TempDir(), Checks: []spec.Check{check("version"), hang},
+		Want: Version{Build: 8390, Commit: "b6c83aad5-llp1"},
 		Wine: &Wine{Program: program, Banner: "wine of this machine", Windows: spec.Win7}, Answer: 8 * time.Second,
 	}
 	r, err := Run(t.Context(), o)
@@ -91,10 +93,12 @@ func TestWine(t *testing.T) {
 	if !errors.As(err, &failed) {
 		t.Fatalf("got %v", err)
 	}
-	if r.Checks[0].Verdict != Passed || r.Checks[1].Verdict != Failed || !strings.Contains(r.Checks[1].Detail, "took too long") {
+	if r.Checks[0].Verdict != Passed || r.Checks[1].Verdict != Failed ||
+		!strings.Contains(r.Checks[1].Detail, "took too long") {
 		t.Errorf("got %+v", r.Checks)
 	}
-	if r.Place != "wine" || r.Checks[0].Place != "wine" || !strings.Contains(r.Wine, "6.1.7601: this is no Windows") || !strings.Contains(r.Markdown(), r.Wine) {
+	if r.Place != "wine" || r.Checks[0].Place != "wine" || !strings.Contains(r.Wine, "6.1.7601: this is no Windows") ||
+		!strings.Contains(r.Markdown(), r.Wine) {
 		t.Errorf("place %q, wine %q", r.Place, r.Wine)
 	}
 	if _, err := os.Stat(filepath.Join(o.Work, "wine")); !os.IsNotExist(err) {
@@ -121,7 +125,8 @@ func TestWineStops(t *testing.T) {
 	program, bin := realWine(t)
 	o := Options{
 		Bin: bin, Work: t.TempDir(), Checks: []spec.Check{check("version")}, Env: []string{"FAKE=wait"},
-		Wine: &Wine{Program: program, Banner: "wine", Windows: spec.Win7}, Answer: time.Minute, Log: slog.New(slog.DiscardHandler),
+		Wine: &Wine{Program: program, Banner: "wine", Windows: spec.Win7}, Answer: time.Minute,
+		Log: slog.New(slog.DiscardHandler),
 	}
 	s, err := newSession(o, &Report{})
 	if err != nil {
@@ -137,7 +142,10 @@ func TestWineStops(t *testing.T) {
 	}
 	ready := make(first, 1)
 	log := filepath.Join(o.Work, "p.log")
-	p, err := run.Start(t.Context(), run.Cmd{Argv: s.argv(path), Env: s.env(), Dir: o.Work, Stdout: ready, Stderr: new(strings.Builder), Log: log, Timeout: time.Minute})
+	p, err := run.Start(t.Context(), run.Cmd{
+		Argv: s.argv(path), Env: s.env(), Dir: o.Work, Stdout: ready,
+		Stderr: new(strings.Builder), Log: log, Timeout: time.Minute,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,10 +179,14 @@ func TestWineCouldNotRun(t *testing.T) {
 		"/no/wine":   "no such program",
 		other:        "is to be win7 (6.1.7601), and says: Microsoft Windows 10.0.19043",
 	} {
-		o := Options{Bin: dir, Work: t.TempDir(), Checks: []spec.Check{check("version")}, Wine: &Wine{Program: program, Windows: spec.Win7}}
+		o := Options{
+			Bin: dir, Work: t.TempDir(), Checks: []spec.Check{check("version")},
+			Wine: &Wine{Program: program, Windows: spec.Win7},
+		}
 		r, err := Run(t.Context(), o)
 		var not *NotRun
-		if !errors.As(err, &not) || !strings.Contains(err.Error(), want) || r.Checks[0].Verdict != Errored || r.Checks[0].Place != "wine" {
+		if !errors.As(err, &not) || !strings.Contains(err.Error(), want) || r.Checks[0].Verdict != Errored ||
+			r.Checks[0].Place != "wine" {
 			t.Errorf("%s: got %v", program, err)
 		}
 		if pids := left(t, o.Work); len(pids) > 0 {

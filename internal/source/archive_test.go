@@ -28,12 +28,14 @@ func TestArchive(t *testing.T) {
 	if _, err := tree.Checkout(t.Context(), dir, nil); err != nil || diskTree(t, dir) != tree.ID() {
 		t.Errorf("checkout of an archive: %v", err)
 	}
-	if got := git(t, filepath.Join(o.Cache, "llama.cpp.git"), "fsck", "--full", "--strict"); strings.Contains(got, "error") {
+	if got := git(t, filepath.Join(o.Cache, "llama.cpp.git"), "fsck", "--full", "--strict"); strings.Contains(got,
+		"error") {
 		t.Errorf("git says of the pack we wrote: %s", got)
 	}
 	// The time is the commit's, which git archive gives to every file.
 	o.Cache, o.Lock = t.TempDir(), nil
-	if pin := mustFetch(t, o, "b102").Pin; pin.Time.Format("2006-01-02T15:04:05Z") != "2026-03-17T02:01:52Z" || pin.Commit != "" || pin.Build != 102 {
+	if pin := mustFetch(t, o, "b102").Pin; pin.Time.Format("2006-01-02T15:04:05Z") != "2026-03-17T02:01:52Z" ||
+		pin.Commit != "" || pin.Build != 102 {
 		t.Errorf("unlocked pin %+v", pin)
 	}
 
@@ -124,7 +126,8 @@ func TestBadArchives(t *testing.T) {
 	// Links inside the tree are fine; a hard one is its file under another name.
 	path := filepath.Join(t.TempDir(), "good.tar.gz")
 	must(t, os.WriteFile(path, tarGzOf(t, ok, link("top-b1/a/l", "../ok"), link("top-b1/m", "a/l"),
-		link("top-b1/n", "..ok"), link("top-b1/a/b/o", "../.."), link("top-b1/p", strings.Repeat("x", maxPath)), hard("top-b1/a/hard", "./top-b1/ok")), 0o644))
+		link("top-b1/n", "..ok"), link("top-b1/a/b/o", "../.."), link("top-b1/p", strings.Repeat("x", maxPath)),
+		hard("top-b1/a/hard", "./top-b1/ok")), 0o644))
 	o, _ := options(t, nil)
 	o.Override = path
 	tree := mustFetch(t, o, "b1")
@@ -198,7 +201,10 @@ func FuzzScanTar(f *testing.F) {
 		}
 		f.Add(b.Bytes())
 	}
-	seed(tar.Header{Typeflag: tar.TypeReg, Name: "top/a"}, tar.Header{Typeflag: tar.TypeSymlink, Name: "top/b", Linkname: "a"})
+	seed(tar.Header{Typeflag: tar.TypeReg, Name: "top/a"}, tar.Header{
+		Typeflag: tar.TypeSymlink, Name: "top/b",
+		Linkname: "a",
+	})
 	seed(tar.Header{Typeflag: tar.TypeReg, Name: "top/../a"})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_ = scanTar(t.Context(), bytes.NewReader(b), maxEntries, func(e tarFile, _ io.Reader) error {

@@ -32,7 +32,8 @@ func TestBundle(t *testing.T) {
 				return // what it is nobody can tell: TestEvidence
 			}
 			pin := mustFetch(t, o, "b102").Pin
-			if pin.Commit != "" || pin.Tree != u.tree("b102") || pin.Build != 102 || pin.Time.Format("2006-01-02T15:04") != "2026-03-17T02:01" {
+			if pin.Commit != "" || pin.Tree != u.tree("b102") || pin.Build != 102 ||
+				pin.Time.Format("2006-01-02T15:04") != "2026-03-17T02:01" {
 				t.Errorf("unlocked pin %+v", pin)
 			}
 		})
@@ -160,7 +161,10 @@ func TestBundleByURLAndTags(t *testing.T) {
 	b := u.bundle(t, "b102")
 	must(t, os.Rename(b, filepath.Join(filepath.Dir(b), "llama-b102.bundle")))
 	o, _ := options(t, u.lock)
-	o.Sources = []spec.Source{{Name: "files", Upstream: "llama.cpp", Kind: "bundle", URL: filepath.Join(filepath.Dir(b), "llama-{tag}.bundle")}}
+	o.Sources = []spec.Source{{
+		Name: "files", Upstream: "llama.cpp", Kind: "bundle",
+		URL: filepath.Join(filepath.Dir(b), "llama-{tag}.bundle"),
+	}}
 	mustFetch(t, o, "b102")
 	_, err := fetch(t, o, "b103")
 	wantErr(t, err, "llama-b103.bundle", "no such file", "nearest tags to be had: b102")

@@ -87,7 +87,10 @@ func (t *Tree) checkout(ctx context.Context, dir string, exclude []string, own b
 	if err != nil {
 		return Stats{}, err
 	}
-	c := &checkout{tree: t, own: own, want: map[string]Entry{}, folders: map[string]bool{".": true}, there: map[string]indexFile{}}
+	c := &checkout{
+		tree: t, own: own, want: map[string]Entry{}, folders: map[string]bool{".": true},
+		there: map[string]indexFile{},
+	}
 	for _, e := range entries {
 		c.want[e.Path] = e
 		for d := path.Dir(e.Path); !c.folders[d]; d = path.Dir(d) {

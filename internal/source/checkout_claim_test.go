@@ -29,7 +29,10 @@ func snapshot(t *testing.T, dir string) string {
 
 func small(t *testing.T, text string) *Tree {
 	t.Helper()
-	return checkoutTree(t, map[string]File{"a.c": {Regular, []byte(text)}, "sub/b.c": {Regular, []byte("b")}, "l": {Symlink, []byte("a.c")}})
+	return checkoutTree(t, map[string]File{
+		"a.c": {Regular, []byte(text)}, "sub/b.c": {Regular, []byte("b")},
+		"l": {Symlink, []byte("a.c")},
+	})
 }
 
 func put(t *testing.T, path, text string) {
@@ -46,7 +49,10 @@ func TestCheckoutKeepsForeignFiles(t *testing.T) {
 		meddle func(d string)
 		files  []string
 	}{
-		"no index":      {func(d string) { must(t, os.Remove(d+".index.json")); put(t, d+"/k", "keep") }, []string{"a.c", "k"}},
+		"no index": {func(d string) {
+			must(t, os.Remove(d+".index.json"))
+			put(t, d+"/k", "keep")
+		}, []string{"a.c", "k"}},
 		"another file":  {func(d string) { put(t, d+"/sub/new.c", "mine") }, []string{"sub/new.c"}},
 		"edited":        {func(d string) { put(t, d+"/a.c", "mine") }, []string{"a.c"}},
 		"edited, keeps": {func(d string) { put(t, d+"/sub/b.c", "mine") }, []string{"sub/b.c"}},
@@ -111,7 +117,8 @@ func TestCheckoutKeepsForeignFiles(t *testing.T) {
 	put(t, filepath.Join(dir, "sub", tempPrefix+"1-2"), "#!")
 	must(t, os.Chmod(filepath.Join(dir, "sub", tempPrefix+"1-2"), 0o755))
 	must(t, os.Symlink("a.c", filepath.Join(dir, tempPrefix+"1-3")))
-	if stats, err := two.Checkout(t.Context(), dir, nil); err != nil || stats.Removed != 3 || diskTree(t, dir) != two.ID() {
+	if stats, err := two.Checkout(t.Context(), dir, nil); err != nil || stats.Removed != 3 ||
+		diskTree(t, dir) != two.ID() {
 		t.Errorf("with temporary files: %+v %v", stats, err)
 	}
 	none := checkoutTree(t, map[string]File{"only": {Regular, nil}})
@@ -124,7 +131,10 @@ func TestCheckoutKeepsForeignFiles(t *testing.T) {
 // touched, in no mode.
 func TestForeignIndex(t *testing.T) {
 	tree := small(t, "one")
-	for _, text := range []string{`{"my":1}`, "", "hello", "[]", `{"version":1,"files":{}}`, `{"format":"other","version":2,"files":{}}`} {
+	for _, text := range []string{
+		`{"my":1}`, "", "hello", "[]", `{"version":1,"files":{}}`,
+		`{"format":"other","version":2,"files":{}}`,
+	} {
 		dir := filepath.Join(t.TempDir(), "o")
 		put(t, dir+"/k", "keep")
 		put(t, dir+".index.json", text)
@@ -165,7 +175,8 @@ func TestCheckoutOwn(t *testing.T) {
 	if got := sorted(mtimes(t, dir)); !slices.Equal(got, []string{ownMarker, "a.c", "l", "sub/b.c"}) {
 		t.Errorf("left %q", got)
 	}
-	if stats, err := two.CheckoutOwn(t.Context(), dir, nil); err != nil || stats.Written+stats.Removed+len(stats.Unknown) != 0 || stats.Kept != 3 {
+	if stats, err := two.CheckoutOwn(t.Context(), dir, nil); err != nil || stats.Written+stats.Removed+
+		len(stats.Unknown) != 0 || stats.Kept != 3 {
 		t.Errorf("again: %+v %v", stats, err)
 	}
 	// Another folder in its place is not the one that was claimed.
@@ -272,7 +283,10 @@ func TestCheckoutsAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 4 {
 			wg.Go(func() {
-				cmd := childJob{Cache: cache, Override: u.dir, Tag: []string{"b104", "b105"}[i%2], Lock: u.lock, Dir: dir}.command(t)
+				cmd := childJob{
+					Cache: cache, Override: u.dir, Tag: []string{"b104", "b105"}[i%2], Lock: u.lock,
+					Dir: dir,
+				}.command(t)
 				if out, err := cmd.CombinedOutput(); err != nil {
 					t.Errorf("%v\n%s", err, out)
 				}
@@ -283,7 +297,8 @@ func TestCheckoutsAtOnce(t *testing.T) {
 			t.Errorf("a mixed tree: %s", got)
 		}
 	}
-	if got := sorted(mtimes(t, filepath.Dir(dir))); !slices.Contains(got, "w.index.json") || slices.Contains(got, "w.index.json.lock") {
+	if got := sorted(mtimes(t, filepath.Dir(dir))); !slices.Contains(got, "w.index.json") ||
+		slices.Contains(got, "w.index.json.lock") {
 		t.Errorf("beside it: %q", got[len(got)-3:])
 	}
 }
@@ -297,13 +312,17 @@ func TestCheckoutNames(t *testing.T) {
 	must(t, os.Symlink("real", filepath.Join(base, "way")))
 	must(t, os.Symlink(dir, filepath.Join(base, "link")))
 	t.Chdir(dir)
-	for i, name := range []string{".", filepath.Join(base, "way", "w"), filepath.Join(base, "link"), dir + "/", "../w", "../../way/../real/w", "."} {
+	for i, name := range []string{
+		".", filepath.Join(base, "way", "w"), filepath.Join(base, "link"), dir + "/", "../w",
+		"../../way/../real/w", ".",
+	} {
 		tree := []*Tree{one, two}[i%2]
 		if _, err := tree.Checkout(t.Context(), name, nil); err != nil || diskTree(t, dir) != tree.ID() {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if got := sorted(mtimes(t, base)); slices.Contains(got, "..index.json") || !slices.Contains(got, "real/w.index.json") || len(got) != 6 {
+	if got := sorted(mtimes(t, base)); slices.Contains(got, "..index.json") ||
+		!slices.Contains(got, "real/w.index.json") || len(got) != 6 {
 		t.Errorf("files %q", got)
 	}
 	// One that is not there yet, through a link.

@@ -70,7 +70,8 @@ func readIndex(dir string) (checkoutIndex, error) {
 			return x, nil
 		}
 	}
-	return newIndex(), fmt.Errorf("%s is not an index of llpatch, and one must stand in its place; move it away, or give another folder", name)
+	return newIndex(), fmt.Errorf("%s is not an index of llpatch, and one must stand in its place; move it away, or "+
+		"give another folder", name)
 }
 
 // wrote reports whether a checkout put this content there.

@@ -55,7 +55,10 @@ func TestCheckoutUpdatesInPlace(t *testing.T) {
 	u := newUpstream(t)
 	git(t, u.dir, "rm", "-q", "-r", "docs/a", "ggml.h")
 	git(t, u.dir, "update-index", "--chmod=+x", "LICENSE")
-	writeAll(t, u.dir, map[string]File{"link": {Symlink, []byte("src")}, "empty": {Regular, []byte("no longer")}, "new/deep/file": {Regular, []byte("x")}})
+	writeAll(t, u.dir, map[string]File{
+		"link": {Symlink, []byte("src")}, "empty": {Regular, []byte("no longer")},
+		"new/deep/file": {Regular, []byte("x")},
+	})
 	git(t, u.dir, "add", "link", "empty", "new")
 	git(t, u.dir, "commit", "-q", "-m", "next")
 	git(t, u.dir, "tag", "b104")
@@ -91,7 +94,8 @@ func TestCheckoutUpdatesInPlace(t *testing.T) {
 		t.Error("an empty folder stays")
 	}
 	// Nothing to do, and back.
-	if stats, err := to.Checkout(t.Context(), dir, nil); err != nil || stats.Written+stats.Removed != 0 || stats.Bytes != 0 {
+	if stats, err := to.Checkout(t.Context(), dir, nil); err != nil || stats.Written+stats.Removed != 0 ||
+		stats.Bytes != 0 {
 		t.Errorf("third checkout: %+v %v", stats, err)
 	}
 	if _, err := from.Checkout(t.Context(), dir, nil); err != nil || diskTree(t, dir) != from.ID() {
@@ -102,7 +106,10 @@ func TestCheckoutUpdatesInPlace(t *testing.T) {
 // TestCheckoutExclude: what is excluded is not written, and goes if it is there.
 func TestCheckoutExclude(t *testing.T) {
 	files := map[string]File{}
-	for _, p := range []string{"a.c", "docs/x", "docs/y/z", "docsx/x", "models/a.gguf", "models/a.txt", "models/sub/b.gguf", "src/docs/k", "[x]/f"} {
+	for _, p := range []string{
+		"a.c", "docs/x", "docs/y/z", "docsx/x", "models/a.gguf", "models/a.txt",
+		"models/sub/b.gguf", "src/docs/k", "[x]/f",
+	} {
 		files[p] = File{Regular, []byte(p)}
 	}
 	tree := checkoutTree(t, files)

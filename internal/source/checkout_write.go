@@ -108,7 +108,8 @@ func (w *writer) put(dir *os.Root, e Entry, data []byte) error {
 	// noted without one, and so read by the next checkout.
 	f := seen(fi)
 	f.CTime = 0
-	if now, err := dir.Lstat(name); err == nil && os.SameFile(fi, now) && fi.Size() == now.Size() && fi.ModTime().Equal(now.ModTime()) {
+	if now, err := dir.Lstat(name); err == nil && os.SameFile(fi, now) && fi.Size() == now.Size() &&
+		fi.ModTime().Equal(now.ModTime()) {
 		f = seen(now)
 	}
 	f.Mode, f.Blob = e.Mode, e.Blob

@@ -48,7 +48,8 @@ func (e *Unavailable) ExitCode() int { return exit.Source }
 // Hint names another tag, or what --source takes.
 func (e *Unavailable) Hint() string {
 	if len(e.Nearest) > 0 {
-		return fmt.Sprintf("--nearest takes %s instead; --source takes a repository, bundle or tarball that you have", e.Nearest[0])
+		return fmt.Sprintf("--nearest takes %s instead; --source takes a repository, bundle or tarball that you have",
+			e.Nearest[0])
 	}
 	if len(e.Tried) == 1 && errors.Is(e, fs.ErrNotExist) {
 		return "--source names a path that is not there"
@@ -78,7 +79,8 @@ type Mismatch struct {
 // Error shows both ids.
 func (e *Mismatch) Error() string {
 	if e.What == "commit" {
-		return fmt.Sprintf("%s %s moved upstream: the lock pins commit %s, %s now has %s; if that is right, remove the tag from recipes/tags.lock and fetch it again",
+		return fmt.Sprintf("%s %s moved upstream: the lock pins commit %s, %s now has %s; if that is right, remove the "+
+			"tag from recipes/tags.lock and fetch it again",
 			e.Upstream, e.Tag, e.Want, e.Source, e.Got)
 	}
 	return fmt.Sprintf("%s %s: %s gives %s %s, the lock pins %s; nothing of it is used",
@@ -96,7 +98,8 @@ type NotLocked struct {
 
 // Error names the tag and how to pin it.
 func (e *NotLocked) Error() string {
-	return fmt.Sprintf("%s %s is not pinned in recipes/tags.lock; fetch it once without --locked to record it", e.Upstream, e.Tag)
+	return fmt.Sprintf("%s %s is not pinned in recipes/tags.lock; fetch it once without --locked to record it",
+		e.Upstream, e.Tag)
 }
 
 // ExitCode is exit.Source.
@@ -119,7 +122,8 @@ func (e *Foreign) Error() string {
 	if e.More {
 		more = "\n  and more"
 	}
-	return fmt.Sprintf("%s holds files that llpatch did not write, or that were changed since; nothing was written:\n  %s%s\ngive another folder, or move these away (or the whole folder, with %s)",
+	return fmt.Sprintf("%s holds files that llpatch did not write, or that were changed since; nothing was written:\n  "+
+		"%s%s\ngive another folder, or move these away (or the whole folder, with %s)",
 		e.Dir, strings.Join(e.Files, "\n  "), more, indexPath(e.Dir))
 }
 
@@ -140,7 +144,8 @@ func (e *Missing) Error() string {
 	if e.Path != "" {
 		what = fmt.Sprintf("%s (blob %s)", e.Path, e.Blob)
 	}
-	return fmt.Sprintf("%s is not in %s: the repository is incomplete, as a partial clone is (git clone --filter), or has lost objects", what, e.Where)
+	return fmt.Sprintf("%s is not in %s: the repository is incomplete, as a partial clone is (git clone --filter), or "+
+		"has lost objects", what, e.Where)
 }
 
 // Hint says how to complete it.

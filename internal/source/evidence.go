@@ -30,7 +30,8 @@ func unproven(upstream string, t tag.Tag, p spec.Pin) error {
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("nothing in it proves that it is %s, and the tag is not pinned in recipes/tags.lock; if you know that it is, write under %q there:\n    %q: %s",
+	return fmt.Errorf("nothing in it proves that it is %s, and the tag is not pinned in recipes/tags.lock; if you know "+
+		"that it is, write under %q there:\n    %q: %s",
 		t, upstream, t.String(), line)
 }
 

@@ -58,10 +58,13 @@ func TestEvidence(t *testing.T) {
 		"archive named as upstream": {archive("llama.cpp-b102"), "b102"},
 		"archive of another name":   {archive("x"), ""},
 		"archive of a commit":       {archive("llama.cpp-" + u.lock["llama.cpp"]["b102"].Commit), ""},
-		"npm package":               {save("p.tgz", npmPackage(t, u, info(`{"tag": "b102", "llamaCppGithubRepo": "x/y"}`))), "b102"},
-		"npm package, info first":   {early, "b102"},
-		"npm package without info":  {save("q.tgz", npmPackage(t, u)), ""},
-		"npm package, broken info":  {save("r.tgz", npmPackage(t, u, info(`{"tag": 102}`))), ""},
+		"npm package": {
+			save("p.tgz", npmPackage(t, u, info(`{"tag": "b102", "llamaCppGithubRepo": "x/y"}`))),
+			"b102",
+		},
+		"npm package, info first":  {early, "b102"},
+		"npm package without info": {save("q.tgz", npmPackage(t, u)), ""},
+		"npm package, broken info": {save("r.tgz", npmPackage(t, u, info(`{"tag": 102}`))), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, asked := range upstreamTags {
@@ -80,7 +83,8 @@ func TestEvidence(t *testing.T) {
 						t.Errorf("%s: nearest %v", asked, gone.Nearest)
 					}
 				} else {
-					wantErr(t, err, "nothing", "recipes/tags.lock", fmt.Sprintf(`"%s": {"tree":"%s","build":%s,"time":"2026-03-17T02:01:52Z"}`, asked, u.tree("b102"), asked[1:]))
+					wantErr(t, err, "nothing", "recipes/tags.lock",
+						fmt.Sprintf(`"%s": {"tree":"%s","build":%s,"time":"2026-03-17T02:01:52Z"}`, asked, u.tree("b102"), asked[1:]))
 				}
 				nothingLeft(t, o.Cache)
 				if _, err := os.Stat(filepath.Join(o.Cache, "llama.cpp.pins.json")); err == nil || len(pins) > 0 {
@@ -175,7 +179,8 @@ func TestLogOfNearest(t *testing.T) {
 	var debug syncBuffer
 	o.Log = slog.New(slog.NewTextHandler(&debug, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	mustFetch(t, o, "b110")
-	if got := log.String(); strings.Count(got, "\n") != 1 || strings.Contains(got, `\n`) || !strings.Contains(got, "b110") || !strings.Contains(got, "USING b103 INSTEAD") || !strings.Contains(got, u.dir) {
+	if got := log.String(); strings.Count(got, "\n") != 1 || strings.Contains(got, `\n`) ||
+		!strings.Contains(got, "b110") || !strings.Contains(got, "USING b103 INSTEAD") || !strings.Contains(got, u.dir) {
 		t.Errorf("log:\n%s", got)
 	}
 	if !strings.Contains(debug.String(), "source does not serve") {

@@ -132,7 +132,8 @@ func (r *reader) counted(ctx context.Context, t tag.Tag, want want, c *object.Co
 	case err != nil: // the history is not there
 		want.number(t, &pin)
 	case known.Build > 0 && (n < known.Build || n > max(known.Build, known.Max)):
-		return pin, fmt.Errorf("%s is build %d here, and recipes/tags.lock says %s; correct the line there", t, n, known.Number())
+		return pin, fmt.Errorf("%s is build %d here, and recipes/tags.lock says %s; correct the line there", t, n,
+			known.Number())
 	default:
 		pin.Build = n
 	}
@@ -181,7 +182,8 @@ func (r *reader) build(ctx context.Context, t tag.Tag, c *object.Commit) (int, e
 // errNoBuild says how to get at a build number that the source cannot count.
 func errNoBuild(t tag.Tag, where string) error {
 	return fmt.Errorf("the build number of %s cannot be counted: %s lacks the history before it; "+
-		"give a repository with the whole history by --source, or add the tag with its build number to recipes/tags.lock", t, where)
+		"give a repository with the whole history by --source, or add the tag with its build number to recipes/tags.lock", t,
+		where)
 }
 
 // repositoryTags lists the tags of a repository on this machine.

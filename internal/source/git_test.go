@@ -20,7 +20,10 @@ func TestLocalRepositories(t *testing.T) {
 	git(t, shared, "clone", "-q", "--shared", bare, ".")
 	git(t, packed, "clone", "-q", u.dir, ".")
 	git(t, packed, "gc", "-q")
-	for name, dir := range map[string]string{"work tree": u.dir, "bare": bare, "linked": linked, "alternates": shared, "packed": packed, "file url": "file://" + bare} {
+	for name, dir := range map[string]string{
+		"work tree": u.dir, "bare": bare, "linked": linked, "alternates": shared,
+		"packed": packed, "file url": "file://" + bare,
+	} {
 		t.Run(name, func(t *testing.T) {
 			o, _ := options(t, u.lock)
 			o.Override, o.Offline = dir, true
@@ -39,7 +42,10 @@ func TestLocalRepositories(t *testing.T) {
 			}
 		})
 	}
-	for name, dir := range map[string]string{"not a repository": t.TempDir(), "not there": filepath.Join(t.TempDir(), "none")} {
+	for name, dir := range map[string]string{
+		"not a repository": t.TempDir(),
+		"not there":        filepath.Join(t.TempDir(), "none"),
+	} {
 		t.Run(name, func(t *testing.T) {
 			o, _ := options(t, u.lock)
 			o.Override = dir
@@ -106,14 +112,16 @@ func TestSameTreeOtherCommit(t *testing.T) {
 	git(t, u.dir, "commit", "-q", "--amend", "-m", "the same files, told otherwise")
 	git(t, u.dir, "tag", "-f", "b101")
 	other := git(t, u.dir, "rev-parse", "HEAD")
-	for name, source := range map[string]string{"here": u.dir, "a server": gitServer(t, filepath.Join(u.dir, ".git"), nil)} {
+	for name, source := range map[string]string{"here": u.dir, "a server": gitServer(t, filepath.Join(u.dir, ".git"),
+		nil)} {
 		o, log := options(t, u.lock)
 		o.Override = source
 		tree := mustFetch(t, o, "b101")
 		if tree.ID() != pinned.Tree || tree.Pin.Commit != pinned.Commit {
 			t.Errorf("%s: tree %s, commit %s", name, tree.ID(), tree.Pin.Commit)
 		}
-		if s := log.String(); other == pinned.Commit || !strings.Contains(s, "the same tree under another commit") || !strings.Contains(s, other) || !strings.Contains(s, pinned.Commit) {
+		if s := log.String(); other == pinned.Commit || !strings.Contains(s, "the same tree under another commit") ||
+			!strings.Contains(s, other) || !strings.Contains(s, pinned.Commit) {
 			t.Errorf("%s: log %s", name, s)
 		}
 	}
@@ -182,7 +190,8 @@ func TestBuildNumber(t *testing.T) {
 	// With the number in the lock the same clone serves; so does the commit under its tag's pin.
 	o.Lock = spec.Lock{"llama.cpp": {"v0.5.0": u.pin(t, "b103", 103)}}
 	mustFetch(t, o, "v0.5.0")
-	if tree := mustFetch(t, o, o.Lock["llama.cpp"]["v0.5.0"].Commit); tree.Pin.Build != 103 || tree.Tag.String() != "v0.5.0" {
+	if tree := mustFetch(t, o, o.Lock["llama.cpp"]["v0.5.0"].Commit); tree.Pin.Build != 103 ||
+		tree.Tag.String() != "v0.5.0" {
 		t.Errorf("commit of a pinned tag: %s, build %d", tree.Tag, tree.Pin.Build)
 	}
 }
@@ -209,7 +218,8 @@ func TestPartialClone(t *testing.T) {
 		t.Errorf("missing %s %s", m.Path, m.Blob)
 	}
 	wantErr(t, err, "models/big.gguf", big, part, "partial clone")
-	if next := m.Hint(); !strings.HasPrefix(next, "git -C "+part+" fetch --refetch --no-filter completes it") || !strings.Contains(next, "exclude") {
+	if next := m.Hint(); !strings.HasPrefix(next, "git -C "+part+" fetch --refetch --no-filter completes it") ||
+		!strings.Contains(next, "exclude") {
 		t.Error(next)
 	}
 	if left := listDir(t, dir); len(left) > 0 {

@@ -99,7 +99,8 @@ func (g gitDir) check() error {
 		return fmt.Errorf("%s: the repository's ids are %s, not sha1", path, f)
 	}
 	if f := ext.Option("refstorage"); f != "" && f != "files" {
-		return fmt.Errorf("%s: the repository keeps its refs as %s, which cannot be read; git refs migrate --ref-format=files changes that", path, f)
+		return fmt.Errorf("%s: the repository keeps its refs as %s, which cannot be read; git refs migrate "+
+			"--ref-format=files changes that", path, f)
 	}
 	return nil
 }

@@ -49,7 +49,8 @@ func childMain(text string) error {
 	if err := json.Unmarshal([]byte(text), &j); err != nil {
 		return err
 	}
-	tree, err := Fetch(context.Background(), Options{Cache: j.Cache, Override: j.Override, Lock: j.Lock}, "llama.cpp", tag.MustParse(j.Tag))
+	tree, err := Fetch(context.Background(), Options{Cache: j.Cache, Override: j.Override, Lock: j.Lock}, "llama.cpp",
+		tag.MustParse(j.Tag))
 	if err != nil {
 		return err
 	}
@@ -127,7 +128,8 @@ func newUpstream(t *testing.T) upstream {
 	}
 	for i, name := range upstreamTags {
 		f := files["ggml/src/ggml.c"]
-		files["ggml/src/ggml.c"] = File{f.Mode, slices.Concat(f.Data[:2000*i], []byte("changed in "+name+"\n"), f.Data[2000*i:])}
+		files["ggml/src/ggml.c"] = File{f.Mode, slices.Concat(f.Data[:2000*i], []byte("changed in "+name+"\n"),
+			f.Data[2000*i:])}
 		writeAll(t, u.dir, files)
 		git(t, u.dir, "add", "-A")
 		git(t, u.dir, "commit", "-q", "-m", name)
@@ -143,7 +145,10 @@ func newUpstream(t *testing.T) upstream {
 
 func (u upstream) pin(t *testing.T, rev string, build int) spec.Pin {
 	t.Helper()
-	return spec.Pin{Commit: git(t, u.dir, "rev-parse", rev+"^{commit}"), Tree: git(t, u.dir, "rev-parse", rev+"^{tree}"), Build: build}
+	return spec.Pin{
+		Commit: git(t, u.dir, "rev-parse", rev+"^{commit}"), Tree: git(t, u.dir, "rev-parse", rev+"^{tree}"),
+		Build: build,
+	}
 }
 
 func (u upstream) tree(name string) string { return u.lock["llama.cpp"][name].Tree }

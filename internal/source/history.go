@@ -59,7 +59,8 @@ func (e *NoHistory) Error() string {
 		b.WriteString("\n  --source takes a git URL, or a git repository on this machine, that has it")
 	}
 	if e.Commit != "" {
-		fmt.Fprintf(&b, "\n  llpatch fetch --history --upstream %s fetches upstream's history; or give a local repository that has the commit by --source", e.Upstream)
+		fmt.Fprintf(&b, "\n  llpatch fetch --history --upstream %s fetches upstream's history; or give a local repository "+
+			"that has the commit by --source", e.Upstream)
 	}
 	return b.String()
 }
@@ -92,7 +93,8 @@ func (e *TagsMoved) Error() string {
 	if len(names) > shown {
 		names, more = names[:shown], fmt.Sprintf(" and %d more", len(names)-shown)
 	}
-	return fmt.Sprintf("%s: moved in %s, and the mirror keeps what it has: %s%s; find out why; if that is right, remove them (git -C %s tag -d %s) and fetch again",
+	return fmt.Sprintf("%s: moved in %s, and the mirror keeps what it has: %s%s; find out why; if that is right, "+
+		"remove them (git -C %s tag -d %s) and fetch again",
 		e.Upstream, e.Source, strings.Join(names, ", "), more, e.Mirror, e.Tags[0])
 }
 
@@ -109,7 +111,8 @@ func History(ctx context.Context, o Options, upstream string) (_ *Mirror, err er
 	program, err := run.LookPath("git", os.Getenv("PATH"))
 	if err != nil {
 		gone.Tried = []Attempt{{Source: "git", Err: errors.New(
-			"a whole history is fetched by the git program, which is not on the PATH: install git (llpatch's own reader would take six times its memory)")}}
+			"a whole history is fetched by the git program, which is not on the PATH: install git (llpatch's own reader " +
+				"would take six times its memory)")}}
 		return nil, gone
 	}
 	path := MirrorPath(o.Cache, upstream)

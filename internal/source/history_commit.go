@@ -75,7 +75,10 @@ func changeOf(ctx context.Context, st *store, id string) (*Change, error) {
 	if c.Hash.String() != id {
 		return nil, fmt.Errorf("%s is a tag, not a commit: it means commit %s", id, c.Hash)
 	}
-	out := &Change{ID: id, Author: c.Author.Name, Email: c.Author.Email, When: c.Author.When, Message: c.Message, tree: c.TreeHash.String()}
+	out := &Change{
+		ID: id, Author: c.Author.Name, Email: c.Author.Email, When: c.Author.When, Message: c.Message,
+		tree: c.TreeHash.String(),
+	}
 	for _, p := range c.ParentHashes {
 		out.Parents = append(out.Parents, p.String())
 	}
@@ -86,7 +89,8 @@ func changeOf(ctx context.Context, st *store, id string) (*Change, error) {
 	if len(out.Parents) == 1 {
 		parent, err := r.peel(out.Parents[0])
 		if err != nil {
-			return nil, fmt.Errorf("the commit is there, and its parent is not (git fetch --unshallow completes a shallow clone): %w", err)
+			return nil, fmt.Errorf("the commit is there, and its parent is not (git fetch --unshallow completes a "+
+				"shallow clone): %w", err)
 		}
 		if before, err = loadTree(ctx, st, parent.TreeHash.String()); err != nil {
 			return nil, err

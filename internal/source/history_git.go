@@ -39,7 +39,8 @@ func (h historian) from(ctx context.Context, s spec.Source) (*Mirror, error) {
 	}
 	if err != nil {
 		if local && ctx.Err() == nil && lacksObjects(err) {
-			err = fmt.Errorf("%s lacks objects, as a partial clone does, and cannot be copied; give it to --source of the command itself (llpatch status --source %s), or complete it (%s): %w",
+			err = fmt.Errorf("%s lacks objects, as a partial clone does, and cannot be copied; give it to --source of the "+
+				"command itself (llpatch status --source %s), or complete it (%s): %w",
 				address, run.Quote(address), complete(address), err)
 		}
 		return nil, err
@@ -140,7 +141,8 @@ func (h historian) pinned(address, path string) (err error) {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s has none of the commits that recipes/tags.lock pins of %s: it is not its history", address, h.upstream)
+	return fmt.Errorf("%s has none of the commits that recipes/tags.lock pins of %s: it is not its history", address,
+		h.upstream)
 }
 
 // update fetches what is new. Branches go where upstream puts them; tags are only
@@ -206,7 +208,8 @@ func historyEnv() []string {
 		return slices.Contains(ofAnotherRepository, key)
 	})
 	// A URL of a declaration must not name a program to run (ext::).
-	return append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=file:git:http:https:ssh", "GIT_DEFAULT_REF_FORMAT=files")
+	return append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=file:git:http:https:ssh",
+		"GIT_DEFAULT_REF_FORMAT=files")
 }
 
 // run runs git and returns the lines that it said, without those of its progress,

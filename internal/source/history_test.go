@@ -48,7 +48,8 @@ func TestHistory(t *testing.T) {
 	if !shown["history: receiving objects"] {
 		t.Errorf("no progress was shown, only %v", shown)
 	}
-	if got := git(t, m.Path, "for-each-ref", "--format=%(refname)"); strings.Contains(got, "pull") || !strings.Contains(got, "refs/heads/master") {
+	if got := git(t, m.Path, "for-each-ref", "--format=%(refname)"); strings.Contains(got, "pull") ||
+		!strings.Contains(got, "refs/heads/master") {
 		t.Errorf("refs are %s", got)
 	}
 	git(t, m.Path, "fsck", "--full", "--strict")
@@ -80,7 +81,8 @@ func TestHistory(t *testing.T) {
 	git(t, u.dir, "tag", "b105")
 	_, err := History(t.Context(), o, "llama.cpp")
 	var moved *TagsMoved
-	if !errors.As(err, &moved) || !slices.Equal(moved.Tags, []string{"b101"}) || !strings.Contains(err.Error(), "tag -d b101") {
+	if !errors.As(err, &moved) || !slices.Equal(moved.Tags, []string{"b101"}) ||
+		!strings.Contains(err.Error(), "tag -d b101") {
 		t.Errorf("moved tag: %v", err)
 	}
 	if got := git(t, m.Path, "rev-parse", "refs/tags/b101"); got != old {
@@ -96,7 +98,8 @@ func TestHistory(t *testing.T) {
 		t.Errorf("the tag comes from %s", tree.Source)
 	}
 	// A name that is also the beginning of a commit's id is no tag.
-	if _, err := Fetch(t.Context(), o, "llama.cpp", tag.MustParse("b106")); !errors.Is(err, errNoTag) || !errors.Is(err, errOffline) {
+	if _, err := Fetch(t.Context(), o, "llama.cpp", tag.MustParse("b106")); !errors.Is(err, errNoTag) ||
+		!errors.Is(err, errOffline) {
 		t.Errorf("a tag that the mirror lacks: %v", err)
 	}
 }
@@ -151,7 +154,8 @@ func TestHistoryRefused(t *testing.T) {
 	})
 	t.Run("no git", func(t *testing.T) {
 		t.Setenv("PATH", t.TempDir())
-		if _, err := History(t.Context(), Options{Cache: t.TempDir(), Override: u.dir}, "llama.cpp"); err == nil || !strings.Contains(err.Error(), "install git") {
+		if _, err := History(t.Context(), Options{Cache: t.TempDir(), Override: u.dir}, "llama.cpp"); err == nil ||
+			!strings.Contains(err.Error(), "install git") {
 			t.Errorf("without git: %v", err)
 		}
 	})
@@ -179,7 +183,8 @@ func TestUpstreamCommit(t *testing.T) {
 	o := Options{Cache: t.TempDir()}
 	_, err := UpstreamCommit(t.Context(), o, "llama.cpp", tip)
 	var gone *NoHistory
-	if !errors.As(err, &gone) || !strings.Contains(err.Error(), "llpatch fetch --history") || !strings.Contains(err.Error(), "mirror: there is none") {
+	if !errors.As(err, &gone) || !strings.Contains(err.Error(), "llpatch fetch --history") ||
+		!strings.Contains(err.Error(), "mirror: there is none") {
 		t.Errorf("no history: %v", err)
 	}
 
@@ -208,15 +213,20 @@ func TestUpstreamCommit(t *testing.T) {
 	if !slices.Equal(got, want) || len(got) == 0 {
 		t.Errorf("files %v, git has %v", got, want)
 	}
-	if c.Author != "A" || c.Email != "a@example.org" || c.When.UTC().Format("2006-01-02T15:04:05Z") != "2026-03-17T02:01:52Z" {
+	if c.Author != "A" || c.Email != "a@example.org" ||
+		c.When.UTC().Format("2006-01-02T15:04:05Z") != "2026-03-17T02:01:52Z" {
 		t.Errorf("author %q %q %v", c.Author, c.Email, c.When)
 	}
 
 	// An address gives the commit and its parents alone; from then on it is in the cache.
 	git(t, u.dir, "config", "uploadpack.allowAnySHA1InWant", "true")
-	web := Options{Cache: t.TempDir(), Sources: []spec.Source{{Name: "web", Upstream: "llama.cpp", Kind: "git", URL: gitServer(t, filepath.Join(u.dir, ".git"), nil)}}}
+	web := Options{Cache: t.TempDir(), Sources: []spec.Source{{
+		Name: "web", Upstream: "llama.cpp", Kind: "git",
+		URL: gitServer(t, filepath.Join(u.dir, ".git"), nil),
+	}}}
 	web.Offline = true
-	if _, err := UpstreamCommit(t.Context(), web, "llama.cpp", tip); !errors.As(err, &gone) || !strings.Contains(err.Error(), "web: not asked: --offline") {
+	if _, err := UpstreamCommit(t.Context(), web, "llama.cpp", tip); !errors.As(err, &gone) ||
+		!strings.Contains(err.Error(), "web: not asked: --offline") {
 		t.Errorf("offline: %v", err)
 	}
 	web.Offline = false
@@ -226,14 +236,18 @@ func TestUpstreamCommit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(c, far, cmpopts.IgnoreUnexported(Change{}), cmp.Comparer(func(a, b time.Time) bool { return a.Equal(b) })); diff != "" {
+		if diff := cmp.Diff(c, far, cmpopts.IgnoreUnexported(Change{}), cmp.Comparer(func(a, b time.Time) bool {
+			return a.Equal(b)
+		})); diff != "" {
 			t.Errorf("offline %v: -want +got:\n%s", offline, diff)
 		}
 	}
-	if n := git(t, filepath.Join(web.Cache, "llama.cpp.git"), "cat-file", "--batch-all-objects", "--batch-check=%(objecttype)"); strings.Count(n, "commit") != 2 {
+	if n := git(t, filepath.Join(web.Cache, "llama.cpp.git"), "cat-file", "--batch-all-objects",
+		"--batch-check=%(objecttype)"); strings.Count(n, "commit") != 2 {
 		t.Errorf("%d commits were fetched", strings.Count(n, "commit"))
 	}
-	if _, err := UpstreamCommit(t.Context(), Options{Cache: t.TempDir(), Sources: web.Sources}, "llama.cpp", strings.Repeat("1", 40)); !errors.As(err, &gone) || !strings.Contains(err.Error(), "web: ask for 1111111") {
+	if _, err := UpstreamCommit(t.Context(), Options{Cache: t.TempDir(), Sources: web.Sources}, "llama.cpp",
+		strings.Repeat("1", 40)); !errors.As(err, &gone) || !strings.Contains(err.Error(), "web: ask for 1111111") {
 		t.Errorf("no such commit: %v", err)
 	}
 
@@ -243,7 +257,8 @@ func TestUpstreamCommit(t *testing.T) {
 	if _, err := UpstreamCommit(t.Context(), o, "llama.cpp", tip); err != nil {
 		t.Error(err)
 	}
-	if _, err := Commit(t.Context(), u.dir, git(t, u.dir, "rev-parse", "b102")); err == nil || !strings.Contains(err.Error(), "is a tag, not a commit") {
+	if _, err := Commit(t.Context(), u.dir, git(t, u.dir, "rev-parse", "b102")); err == nil ||
+		!strings.Contains(err.Error(), "is a tag, not a commit") {
 		t.Errorf("an annotated tag: %v", err)
 	}
 	shallow := filepath.Join(t.TempDir(), "shallow")

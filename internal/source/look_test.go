@@ -33,7 +33,10 @@ func TestLooks(t *testing.T) {
 		{Name: "other", Upstream: "ik_llama.cpp", Kind: "git", URL: gitURL},
 		{Name: "clone", Upstream: "llama.cpp", Kind: "git", URL: u.dir},
 		{Name: "gone", Upstream: "llama.cpp", Kind: "git", URL: filepath.Join(u.dir, "gone")},
-		{Name: "npm", Upstream: "llama.cpp", Kind: "bundle", NPM: "llama", File: "x", Tags: map[string]string{"b101": "1.0.0"}},
+		{
+			Name: "npm", Upstream: "llama.cpp", Kind: "bundle", NPM: "llama", File: "x",
+			Tags: map[string]string{"b101": "1.0.0"},
+		},
 		{Name: "tarball", Upstream: "llama.cpp", Kind: "archive", URL: reg.URL + "/{tag}.tar.gz"},
 		{Name: "down", Upstream: "llama.cpp", Kind: "git", URL: "http://127.0.0.1:1/x.git"},
 	}
@@ -48,19 +51,23 @@ func TestLooks(t *testing.T) {
 		want    map[string]want
 	}{
 		"any": {"", false, map[string]want{
-			"web": {false, true, ""}, "clone": {true, true, ""}, "gone": {true, true, "nothing is there"}, "npm": {false, true, ""},
+			"web": {false, true, ""}, "clone": {true, true, ""}, "gone": {true, true, "nothing is there"},
+			"npm":     {false, true, ""},
 			"tarball": {false, true, ""}, "down": {false, true, "connection refused"},
 		}},
 		"a tag": {"b101", false, map[string]want{
-			"web": {false, true, ""}, "clone": {true, true, ""}, "gone": {true, true, "nothing is there"}, "npm": {false, true, ""},
+			"web": {false, true, ""}, "clone": {true, true, ""}, "gone": {true, true, "nothing is there"},
+			"npm":     {false, true, ""},
 			"tarball": {false, true, "404"}, "down": {false, true, "connection refused"},
 		}},
 		"another tag": {"b999", false, map[string]want{
-			"web": {false, true, no}, "clone": {true, true, no}, "gone": {true, true, "nothing is there"}, "npm": {false, true, no},
+			"web": {false, true, no}, "clone": {true, true, no}, "gone": {true, true, "nothing is there"},
+			"npm":     {false, true, no},
 			"tarball": {false, true, "404"}, "down": {false, true, "connection refused"},
 		}},
 		"offline": {"b101", true, map[string]want{
-			"web": {false, false, ""}, "clone": {true, true, ""}, "gone": {true, true, "nothing is there"}, "npm": {false, false, ""},
+			"web": {false, false, ""}, "clone": {true, true, ""}, "gone": {true, true, "nothing is there"},
+			"npm":     {false, false, ""},
 			"tarball": {false, false, ""}, "down": {false, false, ""},
 		}},
 	} {
@@ -81,7 +88,8 @@ func TestLooks(t *testing.T) {
 			}
 			for _, l := range looks {
 				w := c.want[l.Source]
-				if l.Here != w.here || l.Asked != w.asked || (l.Err == nil) != (w.err == "") || l.Err != nil && !strings.Contains(l.Err.Error(), w.err) {
+				if l.Here != w.here || l.Asked != w.asked || (l.Err == nil) != (w.err == "") || l.Err != nil &&
+					!strings.Contains(l.Err.Error(), w.err) {
 					t.Errorf("%+v, want %+v", l, w)
 				}
 			}
@@ -100,7 +108,10 @@ func TestLooks(t *testing.T) {
 func TestCached(t *testing.T) {
 	u := newUpstream(t)
 	o, _ := options(t, u.lock)
-	o.Sources = []spec.Source{{Name: "web", Upstream: "llama.cpp", Kind: "git", URL: gitServer(t, filepath.Join(u.dir, ".git"), nil)}}
+	o.Sources = []spec.Source{{
+		Name: "web", Upstream: "llama.cpp", Kind: "git",
+		URL: gitServer(t, filepath.Join(u.dir, ".git"), nil),
+	}}
 	if got := Cached(o, "llama.cpp"); len(got) > 0 {
 		t.Errorf("an empty cache holds %v", got)
 	}

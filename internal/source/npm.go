@@ -40,7 +40,8 @@ func (f *fetcher) fromNPM(ctx context.Context, src spec.Source, t tag.Tag, w wan
 	f.offerPackaged(src)
 	version, ok := src.Tags[t.String()]
 	if !ok {
-		return nil, fmt.Errorf("no known version of %s holds it (versions are known for %s)", src.NPM, strings.Join(slices.Sorted(maps.Keys(src.Tags)), ", "))
+		return nil, fmt.Errorf("no known version of %s holds it (versions are known for %s)", src.NPM,
+			strings.Join(slices.Sorted(maps.Keys(src.Tags)), ", "))
 	}
 	if f.Offline {
 		return nil, errOffline
@@ -89,7 +90,9 @@ func (f *fetcher) offerPackaged(s spec.Source) {
 }
 
 // npmManifest asks the registry about one version of a package.
-func (f *fetcher) npmManifest(ctx context.Context, c *http.Client, rc *npmConfig, pkg, version string) (v npmVersion, err error) {
+func (f *fetcher) npmManifest(ctx context.Context, c *http.Client, rc *npmConfig, pkg,
+	version string,
+) (v npmVersion, err error) {
 	ctx, watch := download.NewWatch(ctx, f.stall)
 	defer watch.Stop()
 	u, err := url.Parse(rc.registry(pkg) + strings.ReplaceAll(pkg, "/", "%2f") + "/" + url.PathEscape(version))
@@ -182,7 +185,8 @@ func (s *scratch) addBundleOf(ctx context.Context, name, file string, t tag.Tag)
 			info[e.path] = tagOfInfo(r)
 			return nil
 		}
-		if seen || e.mode == Symlink || e.hard != "" || (e.path != file && (file != "" || !strings.HasSuffix(e.path, ".bundle"))) {
+		if seen || e.mode == Symlink || e.hard != "" || (e.path != file &&
+			(file != "" || !strings.HasSuffix(e.path, ".bundle"))) {
 			return nil
 		}
 		seen, bundle = true, e.path

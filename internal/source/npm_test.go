@@ -132,7 +132,10 @@ func npmPackage(t *testing.T, u upstream, more ...entry) []byte {
 	t.Helper()
 	b, err := os.ReadFile(u.bundle(t, "b102"))
 	must(t, err)
-	return tarGzOf(t, append([]entry{file("package/package.json", "{}"), file("package/llama/gitRelease.bundle", string(b))}, more...)...)
+	return tarGzOf(t, append([]entry{
+		file("package/package.json", "{}"),
+		file("package/llama/gitRelease.bundle", string(b)),
+	}, more...)...)
 }
 
 // npmOptions are those of a fetch from the registry at url, set in .npmrc.
@@ -206,7 +209,8 @@ func TestNPMTrouble(t *testing.T) {
 		more string // of .npmrc
 		says string
 	}{
-		"integrity":    {&registry{tarball: good, integrity: "sha512-" + base64.StdEncoding.EncodeToString(make([]byte, 64))}, "", "sha512"},
+		"integrity": {&registry{tarball: good, integrity: "sha512-" +
+			base64.StdEncoding.EncodeToString(make([]byte, 64))}, "", "sha512"},
 		"no integrity": {&registry{tarball: good, integrity: "sha1-2jmj7l5rSw0yVb/vlWAYkK/YBwk="}, "", "no sha512 integrity"},
 		"no token":     {&registry{tarball: good, token: "secret"}, "", "401"},
 		"no bundle":    {&registry{tarball: tarGzOf(t, file("package/x", ""))}, "", "does not hold llama/gitRelease.bundle"},

@@ -33,7 +33,8 @@ registry=https://other.example/
 	must(t, err)
 	want := map[string]string{
 		"registry": "https://r.example/", "spaced": "two words", "quoted": "a ; b", "single": "it", "flag": "true",
-		"set": "xvalue of SETy", "unset": "x${UNSET}y", "optional": "xy", "escaped": `\${SET}`, "//r.example/:_authToken": "abc=def#1",
+		"set": "xvalue of SETy", "unset": "x${UNSET}y", "optional": "xy", "escaped": `\${SET}`,
+		"//r.example/:_authToken": "abc=def#1",
 	}
 	for k, v := range want {
 		if got[k] != v {
@@ -61,7 +62,10 @@ func TestNpmConfigOrder(t *testing.T) {
 	t.Setenv("NPM_CONFIG_C", "environment")
 	c, err := loadNpmConfig(project)
 	must(t, err)
-	for k, want := range map[string]string{"a": "project", "b": "project", "c": "environment", "d": "user", "e": "global", "proxy": "", "none": ""} {
+	for k, want := range map[string]string{
+		"a": "project", "b": "project", "c": "environment", "d": "user", "e": "global",
+		"proxy": "", "none": "",
+	} {
 		if got := c.get(k); got != want {
 			t.Errorf("%s is %q, want %q", k, got, want)
 		}
@@ -112,7 +116,9 @@ func TestNpmAuth(t *testing.T) {
 // TestNpmTransport: a private authority by cafile, and a proxy.
 func TestNpmTransport(t *testing.T) {
 	noNpmConfig(t)
-	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusTeapot)
+	}))
 	defer s.Close()
 	var proxied string
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -144,7 +150,8 @@ func TestNpmTransport(t *testing.T) {
 	if code, err := get("cafile="+ca, s.URL); err != nil || code != http.StatusTeapot {
 		t.Errorf("with cafile: %d %v", code, err)
 	}
-	if code, err := get("proxy="+proxy.URL, "http://registry.example/x"); err != nil || code != http.StatusAccepted || proxied != "http://registry.example/x" {
+	if code, err := get("proxy="+proxy.URL, "http://registry.example/x"); err != nil || code != http.StatusAccepted ||
+		proxied != "http://registry.example/x" {
 		t.Errorf("with a proxy: %d %v %s", code, err, proxied)
 	}
 	must(t, os.WriteFile(ca, []byte("no pem"), 0o644))

@@ -13,7 +13,10 @@ import (
 func TestOrigin(t *testing.T) {
 	u := newUpstream(t)
 	o, _ := options(t, u.lock)
-	web := []spec.Source{{Name: "web", Upstream: "llama.cpp", Kind: "git", URL: gitServer(t, filepath.Join(u.dir, ".git"), nil)}}
+	web := []spec.Source{{
+		Name: "web", Upstream: "llama.cpp", Kind: "git",
+		URL: gitServer(t, filepath.Join(u.dir, ".git"), nil),
+	}}
 	o.Sources = web
 	for _, source := range []string{"web", "cache"} {
 		if tree := mustFetch(t, o, "b101"); tree.Origin != "web" || tree.Source != source {

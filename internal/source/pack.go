@@ -187,7 +187,8 @@ func (x *indexer) scan(ctx context.Context, sum plumbing.Hash) error {
 // pack unpacks to.
 func (x *indexer) charge(n int64) error {
 	if limit := unpackFloor + unpackRatio*x.end; n > maxObject || x.unpacked.Add(n) > limit {
-		return fmt.Errorf("it claims %d bytes, and with it the pack's %d bytes would unpack to more than %d, or one object to more than %d",
+		return fmt.Errorf("it claims %d bytes, and with it the pack's %d bytes would unpack to more than %d, or one "+
+			"object to more than %d",
 			n, x.end, limit, int64(maxObject))
 	}
 	return nil

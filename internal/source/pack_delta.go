@@ -59,7 +59,9 @@ func (x *indexer) deltasOf(o *packed) []int {
 }
 
 // apply resolves deltas against their base, and then the deltas against those.
-func (x *indexer) apply(ctx context.Context, z *inflater, typ plumbing.ObjectType, base []byte, deltas []int, depth int) error {
+func (x *indexer) apply(ctx context.Context, z *inflater, typ plumbing.ObjectType, base []byte, deltas []int,
+	depth int,
+) error {
 	if depth > maxChain {
 		return fmt.Errorf("a chain of more than %d deltas", maxChain)
 	}

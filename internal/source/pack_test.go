@@ -41,7 +41,8 @@ func TestIndexAgainstGit(t *testing.T) {
 			if !strings.Contains(packs[0], sum.String()) || !bytes.Equal(got.Bytes(), want) {
 				t.Errorf("index of %s differs from git's", packs[0])
 			}
-			if deltas := strings.Count(git(t, dir, "verify-pack", "-v", packs[0]), "chain length"); (deltas > 0) == (name == "no deltas") {
+			if deltas := strings.Count(git(t, dir, "verify-pack", "-v", packs[0]),
+				"chain length"); (deltas > 0) == (name == "no deltas") {
 				t.Errorf("the pack has chains of %d lengths", deltas)
 			}
 		})

@@ -54,7 +54,10 @@ func TestAbbreviated(t *testing.T) {
 			}
 		}
 	}
-	for _, bad := range []string{"", "12345", "123456", "xxxxxxx", "1234567x", strings.Repeat("0", 40), strings.Repeat("1", 41)} {
+	for _, bad := range []string{
+		"", "12345", "123456", "xxxxxxx", "1234567x", strings.Repeat("0", 40),
+		strings.Repeat("1", 41),
+	} {
 		if got, err := r.Abbreviated(bad); err != nil || len(got) > 0 {
 			t.Errorf("%q: %v, %v", bad, got, err)
 		}

@@ -69,7 +69,9 @@ func (f *fetcher) remoteCommit(ctx context.Context, url, id string) (_ *Change, 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, cacheError(os.RemoveAll(s.dir))) }()
-	if _, err := f.pull(ctx, url, 2, s, func(*packp.AdvRefs) (plumbing.Hash, error) { return plumbing.NewHash(id), nil }); err != nil {
+	if _, err := f.pull(ctx, url, 2, s, func(*packp.AdvRefs) (plumbing.Hash, error) {
+		return plumbing.NewHash(id), nil
+	}); err != nil {
 		return nil, err
 	}
 	st := s.store()
@@ -84,7 +86,9 @@ func (f *fetcher) remoteCommit(ctx context.Context, url, id string) (_ *Change, 
 }
 
 // pull receives a commit of the server's, and as many more generations as depth says.
-func (f *fetcher) pull(ctx context.Context, url string, depth int, s *scratch, pick func(*packp.AdvRefs) (plumbing.Hash, error)) (id plumbing.Hash, err error) {
+func (f *fetcher) pull(ctx context.Context, url string, depth int, s *scratch,
+	pick func(*packp.AdvRefs) (plumbing.Hash, error),
+) (id plumbing.Hash, err error) {
 	ctx, watch := download.NewWatch(ctx, f.stall)
 	defer watch.Stop()
 	ep, err := transport.NewEndpoint(url)
@@ -186,7 +190,9 @@ func (f *fetcher) advertised(refs *packp.AdvRefs, t tag.Tag) (plumbing.Hash, err
 }
 
 // receive asks for one commit at a depth and keeps the pack in s.
-func (f *fetcher) receive(ctx context.Context, session transport.UploadPackSession, refs *packp.AdvRefs, id plumbing.Hash, depth int, s *scratch, watch *download.Watch) error {
+func (f *fetcher) receive(ctx context.Context, session transport.UploadPackSession, refs *packp.AdvRefs,
+	id plumbing.Hash, depth int, s *scratch, watch *download.Watch,
+) error {
 	req := packp.NewUploadPackRequestFromCapabilities(refs.Capabilities)
 	req.Wants = []plumbing.Hash{id}
 	if refs.Capabilities.Supports(capability.Shallow) {

@@ -24,7 +24,10 @@ func gitServer(t *testing.T, dir string, wrap func(http.Handler) http.Handler) s
 	backend := filepath.Join(git(t, dir, "--exec-path"), "git-http-backend")
 	var h http.Handler = &cgi.Handler{
 		Path: backend,
-		Env:  []string{"GIT_PROJECT_ROOT=" + filepath.Dir(dir), "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
+		Env: []string{
+			"GIT_PROJECT_ROOT=" + filepath.Dir(dir), "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_NOSYSTEM=1",
+			"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*",
+		},
 	}
 	if wrap != nil {
 		h = wrap(h)
@@ -73,14 +76,16 @@ func TestRemote(t *testing.T) {
 		t.Errorf("%d requests for what is in the cache", n)
 	}
 	cached := filepath.Join(o.Cache, "llama.cpp.git")
-	if n := git(t, cached, "cat-file", "--batch-all-objects", "--batch-check=%(objecttype)"); strings.Count(n, "commit") != 3 {
+	if n := git(t, cached, "cat-file", "--batch-all-objects", "--batch-check=%(objecttype)"); strings.Count(n,
+		"commit") != 3 {
 		t.Errorf("cache holds %d commits", strings.Count(n, "commit"))
 	}
 	o.Offline = false
 
 	// A commit by its id, and names whose number a fetch of one commit cannot give.
 	commit := u.lock["llama.cpp"]["b103"].Commit
-	if tree := mustFetch(t, Options{Cache: t.TempDir(), Lock: u.lock, Sources: o.Sources}, commit); tree.ID() != u.tree("b103") {
+	if tree := mustFetch(t, Options{Cache: t.TempDir(), Lock: u.lock, Sources: o.Sources},
+		commit); tree.ID() != u.tree("b103") {
 		t.Errorf("by commit: %s", tree.ID())
 	}
 	_, err := fetch(t, o, "v0.5.0")
@@ -93,7 +98,8 @@ func TestRemote(t *testing.T) {
 	// Unlocked, then offline from what the cache remembers.
 	plain, _ := options(t, nil)
 	plain.Sources = o.Sources
-	if tree := mustFetch(t, plain, "b102"); tree.Pin.Commit != u.lock["llama.cpp"]["b102"].Commit || tree.Pin.Build != 102 {
+	if tree := mustFetch(t, plain, "b102"); tree.Pin.Commit != u.lock["llama.cpp"]["b102"].Commit ||
+		tree.Pin.Build != 102 {
 		t.Errorf("unlocked pin %+v", tree.Pin)
 	}
 	plain.Offline = true

@@ -105,7 +105,9 @@ type found struct {
 
 // intoCache lets a transport fill a scratch folder, judges the tree, and takes
 // it into the cache.
-func (f *fetcher) intoCache(ctx context.Context, t tag.Tag, want want, fill func(context.Context, *scratch) (found, error)) (_ *Tree, err error) {
+func (f *fetcher) intoCache(ctx context.Context, t tag.Tag, want want,
+	fill func(context.Context, *scratch) (found, error),
+) (_ *Tree, err error) {
 	unlock, err := f.lock(ctx)
 	if err != nil {
 		return nil, err

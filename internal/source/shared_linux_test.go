@@ -55,7 +55,8 @@ func TestSharedCache(t *testing.T) {
 	for _, p := range packs {
 		must(t, os.Chmod(p, 0o600))
 	}
-	if _, err := as(65534); !errors.Is(err, fs.ErrPermission) || strings.Contains(err.Error(), "corrupt") || !strings.Contains(err.Error(), "the cache cannot be used") {
+	if _, err := as(65534); !errors.Is(err, fs.ErrPermission) || strings.Contains(err.Error(), "corrupt") ||
+		!strings.Contains(err.Error(), "the cache cannot be used") {
 		t.Errorf("got %v", err)
 	}
 	tree, err = as(0)

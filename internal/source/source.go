@@ -60,7 +60,8 @@ func Fetch(ctx context.Context, o Options, upstream string, t tag.Tag) (*Tree, e
 			return nil, nerr
 		}
 		tree.Asked = t
-		f.Log.Warn(fmt.Sprintf("%s %s cannot be had: USING %s INSTEAD, the nearest that can", upstream, t, near), "source", tree.Source)
+		f.Log.Warn(fmt.Sprintf("%s %s cannot be had: USING %s INSTEAD, the nearest that can", upstream, t, near), "source",
+			tree.Source)
 		return tree, nil
 	}
 	return nil, err
@@ -143,7 +144,8 @@ func (f *fetcher) fetch(ctx context.Context, t tag.Tag) (*Tree, error) {
 			return nil, errors.Join(fmt.Errorf("record %s in recipes/tags.lock: %w", t, err), tree.Close())
 		}
 	}
-	f.Log.Warn("tag is not pinned in recipes/tags.lock", "tag", t, "tree", tree.Pin.Tree, "commit", tree.Pin.Commit, "source", tree.Source)
+	f.Log.Warn("tag is not pinned in recipes/tags.lock", "tag", t, "tree", tree.Pin.Tree, "commit", tree.Pin.Commit,
+		"source", tree.Source)
 	return tree, nil
 }
 
@@ -195,7 +197,8 @@ func (f *fetcher) judge(t tag.Tag, source string, w want, got spec.Pin) error {
 	case !w.known && !other:
 		return nil
 	case w.pin.Tree == got.Tree && other:
-		f.Log.Info("the source has the same tree under another commit, which is as good", "tag", t, "source", source, "pinned", w.pin.Commit, "commit", got.Commit)
+		f.Log.Info("the source has the same tree under another commit, which is as good", "tag", t, "source", source,
+			"pinned", w.pin.Commit, "commit", got.Commit)
 		return nil
 	case w.pin.Tree == got.Tree:
 		return nil

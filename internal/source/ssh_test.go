@@ -49,7 +49,8 @@ func sshServer(t *testing.T) (address string) {
 	host, port, err := net.SplitHostPort(l.Addr().String())
 	must(t, err)
 	known := filepath.Join(t.TempDir(), "known_hosts")
-	must(t, os.WriteFile(known, fmt.Appendf(nil, "[%s]:%s %s", host, port, ssh.MarshalAuthorizedKey(signer.PublicKey())), 0o600))
+	must(t, os.WriteFile(known, fmt.Appendf(nil, "[%s]:%s %s", host, port, ssh.MarshalAuthorizedKey(signer.PublicKey())),
+		0o600))
 	t.Setenv("SSH_KNOWN_HOSTS", known)
 
 	keys := agent.NewKeyring()

@@ -54,11 +54,13 @@ type Tree struct {
 	Tag      tag.Tag // what the tree is
 	Upstream string
 	Pin      spec.Pin
-	Source   string  // the transport that gave it; "cache" where none was needed
-	Origin   string  // the source that first gave it: a declared one's name, GivenSource, or "cache" where that is forgotten
-	Asked    tag.Tag // what was asked for, where Tag is only the nearest; else zero
-	InPlace  bool    // it is read from a repository of this machine where that is, and the cache holds nothing of it
-	Unread   bool    // it was in the cache already, and Options.Override was not looked into
+	Source   string // the transport that gave it; "cache" where none was needed
+	// the source that first gave it: a declared one's name, GivenSource, or "cache" where that is
+	// forgotten
+	Origin  string
+	Asked   tag.Tag // what was asked for, where Tag is only the nearest; else zero
+	InPlace bool    // it is read from a repository of this machine where that is, and the cache holds nothing of it
+	Unread  bool    // it was in the cache already, and Options.Override was not looked into
 
 	id      string
 	entries []Entry
@@ -277,7 +279,8 @@ func loadTree(ctx context.Context, st *store, id string) ([]Entry, error) {
 		return nil, fmt.Errorf("tree %s: %w", id, err)
 	}
 	if got != id {
-		return nil, fmt.Errorf("tree %s is not in git's normal form (an empty folder, or names out of order): its files give %s", id, got)
+		return nil, fmt.Errorf("tree %s is not in git's normal form (an empty folder, or names out of order): its "+
+			"files give %s", id, got)
 	}
 	return entries, nil
 }

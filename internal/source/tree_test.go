@@ -144,7 +144,10 @@ func TestHas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, want := range map[string]bool{"a": true, "a/b": true, "a/b/c": true, "a/b-d": true, "a/b.e": true, "a/": false, "b": false, "a/b/c/d": false, "a/b-": false, "z": false} {
+	for path, want := range map[string]bool{
+		"a": true, "a/b": true, "a/b/c": true, "a/b-d": true, "a/b.e": true,
+		"a/": false, "b": false, "a/b/c/d": false, "a/b-": false, "z": false,
+	} {
 		if tree.Has(path) != want {
 			t.Errorf("%s: %v", path, !want)
 		}
@@ -187,7 +190,10 @@ func TestLacks(t *testing.T) {
 
 // A folder as a tree of its own has the id that git gives the folder.
 func TestSub(t *testing.T) {
-	whole, err := New(map[string]File{"a/b": {Regular, []byte("x")}, "a/c/d": {Executable, []byte("y")}, "ab": {Regular, nil}})
+	whole, err := New(map[string]File{
+		"a/b": {Regular, []byte("x")}, "a/c/d": {Executable, []byte("y")},
+		"ab": {Regular, nil},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,39 +19,48 @@ const Security = "security"
 
 // Advisories is recipes/advisories.toml.
 type Advisories struct {
-	Date    string         `toml:"date" json:"date"`       // of the data, as 2026-11-29
-	Through map[string]int `toml:"through" json:"through"` // upstream -> the last build whose history was searched for fixes
+	Date string `toml:"date" json:"date"` // of the data, as 2026-11-29
+	// upstream -> the last build whose history was searched for fixes
+	Through map[string]int `toml:"through" json:"through"`
 	Sources []string       `toml:"sources" json:"sources"` // what the facts were taken from, and under which terms
 	All     []Advisory     `toml:"advisory" json:"-"`
 }
 
 // Advisory is one security defect of an upstream.
 type Advisory struct {
-	ID        string   `toml:"id" json:"id"`                         // our name of it
-	Aliases   []string `toml:"aliases" json:"aliases,omitempty"`     // what others call it: CVE, GHSA, pull request
-	Upstream  string   `toml:"upstream" json:"upstream"`             // empty in the file: llama.cpp
-	Needs     []string `toml:"needs" json:"needs"`                   // what an attacker must be able to give, one of AdvisoryNeeds each
-	Only      string   `toml:"only" json:"only,omitempty"`           // what must be on besides, such as a flag; empty: nothing
-	Component string   `toml:"component" json:"component"`           // the part of upstream's tree
-	Effect    string   `toml:"effect" json:"effect"`                 // a sentence without an end
-	Impact    string   `toml:"impact" json:"impact"`                 // the worst of AdvisoryImpacts
-	Since     int      `toml:"since" json:"since,omitempty"`         // the first build that has it; 0: not known, so every build before FixedIn counts
-	SinceBy   string   `toml:"since-by" json:"since_by,omitempty"`   // the commit of Since; empty: not known
-	FixedIn   int      `toml:"fixed-in" json:"fixed_in,omitempty"`   // the first build without it; 0: no fix is known
-	FixedBy   []string `toml:"fixed-by" json:"fixed_by,omitempty"`   // upstream's commits, the last of which is build FixedIn
-	Record    string   `toml:"record" json:"record,omitempty"`       // what a public record says of the builds, where the history says otherwise
-	Score     float64  `toml:"score" json:"score,omitempty"`         // CVSS as published; 0: nobody published one
-	ScoredBy  string   `toml:"scored-by" json:"scored_by,omitempty"` // whose Score that is
-	State     string   `toml:"state" json:"state"`                   // one of AdvisoryStates
-	Avoid     string   `toml:"avoid" json:"avoid,omitempty"`         // what a user does without a cure: an imperative without an end
-	fixes     []string // of the group security that cure it
+	ID       string   `toml:"id" json:"id"`                     // our name of it
+	Aliases  []string `toml:"aliases" json:"aliases,omitempty"` // what others call it: CVE, GHSA, pull request
+	Upstream string   `toml:"upstream" json:"upstream"`         // empty in the file: llama.cpp
+	// what an attacker must be able to give, one of AdvisoryNeeds each
+	Needs []string `toml:"needs" json:"needs"`
+	// what must be on besides, such as a flag; empty: nothing
+	Only      string `toml:"only" json:"only,omitempty"`
+	Component string `toml:"component" json:"component"` // the part of upstream's tree
+	Effect    string `toml:"effect" json:"effect"`       // a sentence without an end
+	Impact    string `toml:"impact" json:"impact"`       // the worst of AdvisoryImpacts
+	// the first build that has it; 0: not known, so every build before FixedIn counts
+	Since   int    `toml:"since" json:"since,omitempty"`
+	SinceBy string `toml:"since-by" json:"since_by,omitempty"` // the commit of Since; empty: not known
+	FixedIn int    `toml:"fixed-in" json:"fixed_in,omitempty"` // the first build without it; 0: no fix is known
+	// upstream's commits, the last of which is build FixedIn
+	FixedBy []string `toml:"fixed-by" json:"fixed_by,omitempty"`
+	// what a public record says of the builds, where the history says otherwise
+	Record   string  `toml:"record" json:"record,omitempty"`
+	Score    float64 `toml:"score" json:"score,omitempty"`         // CVSS as published; 0: nobody published one
+	ScoredBy string  `toml:"scored-by" json:"scored_by,omitempty"` // whose Score that is
+	State    string  `toml:"state" json:"state"`                   // one of AdvisoryStates
+	// what a user does without a cure: an imperative without an end
+	Avoid string   `toml:"avoid" json:"avoid,omitempty"`
+	fixes []string // of the group security that cure it
 }
 
 // What an advisory may say.
 var (
-	AdvisoryNeeds   = []string{"model", "projector", "adapter", "imatrix", "request", "rpc", "slot-file", "page", "none"}
-	AdvisoryImpacts = []string{"memory", "read", "crash", "other"} // worst first: memory is written or used after it was freed
-	AdvisoryStates  = []string{"sure", "reading", "disputed"}      // by upstream's fix or a record; by reading the code; in dispute
+	AdvisoryNeeds = []string{"model", "projector", "adapter", "imatrix", "request", "rpc", "slot-file", "page", "none"}
+	// worst first: memory is written or used after it was freed
+	AdvisoryImpacts = []string{"memory", "read", "crash", "other"}
+	// by upstream's fix or a record; by reading the code; in dispute
+	AdvisoryStates = []string{"sure", "reading", "disputed"}
 )
 
 var (
@@ -85,7 +94,8 @@ func (l *loader) advisories() Advisories {
 		}
 		for _, alias := range a.Aliases {
 			if !aliasRE.MatchString(alias) || seen[alias] {
-				f.fail(key("aliases"), "alias %q is not of the form CVE-2026-1234, GHSA-xxxx-xxxx-xxxx or owner/name#1, or stands in two entries", alias)
+				f.fail(key("aliases"), "alias %q is not of the form CVE-2026-1234, GHSA-xxxx-xxxx-xxxx or owner/name#1, or "+
+					"stands in two entries", alias)
 			}
 			seen[alias] = true
 		}
@@ -156,7 +166,8 @@ func (l *loader) cures(fixes []Fix, all *Advisories) {
 		for k, v := range fix.Variants {
 			if d := fix.Defect(v.Upstream); d.FixedIn > 0 && !v.Range.IsZero() {
 				if _, hi := v.Range.Bounds(); hi >= d.FixedIn {
-					l.fail(ErrorAt(l.fsys, name, fmt.Sprintf("variant[%d].range", k), "range %q reaches past build %d, where upstream has cured the defect; end it with < %d", v.Range, d.FixedIn, d.FixedIn))
+					l.fail(ErrorAt(l.fsys, name, fmt.Sprintf("variant[%d].range", k), "range %q reaches past build %d, where "+
+						"upstream has cured the defect; end it with < %d", v.Range, d.FixedIn, d.FixedIn))
 				}
 			}
 		}
@@ -166,7 +177,8 @@ func (l *loader) cures(fixes []Fix, all *Advisories) {
 // needs is what an attacker must give, in words.
 func (a Advisory) needs() string {
 	words := map[string]string{
-		"model": "a crafted model", "projector": "a crafted projector, or its input", "adapter": "a crafted adapter", "imatrix": "a crafted imatrix",
+		"model": "a crafted model", "projector": "a crafted projector, or its input", "adapter": "a crafted adapter",
+		"imatrix": "a crafted imatrix",
 		"request": "a request to llama-server", "rpc": "access to rpc-server", "slot-file": "a crafted slot file",
 		"page": "a page that the user's browser opens", "none": "nothing shown",
 	}
@@ -204,13 +216,18 @@ func (a Advisory) Pages() []string {
 // UpstreamPage is where an upstream's repository is shown; empty for a name that is none.
 func UpstreamPage(upstream string) string { return upstreamPages[upstream] }
 
-var upstreamPages = map[string]string{LlamaCpp: "https://github.com/ggml-org/llama.cpp", IkLlamaCpp: "https://github.com/ikawrakow/ik_llama.cpp"}
+var upstreamPages = map[string]string{
+	LlamaCpp:   "https://github.com/ggml-org/llama.cpp",
+	IkLlamaCpp: "https://github.com/ikawrakow/ik_llama.cpp",
+}
 
 // Known is what the data says of one build, and of what a series cures of it.
 type Known struct {
-	Date    string `json:"date,omitempty"`    // of the data; empty: there is none
-	Through int    `json:"through,omitempty"` // the last build of the upstream whose history was searched for fixes; 0: none was, so nothing is known
-	Build   int    `json:"build"`
+	Date string `json:"date,omitempty"` // of the data; empty: there is none
+	// the last build of the upstream whose history was searched for fixes; 0: none was, so nothing
+	// is known
+	Through int `json:"through,omitempty"`
+	Build   int `json:"build"`
 	// Beyond says of a build after Through that fixes and defects later than that are known
 	// from public records alone.
 	Beyond bool      `json:"beyond,omitempty"`
@@ -236,7 +253,10 @@ type Lacking struct {
 // Of judges a build of an upstream. s, which may be nil, is the series that it was given, c what
 // was made of it: a defect in code that is not there is neither open nor cured.
 func (all Advisories) Of(upstream string, build int, s *Series, c Contents) Known {
-	k := Known{Date: all.Date, Through: all.Through[upstream], Build: build, Open: []Judged{}, Cured: []Judged{}, Absent: []Judged{}}
+	k := Known{
+		Date: all.Date, Through: all.Through[upstream], Build: build, Open: []Judged{}, Cured: []Judged{},
+		Absent: []Judged{},
+	}
 	k.Beyond = build > k.Through
 	var in []string
 	if s != nil {
@@ -299,7 +319,8 @@ func (k Known) beyond() string {
 	if !k.Beyond {
 		return ""
 	}
-	return fmt.Sprintf(" It is newer than build %d, to which upstream's history was searched: of later fixes only public records are known.", k.Through)
+	return fmt.Sprintf(" It is newer than build %d, to which upstream's history was searched: of later fixes only "+
+		"public records are known.", k.Through)
 }
 
 // String is an advisory on one line: its effect, what it takes, how bad it was called.

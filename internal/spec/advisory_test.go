@@ -115,7 +115,8 @@ func TestKnown(t *testing.T) {
 		t.Errorf("%s", k.Head())
 	}
 	cure := s.In[len(s.In)-1]
-	if cure.Fix != "cure" || cure.Summary != "it writes outside" || cure.Group != spec.Security || cure.Except[0] != "tests/" ||
+	if cure.Fix != "cure" || cure.Summary != "it writes outside" || cure.Group != spec.Security ||
+		cure.Except[0] != "tests/" ||
 		cure.Why != "It writes outside. An attacker needs: a crafted model, or access to rpc-server (with a flag)." ||
 		strings.Join(cure.Reports, " ") != "https://www.cve.org/CVERecord?id=CVE-2026-1234 https://github.com/o/r/issues/7 "+
 			"https://github.com/ggml-org/llama.cpp/commit/7b95ea5d110241cf8b0fb6936927387f63f18a32" {
@@ -126,7 +127,8 @@ func TestKnown(t *testing.T) {
 	if ids(k.Open) != "outside reads crash" || len(k.Cured) != 0 || strings.Join(k.Avoids(), "|") != "stay away" {
 		t.Errorf("%+v", k)
 	}
-	if lines := k.Lines(1); len(lines) != 4 || !strings.HasSuffix(lines[2], "(with a flag); disputed") || lines[3] != "open: 2 more" {
+	if lines := k.Lines(1); len(lines) != 4 || !strings.HasSuffix(lines[2], "(with a flag); disputed") ||
+		lines[3] != "open: 2 more" {
 		t.Errorf("%q", lines)
 	}
 	k = r.Advisories.Of(rec.Upstream, 401, nil, spec.Contents{})
@@ -134,7 +136,10 @@ func TestKnown(t *testing.T) {
 		t.Errorf("%+v", k)
 	}
 	// An entry newer than the data and than every tag that is locked counts for builds that have it alone.
-	for build, want := range map[int]string{499: "reads crash", 500: "later reads crash", 599: "later reads crash", 600: "reads crash"} {
+	for build, want := range map[int]string{
+		499: "reads crash", 500: "later reads crash", 599: "later reads crash",
+		600: "reads crash",
+	} {
 		if k = r.Advisories.Of(rec.Upstream, build, nil, spec.Contents{}); !k.Beyond || ids(k.Open) != want {
 			t.Errorf("build %d: %+v", build, k)
 		}
@@ -142,7 +147,8 @@ func TestKnown(t *testing.T) {
 	if k = r.Advisories.Of(spec.IkLlamaCpp, 150, nil, spec.Contents{}); !strings.Contains(k.Head(), "not looked up") {
 		t.Errorf("%+v", k)
 	}
-	if k = (spec.Advisories{Date: "2026-11-29", Through: map[string]int{"llama.cpp": 9}}).Of("llama.cpp", 5, nil, spec.Contents{}); k.Head() != "Security: no defect of build 5 is known (data of 2026-11-29)." {
+	if k = (spec.Advisories{Date: "2026-11-29", Through: map[string]int{"llama.cpp": 9}}).Of("llama.cpp", 5, nil,
+		spec.Contents{}); k.Head() != "Security: no defect of build 5 is known (data of 2026-11-29)." {
 		t.Errorf("%s", k.Head())
 	}
 }
@@ -199,12 +205,14 @@ func TestOwnAdvisories(t *testing.T) {
 			t.Fatal(err)
 		}
 		k := r.Advisories.Of(spec.LlamaCpp, build, s, rec.Contents())
-		if got := fmt.Sprintf("%d known, %d cured, %d absent, %d open", k.Total(), len(k.Cured), len(k.Absent), len(k.Open)); got != want {
+		if got := fmt.Sprintf("%d known, %d cured, %d absent, %d open", k.Total(), len(k.Cured), len(k.Absent),
+			len(k.Open)); got != want {
 			t.Errorf("build %d: %s", build, got)
 		}
 	}
 	for _, f := range r.Fixes {
-		if f.Group == spec.Security && (f.Summary == "" || f.Why == "" || len(f.Reports) == 0 || f.Defect(spec.LlamaCpp).FixedIn == 0) {
+		if f.Group == spec.Security && (f.Summary == "" || f.Why == "" || len(f.Reports) == 0 ||
+			f.Defect(spec.LlamaCpp).FixedIn == 0) {
 			t.Errorf("%+v", f)
 		}
 	}
@@ -229,7 +237,11 @@ func TestDefectsNotBuilt(t *testing.T) {
 		{all, "tools/mtmd", ""},
 		{all, "ggml/src/ggml-rpc", ""},
 		{spec.Contents{Files: []string{"llama-server"}}, "ggml/src/ggml-rpc", "GGML_RPC"},
-		{spec.Contents{Files: []string{"llama-server"}, Options: map[string]string{"GGML_RPC": "OFF"}}, "ggml-rpc", "GGML_RPC"},
+		{
+			spec.Contents{Files: []string{"llama-server"}, Options: map[string]string{"GGML_RPC": "OFF"}},
+			"ggml-rpc",
+			"GGML_RPC",
+		},
 		{spec.Contents{Files: []string{"llama-server"}, Options: map[string]string{"GGML_RPC": "ON"}}, "ggml-rpc", ""},
 		{bench, "server", "none of which"},
 		{bench, "tools/mtmd/clip.cpp", "none of which"},
@@ -253,7 +265,8 @@ func TestDefectsNotBuilt(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := r.Advisories.Of(rec.Upstream, 150, s, spec.Contents{DropIn: "libggml-cuda.so"})
-	want := "Security: known defects of build 150: 2, cured here: 0, not in these programs: 2, open: 0 (data of 2026-11-29)."
+	want := "Security: known defects of build 150: 2, cured here: 0, not in these programs: 2, open: 0 (data of " +
+		"2026-11-29)."
 	if lines := k.Lines(0); len(k.Lacks) != 0 || len(lines) != 2 || lines[0] != want ||
 		lines[1] != "not in these programs, but in the package that libggml-cuda.so goes into: outside, crash" {
 		t.Errorf("%q, lacks %+v", lines, k.Lacks)

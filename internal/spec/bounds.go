@@ -67,8 +67,10 @@ func (r *Repo) limits(upstream, name string, p Pin) (errs []error) {
 	// A limit is the first build on its far side.
 	limit := func(file, key, what string, n int) {
 		if n > p.Build && n <= p.Max {
-			errs = append(errs, ErrorAt(r.FS, file, key, "%s falls between the bounds of %s (build %s in %s): on which side that is, is not known; "+
-				"write the number there (the release's nightly-tag.txt names it), narrow the bounds, or move this limit", what, name, p.Number(), LockFile))
+			errs = append(errs, ErrorAt(r.FS, file, key,
+				"%s falls between the bounds of %s (build %s in %s): on which side that is, is not known; "+
+					"write the number there (the release's nightly-tag.txt names it), narrow the bounds, or move this limit", what,
+				name, p.Number(), LockFile))
 		}
 	}
 	within := func(file, key string, t tag.Range) {

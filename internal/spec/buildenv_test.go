@@ -26,7 +26,8 @@ version = "11.3"
 "/opt/cuda/include" = "/usr/include"
 `
 
-const goodLock = "suite bookworm amd64\ncmake 3.25.1-1 amd64 10 20 " + "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff" + " pool/main/c/cmake/cmake_3.25.1-1_amd64.deb\n"
+const goodLock = "suite bookworm amd64\ncmake 3.25.1-1 amd64 10 20 " +
+	"00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff" + " pool/main/c/cmake/cmake_3.25.1-1_amd64.deb\n"
 
 func loadEnv(t *testing.T, toml, lock string) (*spec.Repo, error) {
 	t.Helper()
@@ -69,7 +70,10 @@ func TestEnv(t *testing.T) {
 		{`"/usr/bin/cc" = "gcc-11"`, `"usr/../cc" = "gcc-11"`, "must be an absolute path in the root"},
 		{`path = "/usr/bin/cc"`, `path = "cc"`, "env.toml:11:1: path \"cc\" must be absolute"},
 		{`version = "11.3"`, `version = "new"`, "env.toml:12:1: version"},
-		{`"/opt/cuda/include" =`, `"opt/cuda/include" =`, `env.toml:13:2: "opt/cuda/include" = "/usr/include" must be two folders of the root`},
+		{
+			`"/opt/cuda/include" =`, `"opt/cuda/include" =`,
+			`env.toml:13:2: "opt/cuda/include" = "/usr/include" must be two folders of the root`,
+		},
 		{`= "/usr/include"`, `= "/usr/../include"`, `must be two folders of the root`},
 		{`= "/usr/include"`, `= "/opt/cuda"`, `env.toml:13:2: /opt/cuda/include and /opt/cuda must lie beside each other`},
 		{`= "/usr/include"`, `= "/opt/cuda/include/deep"`, `must lie beside each other`},
@@ -77,7 +81,8 @@ func TestEnv(t *testing.T) {
 		{`[gather]`, "[verify]\nglibc-max = \"new\"\n[gather]", `env.toml:14:1: glibc-max "new" is not a version`},
 		{`version = "11.3"`, `color = "red"`, `unknown key "program.cc.color"`},
 	} {
-		if _, err := loadEnv(t, strings.Replace(goodEnv, c.old, c.new, 1), goodLock); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := loadEnv(t, strings.Replace(goodEnv, c.old, c.new, 1), goodLock); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v\nwant %q", c.new, err, c.want)
 		}
 	}
@@ -88,7 +93,8 @@ func TestEnv(t *testing.T) {
 	}
 	both := func(runtime, arch string) error {
 		m := files(t, "testdata/good.txtar")
-		m["buildenv/x/env.toml"] = &fstest.MapFile{Data: []byte(strings.Replace(goodEnv, "components", "runtime = \""+runtime+"\"\ncomponents", 1))}
+		m["buildenv/x/env.toml"] = &fstest.MapFile{Data: []byte(strings.Replace(goodEnv, "components", "runtime = \""+
+			runtime+"\"\ncomponents", 1))}
 		m["buildenv/y/env.toml"] = &fstest.MapFile{Data: []byte(strings.Replace(libraries, "amd64", arch, 1))}
 		r, err := spec.Load(m)
 		if err == nil && r.Buildenvs["x"].Runtime != runtime {
@@ -99,10 +105,12 @@ func TestEnv(t *testing.T) {
 	if err := both("y", "amd64"); err != nil {
 		t.Error(err)
 	}
-	if err := both("z", "amd64"); err == nil || !strings.Contains(err.Error(), `buildenv/x/env.toml:4:1: there is no buildenv "z"`) {
+	if err := both("z", "amd64"); err == nil || !strings.Contains(err.Error(),
+		`buildenv/x/env.toml:4:1: there is no buildenv "z"`) {
 		t.Error(err)
 	}
-	if err := both("y", "arm64"); err == nil || !strings.Contains(err.Error(), "buildenv y is of arm64, and this one of amd64") {
+	if err := both("y", "arm64"); err == nil || !strings.Contains(err.Error(),
+		"buildenv y is of arm64, and this one of amd64") {
 		t.Error(err)
 	}
 	for _, c := range []struct{ old, new, want string }{
@@ -113,7 +121,8 @@ func TestEnv(t *testing.T) {
 		{" pool/", " ../pool/", "is not the path of a .deb"},
 		{"cmake 3", "Cmake 3", "is not the name of a package"},
 	} {
-		if _, err := loadEnv(t, goodEnv, strings.Replace(goodLock, c.old, c.new, 1)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := loadEnv(t, goodEnv, strings.Replace(goodLock, c.old, c.new, 1)); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v\nwant %q", c.new, err, c.want)
 		}
 	}
@@ -143,8 +152,10 @@ packages = ["nvidia-cuda-runtime-cu11==11.8.89"]
 `
 
 const redistLock = "redist 11.4.4 amd64\n" +
-	"cuda_cudart 11.4.148 linux-x86_64 10 0 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff cuda_cudart/a.tar.xz\n" +
-	"cuda_cudart 11.4.148 windows-x86_64 10 0 10112233445566778899aabbccddeeff00112233445566778899aabbccddeeff cuda_cudart/a.zip\n"
+	"cuda_cudart 11.4.148 linux-x86_64 10 0 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff " +
+	"cuda_cudart/a.tar.xz\n" +
+	"cuda_cudart 11.4.148 windows-x86_64 10 0 10112233445566778899aabbccddeeff00112233445566778899aabbccddeeff " +
+	"cuda_cudart/a.zip\n"
 
 // Buildenvs of NVIDIA's archives and of Python's wheels.
 func TestEnvArchives(t *testing.T) {
@@ -155,14 +166,18 @@ func TestEnvArchives(t *testing.T) {
 	if d, err := r.Buildenv("x"); err != nil || d.CheckLock() != nil || len(d.Lock.Packages) != 2 {
 		t.Errorf("%+v, %v", d, err)
 	}
-	if r, err = loadEnv(t, goodWheels, "wheels win_amd64 amd64\nnvidia-cuda-runtime-cu11 11.8.89 win_amd64 10 0 00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff a.whl\n"); err != nil {
+	if r, err = loadEnv(t, goodWheels, "wheels win_amd64 amd64\nnvidia-cuda-runtime-cu11 11.8.89 win_amd64 10 0 "+
+		"00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff a.whl\n"); err != nil {
 		t.Fatal(err)
 	}
 	if d := r.Buildenvs["x"]; d.CheckLock() != nil {
 		t.Error(d.CheckLock())
 	}
 	for _, c := range []struct{ good, old, new, want string }{
-		{goodRedist, `arch = "amd64"`, `arch = "arm64"`, `env.toml:2:1: arch is "arm64"; archives and wheels are known for amd64`},
+		{
+			goodRedist, `arch = "amd64"`, `arch = "arm64"`,
+			`env.toml:2:1: arch is "arm64"; archives and wheels are known for amd64`,
+		},
 		{goodRedist, `room-mib = 10`, ``, "room-mib is 0; it must be a bound"},
 		{goodRedist, `["include/cuda.h"]`, `[]`, "holds is empty"},
 		{goodRedist, `include/cuda.h`, `/include/cuda.h`, `env.toml:4:1: "/include/cuda.h" must be a path in the root`},
@@ -176,14 +191,18 @@ func TestEnvArchives(t *testing.T) {
 		{goodRedist, `arch =`, "base = [\"cmake\"]\narch =", "base has no place in a buildenv of redist"},
 		{goodRedist, `arch =`, "runtime = \"x\"\narch =", "runtime has no place in a buildenv of redist"},
 		{goodRedist, `[redist]`, "[gather]\n\"/a\" = \"/b\"\n[redist]", "gather has no place in a buildenv of redist"},
-		{goodRedist, `[redist]`, "[wheels]\nplatform = \"win_amd64\"\npackages = [\"a==1\"]\n[redist]", "redist has no place in a buildenv of redist"},
+		{
+			goodRedist, `[redist]`, "[wheels]\nplatform = \"win_amd64\"\npackages = [\"a==1\"]\n[redist]",
+			"redist has no place in a buildenv of redist",
+		},
 		{goodWheels, `win_amd64`, `win amd64`, `platform "win amd64" must be one of pip's`},
 		{goodWheels, `["nvidia-cuda-runtime-cu11==11.8.89"]`, `[]`, "packages is empty"},
 		{goodWheels, `==11.8.89`, `>=11`, "is not a package and its version, joined by =="},
 		{goodWheels, `"nvidia-`, `"--index-url=x nvidia-`, "is not a package and its version"},
 		{goodEnv, `[links]`, "holds = [\"x\"]\n[links]", "holds and room-mib are for archives and wheels"},
 	} {
-		if _, err := loadEnv(t, strings.Replace(c.good, c.old, c.new, 1), ""); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := loadEnv(t, strings.Replace(c.good, c.old, c.new, 1), ""); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", c.new, err, c.want)
 		}
 	}
@@ -191,9 +210,13 @@ func TestEnvArchives(t *testing.T) {
 		{"redist 11.4.4", "rpm 11.4.4", "packages.lock:1:1: the first line must be"},
 		{"linux-x86_64", "linux-sbsa", `packages.lock:2:1: platform "linux-sbsa" is neither`},
 		{"a.tar.xz", "a.deb", `"cuda_cudart/a.deb" is not the path of a .tar.xz or .zip file`},
-		{"cuda_cudart 11.4.148 windows-x86_64", "cuda_cudart 11.4.148 linux-x86_64", "packages.lock:3:1: cuda_cudart linux-x86_64 must stand before"},
+		{
+			"cuda_cudart 11.4.148 windows-x86_64", "cuda_cudart 11.4.148 linux-x86_64",
+			"packages.lock:3:1: cuda_cudart linux-x86_64 must stand before",
+		},
 	} {
-		if _, err := loadEnv(t, goodRedist, strings.Replace(redistLock, c.old, c.new, 1)); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := loadEnv(t, goodRedist, strings.Replace(redistLock, c.old, c.new, 1)); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", c.new, err, c.want)
 		}
 	}
@@ -227,16 +250,22 @@ func TestLibraryAlone(t *testing.T) {
 		{"amd64", "arm64", `arch is "arm64"`},
 		{`"openssl"`, `"../openssl"`, `dir "../openssl" must be a folder of the crate`},
 	} {
-		if _, err := loadEnv(t, strings.Replace(alone, c.old, c.new, 1), ""); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := loadEnv(t, strings.Replace(alone, c.old, c.new, 1), ""); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", c.new, err, c.want)
 		}
 	}
 	m := files(t, "testdata/good.txtar")
 	m["buildenv/x/env.toml"] = &fstest.MapFile{Data: []byte(alone)}
 	m["buildenv/root/env.toml"] = &fstest.MapFile{Data: []byte(goodEnv)}
-	for name, want := range map[string]string{"x": "", "root": `toolchains/tc.toml:1:1: there is no buildenv "root" that is a library alone`, "y": `there is no buildenv "y" that is`} {
+	for name, want := range map[string]string{
+		"x":    "",
+		"root": `toolchains/tc.toml:1:1: there is no buildenv "root" that is a library alone`,
+		"y":    `there is no buildenv "y" that is`,
+	} {
 		n := maps.Clone(m)
-		n["toolchains/tc.toml"] = &fstest.MapFile{Data: append([]byte("library = \""+name+"\"\n"), m["toolchains/tc.toml"].Data...)}
+		n["toolchains/tc.toml"] = &fstest.MapFile{Data: append([]byte("library = \""+name+"\"\n"),
+			m["toolchains/tc.toml"].Data...)}
 		if _, err := spec.Load(n); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", name, err, want)
 		}
@@ -262,7 +291,8 @@ func TestLibraryDeclaration(t *testing.T) {
 		{`[["/usr/bin/make", "all"]]`, `[["make", "all"]]`, `and this is ["make" "all"]`},
 		{`[["/usr/bin/make", "all"]]`, `[[]]`, "a step begins with a program"},
 	} {
-		if _, err := loadEnv(t, strings.Replace(good, c.old, c.new, 1), goodLock); err == nil || !strings.Contains(err.Error(), "buildenv/x/env.toml:") || !strings.Contains(err.Error(), c.want) {
+		if _, err := loadEnv(t, strings.Replace(good, c.old, c.new, 1), goodLock); err == nil ||
+			!strings.Contains(err.Error(), "buildenv/x/env.toml:") || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v\nwant %q", c.new, err, c.want)
 		}
 	}

@@ -79,7 +79,8 @@ func (r *Repo) OutOfRange(rec Recipe, name string, p Pin) *OutOfRange {
 
 // Error names the builds that the target is for.
 func (e *OutOfRange) Error() string {
-	return fmt.Sprintf("target %s builds %s for build numbers %s; %s is build %s", e.Recipe.Name, e.Recipe.Upstream, e.Recipe.Range, e.Tag, e.Number)
+	return fmt.Sprintf("target %s builds %s for build numbers %s; %s is build %s", e.Recipe.Name, e.Recipe.Upstream,
+		e.Recipe.Range, e.Tag, e.Number)
 }
 
 // ExitCode is exit.Usage.
@@ -132,7 +133,8 @@ func (s *Series) Asked(rec Recipe) error {
 }
 
 // Choose picks the series for a target at the tag called name, of which p knows the
-// number, or bounds within which no limit falls. It fails only where the target does not build that tag (*OutOfRange) or
+// number, or bounds within which no limit falls. It fails only where the target does not build that
+// tag (*OutOfRange) or
 // a chosen file cannot be read.
 func (r *Repo) Choose(rec Recipe, name string, p Pin) (*Series, error) {
 	return r.choose(rec, name, p, false)
@@ -176,7 +178,10 @@ func (r *Repo) choose(rec Recipe, name string, p Pin, nearest bool) (*Series, er
 // choose returns f's variant for a tag, or the case and the reason why f is left
 // out; cases are those of the fixes before it.
 func choose(f Fix, rec Recipe, p Pin, cases map[string]Case, nearest bool) Chosen {
-	c := Chosen{Fix: f.ID, Group: f.Group, Summary: f.Summary, Why: f.Why, Reports: f.Reports, Compiled: rec.compiles(f) && !rec.Contents().lack(f.components)}
+	c := Chosen{
+		Fix: f.ID, Group: f.Group, Summary: f.Summary, Why: f.Why, Reports: f.Reports,
+		Compiled: rec.compiles(f) && !rec.Contents().lack(f.components),
+	}
 	if c.Reason = rec.Leaves(f); c.Reason != "" {
 		c.Case = NotForTarget
 		return c
@@ -196,7 +201,8 @@ func choose(f Fix, rec Recipe, p Pin, cases map[string]Case, nearest bool) Chose
 		c.Reason = fmt.Sprintf("no variant is for build %s, and the one for %s is the nearest", number, v.Range)
 	case !fits:
 		ranges, list := f.ranges()
-		c.Case, c.Reason = NotCovered, fmt.Sprintf("no variant is for build %s; there are variants for %s%s", number, list, Beyond(n, ranges))
+		c.Case, c.Reason = NotCovered, fmt.Sprintf("no variant is for build %s; there are variants for %s%s", number, list,
+			Beyond(n, ranges))
 		return c
 	}
 	for _, need := range f.Requires {
@@ -233,7 +239,9 @@ func choose(f Fix, rec Recipe, p Pin, cases map[string]Case, nearest bool) Chose
 
 // compiles reports whether a backend of the target compiles f.
 func (rec Recipe) compiles(f Fix) bool {
-	return len(f.Backends) == 0 || slices.ContainsFunc(f.Backends, func(b string) bool { return slices.Contains(rec.Backends, b) })
+	return len(f.Backends) == 0 || slices.ContainsFunc(f.Backends, func(b string) bool {
+		return slices.Contains(rec.Backends, b)
+	})
 }
 
 // Leaves returns the reason why the target takes f for no tag, "" where it does.
@@ -246,7 +254,8 @@ func (rec Recipe) Leaves(f Fix) string {
 	case !rec.Fixes.All && !f.OptIn && f.Group == "" && !slices.Contains(rec.Fixes.IDs, f.ID):
 		return fmt.Sprintf("recipes/%s.toml does not name it", rec.Name)
 	case !rec.Fixes.All && !rec.compiles(f):
-		return fmt.Sprintf("it is for %s, and the target has %s", strings.Join(f.Backends, ", "), strings.Join(rec.Backends, ", "))
+		return fmt.Sprintf("it is for %s, and the target has %s", strings.Join(f.Backends, ", "),
+			strings.Join(rec.Backends, ", "))
 	case len(f.OS) > 0 && !slices.Contains(f.OS, rec.OS):
 		return fmt.Sprintf("it is for %s, and the target for %s", strings.Join(f.OS, ", "), rec.OS)
 	}

@@ -9,7 +9,9 @@ import (
 // Contents is what was built, or is going to be, as far as that tells which parts of upstream's
 // tree are in it.
 type Contents struct {
-	Files   []string          // names of programs, and of libraries once they are built; none: not known, so any part may be in
+	// names of programs, and of libraries once they are built; none: not known, so any part may be
+	// in
+	Files   []string
 	DropIn  string            // the one library that there is, a backend's; empty: programs with all that they need
 	Options map[string]string // CMake's
 }
@@ -36,7 +38,9 @@ func (rec Recipe) Contents() Contents {
 func (c Contents) Without(component string) string {
 	in := func(dir string) bool { return component == dir || strings.HasPrefix(component, dir+"/") }
 	has := func(program string) bool {
-		return slices.ContainsFunc(c.Files, func(f string) bool { return strings.TrimSuffix(path.Base(f), ".exe") == program })
+		return slices.ContainsFunc(c.Files, func(f string) bool {
+			return strings.TrimSuffix(path.Base(f), ".exe") == program
+		})
 	}
 	switch {
 	case in("gguf-py"):
@@ -64,7 +68,9 @@ func (c Contents) backend() string {
 
 // rpc reports whether ggml's RPC is built, or lies there.
 func (c Contents) rpc() bool {
-	return c.Options["GGML_RPC"] == "ON" || slices.ContainsFunc(c.Files, func(f string) bool { return strings.Contains(path.Base(f), "rpc") })
+	return c.Options["GGML_RPC"] == "ON" || slices.ContainsFunc(c.Files, func(f string) bool {
+		return strings.Contains(path.Base(f), "rpc")
+	})
 }
 
 // lack reports whether none of several components is in c; false of none.

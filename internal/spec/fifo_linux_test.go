@@ -11,7 +11,10 @@ import (
 
 // A named pipe in the place of a declaration is refused, and not waited for.
 func TestNamedPipe(t *testing.T) {
-	for _, name := range []string{"buildenv/tiny/packages.lock", "buildenv/tiny/env.toml", "patches/series", RevisionsFile} {
+	for _, name := range []string{
+		"buildenv/tiny/packages.lock", "buildenv/tiny/env.toml", "patches/series",
+		RevisionsFile,
+	} {
 		dir := t.TempDir()
 		file := filepath.Join(dir, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {

@@ -10,7 +10,9 @@ import (
 // HIP holds what the AMD device code in built binaries must be.
 type HIP struct {
 	Files []string `toml:"files" json:"files"` // names of the files that hold it, with * and ?; each must be there
-	Archs []string `toml:"archs" json:"archs"` // code objects for exactly these, as clang writes a target: gfx1201, gfx12-generic, gfx90a:xnack-
+	// code objects for exactly these, as clang writes a target: gfx1201, gfx12-generic,
+	// gfx90a:xnack-
+	Archs []string `toml:"archs" json:"archs"`
 }
 
 // gfxRE is a target id of clang's (LLVM, "User Guide for AMDGPU Backend", "Target ID"):
@@ -57,7 +59,8 @@ func (f *file) hip(rec *Recipe) {
 		"verify.hip says no files: name those that hold device code, such as libggml-hip.so")
 	f.names("verify.hip.files", h.Files)
 	f.refuse(len(h.Archs) == 0, "verify.hip.archs",
-		"verify.hip says no archs: name the targets, such as gfx1201; without them a machine with no card builds for another one")
+		"verify.hip says no archs: name the targets, such as gfx1201; without them a machine with no card builds for "+
+			"another one")
 	for i, a := range h.Archs {
 		f.refuse(!GFX(a), "verify.hip.archs",
 			"%q is not a target as clang writes it, such as gfx1201 or gfx12-generic", a)

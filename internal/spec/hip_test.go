@@ -37,7 +37,8 @@ func TestSetGFX(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || !slices.Equal(rec.Verify.HIP.Archs, want.archs) || rec.Verify.HIP.Files[0] != "x.so" || own.Archs[0] != "gfx906" {
+		if err != nil || !slices.Equal(rec.Verify.HIP.Archs, want.archs) || rec.Verify.HIP.Files[0] != "x.so" ||
+			own.Archs[0] != "gfx906" {
 			t.Errorf("%q: %+v, %v", list, rec.Verify.HIP, err)
 		}
 	}
@@ -50,15 +51,30 @@ func TestSetGFX(t *testing.T) {
 func TestHIPRefused(t *testing.T) {
 	const file = "recipes/rocm-gfx1201.toml"
 	for name, c := range map[string]struct{ old, with, want string }{
-		"no targets":      {`archs = ["gfx1201"]`, ``, "verify.hip says no archs"},
-		"no such target":  {`archs = ["gfx1201"]`, `archs = ["sm_86"]`, `"sm_86" is not a target as clang writes it`},
-		"twice":           {`archs = ["gfx1201"]`, `archs = ["gfx1201", "gfx1201"]`, "gfx1201 is named twice"},
-		"no files":        {`files = ["libggml-hip.so"]` + "\narchs", `archs`, "verify.hip says no files"},
-		"another backend": {`backends  = ["hip", "cpu"]`, `backends  = ["cuda", "cpu"]`, "verify.hip is for recipes that build the backend hip"},
-		"nothing asked":   {"[verify.hip]\nfiles = [\"libggml-hip.so\"]\narchs = [\"gfx1201\"]\n", "", "it builds the backend hip and has no verify.hip"},
-		"no such script":  {`check    = "check-rocm.sh"`, `check    = "check-other.sh"`, "check script recipes/check-other.sh"},
-		"it reads none":   {`check    = "check-rocm.sh"`, `check    = "check-lost.sh"`, "check script recipes/check-lost.sh reads recipes/none.sh: "},
-		"a script's path": {`check    = "check-rocm.sh"`, `check    = "../check-rocm.sh"`, "is not the plain name of a .sh file"},
+		"no targets":     {`archs = ["gfx1201"]`, ``, "verify.hip says no archs"},
+		"no such target": {`archs = ["gfx1201"]`, `archs = ["sm_86"]`, `"sm_86" is not a target as clang writes it`},
+		"twice":          {`archs = ["gfx1201"]`, `archs = ["gfx1201", "gfx1201"]`, "gfx1201 is named twice"},
+		"no files":       {`files = ["libggml-hip.so"]` + "\narchs", `archs`, "verify.hip says no files"},
+		"another backend": {
+			`backends  = ["hip", "cpu"]`, `backends  = ["cuda", "cpu"]`,
+			"verify.hip is for recipes that build the backend hip",
+		},
+		"nothing asked": {
+			"[verify.hip]\nfiles = [\"libggml-hip.so\"]\narchs = [\"gfx1201\"]\n", "",
+			"it builds the backend hip and has no verify.hip",
+		},
+		"no such script": {
+			`check    = "check-rocm.sh"`, `check    = "check-other.sh"`,
+			"check script recipes/check-other.sh",
+		},
+		"it reads none": {
+			`check    = "check-rocm.sh"`, `check    = "check-lost.sh"`,
+			"check script recipes/check-lost.sh reads recipes/none.sh: ",
+		},
+		"a script's path": {
+			`check    = "check-rocm.sh"`, `check    = "../check-rocm.sh"`,
+			"is not the plain name of a .sh file",
+		},
 	} {
 		text, err := os.ReadFile("../../" + file)
 		if err != nil {
@@ -68,7 +84,10 @@ func TestHIPRefused(t *testing.T) {
 			t.Fatalf("%s: %s has no %q", name, file, c.old)
 		}
 		lost := &fstest.MapFile{Data: []byte(". ./none.sh\n")}
-		over := overlay{os.DirFS("../.."), fstest.MapFS{"recipes/check-lost.sh": lost, file: &fstest.MapFile{Data: []byte(strings.Replace(string(text), c.old, c.with, 1))}}}
+		over := overlay{os.DirFS("../.."), fstest.MapFS{
+			"recipes/check-lost.sh": lost,
+			file:                    &fstest.MapFile{Data: []byte(strings.Replace(string(text), c.old, c.with, 1))},
+		}}
 		if _, err := spec.Load(over); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}

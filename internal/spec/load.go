@@ -79,7 +79,8 @@ func Load(fsys fs.FS) (*Repo, error) {
 	r.Buildenvs = l.buildenvs()
 	for _, name := range sortedKeys(r.Toolchains) {
 		if d := r.Buildenvs[r.Toolchains[name].Library]; r.Toolchains[name].Library != "" && d.Kind() != buildenv.Rust {
-			l.fail(ErrorAt(fsys, path.Join("toolchains", name+".toml"), "library", "there is no buildenv %q that is a library alone", r.Toolchains[name].Library))
+			l.fail(ErrorAt(fsys, path.Join("toolchains", name+".toml"), "library",
+				"there is no buildenv %q that is a library alone", r.Toolchains[name].Library))
 		}
 	}
 	for _, name := range sortedKeys(r.Recipes) {
@@ -88,7 +89,8 @@ func Load(fsys fs.FS) (*Repo, error) {
 		}
 		for _, f := range r.Fixes {
 			if f.OptIn && slices.Contains(r.Recipes[name].Fixes.IDs, f.ID) {
-				l.fail(ErrorAt(fsys, path.Join("recipes", name+".toml"), "fixes", "%s is opt-in: no recipe takes it, --with %[1]s does", f.ID))
+				l.fail(ErrorAt(fsys, path.Join("recipes", name+".toml"), "fixes",
+					"%s is opt-in: no recipe takes it, --with %[1]s does", f.ID))
 			}
 		}
 	}
@@ -109,7 +111,10 @@ func (r *Repo) Recipe(name string) (Recipe, error) {
 	if rec, ok := r.Recipes[name]; ok {
 		return rec, nil
 	}
-	return Recipe{}, &Unknown{What: "target", Name: name, Known: slices.Sorted(maps.Keys(r.Recipes)), List: "llpatch targets"}
+	return Recipe{}, &Unknown{
+		What: "target", Name: name, Known: slices.Sorted(maps.Keys(r.Recipes)),
+		List: "llpatch targets",
+	}
 }
 
 func (l *loader) fail(err error) {

@@ -27,7 +27,10 @@ func (r *Repo) Buildenv(name string) (buildenv.Decl, error) {
 	if d, ok := r.Buildenvs[name]; ok {
 		return d, nil
 	}
-	return buildenv.Decl{}, &Unknown{What: "buildenv", Name: name, Known: sortedKeys(r.Buildenvs), List: "llpatch env list"}
+	return buildenv.Decl{}, &Unknown{
+		What: "buildenv", Name: name, Known: sortedKeys(r.Buildenvs),
+		List: "llpatch env list",
+	}
 }
 
 var (
@@ -55,9 +58,11 @@ func (l *loader) buildenvs() map[string]buildenv.Decl {
 		switch r, there := all[all[name].Runtime]; {
 		case all[name].Runtime == "":
 		case !there:
-			l.fail(ErrorAt(l.fsys, path.Join(BuildenvFolder, name, BuildenvFile), "runtime", "there is no buildenv %q", all[name].Runtime))
+			l.fail(ErrorAt(l.fsys, path.Join(BuildenvFolder, name, BuildenvFile), "runtime", "there is no buildenv %q",
+				all[name].Runtime))
 		case r.Arch != all[name].Arch:
-			l.fail(ErrorAt(l.fsys, path.Join(BuildenvFolder, name, BuildenvFile), "runtime", "buildenv %s is of %s, and this one of %s", r.Name, r.Arch, all[name].Arch))
+			l.fail(ErrorAt(l.fsys, path.Join(BuildenvFolder, name, BuildenvFile), "runtime",
+				"buildenv %s is of %s, and this one of %s", r.Name, r.Arch, all[name].Arch))
 		}
 	}
 	return all
@@ -80,7 +85,8 @@ func (l *loader) env(dir string) (buildenv.Decl, bool) {
 		f.library(*d.Library)
 		f.alone(d)
 		f.refuse(len(d.Holds) > 0 || d.RoomMiB != 0, "holds", "holds and room-mib are for archives and wheels")
-		d.Lock = &buildenv.Lock{Kind: buildenv.Rust, Suite: d.Library.Version, Arch: d.Arch} // it names its one package itself
+		// it names its one package itself
+		d.Lock = &buildenv.Lock{Kind: buildenv.Rust, Suite: d.Library.Version, Arch: d.Arch}
 	default:
 		f.archives(d)
 	}
@@ -140,16 +146,21 @@ func (f *file) debian(d buildenv.Decl) {
 
 // library checks what is said of a library that is built in a root.
 func (f *file) library(l buildenv.Library) {
-	f.refuse(!libraryRE.MatchString(l.Name), "library.name", "name %q must be what the library calls itself, with its version, such as OpenSSL 3.5.5", l.Name)
-	f.refuse(!fs.ValidPath(l.Header) || l.Header == ".", "library.header", "header %q must be what a recipe's optional feature looks for, such as openssl/ssl.h", l.Header)
+	f.refuse(!libraryRE.MatchString(l.Name), "library.name",
+		"name %q must be what the library calls itself, with its version, such as OpenSSL 3.5.5", l.Name)
+	f.refuse(!fs.ValidPath(l.Header) || l.Header == ".", "library.header",
+		"header %q must be what a recipe's optional feature looks for, such as openssl/ssl.h", l.Header)
 	f.refuse(!crateRE.MatchString(l.Crate), "library.crate", "%q is not the name of a crate", l.Crate)
-	f.refuse(!crateVersionRE.MatchString(l.Version), "library.version", "%q is not the version of a crate, such as 300.5.5+3.5.5", l.Version)
+	f.refuse(!crateVersionRE.MatchString(l.Version), "library.version",
+		"%q is not the version of a crate, such as 300.5.5+3.5.5", l.Version)
 	f.refuse(!sha256RE.MatchString(l.SHA256), "library.sha256", "%q is not a SHA-256 in lower case", l.SHA256)
 	f.refuse(!fs.ValidPath(l.Dir), "library.dir", "dir %q must be a folder of the crate", l.Dir)
-	f.refuse(!fs.ValidPath(l.License) || l.License == ".", "library.license", "license %q must be a file in dir", l.License)
+	f.refuse(!fs.ValidPath(l.License) || l.License == ".", "library.license", "license %q must be a file in dir",
+		l.License)
 	f.refuse(len(l.Steps) == 0, "library.steps", "steps is empty: name the commands that build it")
 	for _, argv := range l.Steps {
-		f.refuse(len(argv) == 0 || !rootPath(argv[0]), "library.steps", "a step begins with a program, by its absolute path in the root, and this is %q", argv)
+		f.refuse(len(argv) == 0 || !rootPath(argv[0]), "library.steps",
+			"a step begins with a program, by its absolute path in the root, and this is %q", argv)
 	}
 }
 
@@ -171,7 +182,8 @@ var (
 func (f *file) alone(d buildenv.Decl) {
 	for key, said := range map[string]bool{
 		"suite": d.Suite != "", "components": len(d.Components) > 0, "base": len(d.Base) > 0, "unpack": len(d.Unpack) > 0,
-		"program": len(d.Programs) > 0, "verify": d.Verify != buildenv.Limits{}, "runtime": d.Runtime != "", "gather": len(d.Gather) > 0, "redist": d.Redist != nil && d.Wheels != nil,
+		"program": len(d.Programs) > 0, "verify": d.Verify != buildenv.Limits{}, "runtime": d.Runtime != "",
+		"gather": len(d.Gather) > 0, "redist": d.Redist != nil && d.Wheels != nil,
 		"library": d.Library != nil && d.Kind() != buildenv.Rust,
 	} {
 		f.refuse(said, key, "%s has no place in a buildenv of %s", key, d.Kind())

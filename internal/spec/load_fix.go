@@ -31,7 +31,8 @@ func (l *loader) fixes() []Fix {
 		if !d.IsDir() || slices.Contains(ids, d.Name()) {
 			continue
 		}
-		l.fail(&Error{File: path.Join("patches", d.Name()), Msg: "is not listed in " + SeriesFile + "; add its name there, or remove the folder"})
+		l.fail(&Error{File: path.Join("patches", d.Name()), Msg: "is not listed in " + SeriesFile +
+			"; add its name there, or remove the folder"})
 	}
 	var fixes []Fix
 	for _, id := range ids {
@@ -61,7 +62,8 @@ func (l *loader) series() (ids []string, at map[string]position, data []byte) {
 		switch {
 		case id == "":
 		case !idRE.MatchString(id):
-			l.fail(errorAt(SeriesFile, data, p, "%q is not the name of a fix: lower-case words joined by hyphens, one a line", id))
+			l.fail(errorAt(SeriesFile, data, p, "%q is not the name of a fix: lower-case words joined by hyphens, one a line",
+				id))
 		case at[id] != position{}:
 			l.fail(errorAt(SeriesFile, data, p, "%q is listed twice, first in line %d", id, at[id].line))
 		default:
@@ -147,9 +149,11 @@ func (f *file) variant(fix Fix, i int, v Variant) {
 	switch {
 	case v.Range.IsZero():
 	case d.FixedIn > 0 && hi >= d.FixedIn:
-		f.fail(key("range"), "range %q reaches past fixed-in = %d, where upstream has cured the defect; end it with < %d", v.Range, d.FixedIn, d.FixedIn)
+		f.fail(key("range"), "range %q reaches past fixed-in = %d, where upstream has cured the defect; end it with < %d",
+			v.Range, d.FixedIn, d.FixedIn)
 	case lo < d.Since:
-		f.fail(key("range"), "range %q begins before since = %d, which brought the defect; begin it with >= %d", v.Range, d.Since, d.Since)
+		f.fail(key("range"), "range %q begins before since = %d, which brought the defect; begin it with >= %d", v.Range,
+			d.Since, d.Since)
 	}
 }
 

@@ -30,7 +30,10 @@ func (l *loader) recipe(name string) (Recipe, bool) {
 	}
 	rec.Name = strings.TrimSuffix(path.Base(name), ".toml")
 	rec.Upstream = upstreamOrDefault(rec.Upstream)
-	f.required(map[string]string{"summary": rec.Summary, "toolchain": rec.Toolchain, "os": rec.OS, "arch": rec.Arch, "backend": rec.Backend})
+	f.required(map[string]string{
+		"summary": rec.Summary, "toolchain": rec.Toolchain, "os": rec.OS, "arch": rec.Arch,
+		"backend": rec.Backend,
+	})
 	f.refuse(rec.Range.IsZero(), "range", "range is missing: the build numbers that this recipe can build")
 	f.refuse(!wordRE.MatchString(rec.Name), "",
 		"%q is not a fit name for a target: lower-case letters, digits, dots and hyphens", rec.Name)
@@ -54,7 +57,8 @@ func (l *loader) recipe(name string) (Recipe, bool) {
 			f.fail("programs", "program %q is not the plain name of a CMake target that makes a program", p)
 		}
 	}
-	if rec.DropInTarget != "" && (rec.DropInTarget == rec.Name || !slices.Contains(l.recipes, path.Join("recipes", rec.DropInTarget+".toml"))) {
+	if rec.DropInTarget != "" && (rec.DropInTarget == rec.Name ||
+		!slices.Contains(l.recipes, path.Join("recipes", rec.DropInTarget+".toml"))) {
 		f.fail("host", "host %q is no other recipe of recipes/", rec.DropInTarget)
 	}
 	f.globs("exclude", rec.Exclude)
@@ -75,7 +79,12 @@ func (l *loader) recipe(name string) (Recipe, bool) {
 	for _, w := range []struct {
 		key   string
 		there bool
-	}{{"verify.pe", rec.Verify.PE != nil}, {"wine", rec.Wine != ""}, {"bundle.format", rec.Bundle.Format == Zip}, {"bundle.start", rec.Bundle.Start != ""}} {
+	}{
+		{"verify.pe", rec.Verify.PE != nil},
+		{"wine", rec.Wine != ""},
+		{"bundle.format", rec.Bundle.Format == Zip},
+		{"bundle.start", rec.Bundle.Start != ""},
+	} {
 		f.refuse(w.there && rec.OS == Linux, w.key,
 			"%s is for a recipe with os = %q, and this one has os = %q", w.key, Win7, rec.OS)
 	}
@@ -112,7 +121,8 @@ func (l *loader) recipe(name string) (Recipe, bool) {
 	for i, c := range rec.Smoke {
 		f.refuse(c.Name == "", fmt.Sprintf("smoke[%d]", i), "smoke check has no name")
 		if !slices.Contains([]string{"", Host, Sim, Card}, c.Device) {
-			f.fail(fmt.Sprintf("smoke[%d].device", i), "device of a smoke check is %q; it must be one of %s, %s, %s", c.Device, Host, Sim, Card)
+			f.fail(fmt.Sprintf("smoke[%d].device", i), "device of a smoke check is %q; it must be one of %s, %s, %s", c.Device,
+				Host, Sim, Card)
 		}
 	}
 	return rec, !f.bad
@@ -272,7 +282,8 @@ func (l *loader) toolchain(name string) (Toolchain, bool) {
 		f.refuse(t.Max != "" && !versionRE.MatchString(t.Max), "program."+role+".max", "max %q is not a version", t.Max)
 		for _, dir := range t.Dirs {
 			if _, err := path.Match(dir, ""); err != nil || !dirRE.MatchString(dir) {
-				f.fail("program."+role+".dirs", "%q is not an absolute folder, nor one below a variable of the environment such as $CUDA_HOME/bin", dir)
+				f.fail("program."+role+".dirs", "%q is not an absolute folder, nor one below a variable of the environment such "+
+					"as $CUDA_HOME/bin", dir)
 			}
 		}
 	}

@@ -42,13 +42,16 @@ func (f *file) verify(rec *Recipe) {
 		said += min(n, 1)
 	}
 	f.refuse(said != 1, "verify.cuda.archs",
-		"verify.cuda needs either archs, for exactly these, or at-least, for these and others, or tables toolkit with archs by the version of nvcc")
-	f.refuse(len(c.Toolkits) > 0 && len(c.PTX) > 0, "verify.cuda.ptx", "ptx stands in each toolkit where there are tables toolkit")
+		"verify.cuda needs either archs, for exactly these, or at-least, for these and others, or tables toolkit with "+
+			"archs by the version of nvcc")
+	f.refuse(len(c.Toolkits) > 0 && len(c.PTX) > 0, "verify.cuda.ptx",
+		"ptx stands in each toolkit where there are tables toolkit")
 	f.archs("verify.cuda.archs", c.Archs, smRE, "sm_86")
 	f.archs("verify.cuda.at-least", c.AtLeast, smRE, "sm_86")
 	f.archs("verify.cuda.ptx", c.PTX, computeRE, "compute_86")
 	for i, t := range c.Toolkits {
-		f.refuse(!versionRE.MatchString(t.From), "verify.cuda.toolkit", "from %q is not a version of CUDA, such as 11.8", t.From)
+		f.refuse(!versionRE.MatchString(t.From), "verify.cuda.toolkit", "from %q is not a version of CUDA, such as 11.8",
+			t.From)
 		f.refuse(i > 0 && !versionLess(c.Toolkits[i-1].From, t.From), "verify.cuda.toolkit",
 			"toolkit from %q stands after one from %q: the oldest comes first", t.From, c.Toolkits[max(i-1, 0)].From)
 		f.refuse(len(t.Archs) == 0, "verify.cuda.toolkit", "toolkit from %q says no archs", t.From)

@@ -37,13 +37,15 @@ func ParseLock(name string, data []byte) (Lock, error) {
 	for _, upstream := range sortedKeys(lock) {
 		pins := lock[upstream]
 		if upstream != LlamaCpp && upstream != IkLlamaCpp {
-			errs = append(errs, &Error{File: name, Msg: fmt.Sprintf("%q is no upstream; there are %s and %s", upstream, LlamaCpp, IkLlamaCpp)})
+			errs = append(errs, &Error{File: name, Msg: fmt.Sprintf("%q is no upstream; there are %s and %s", upstream,
+				LlamaCpp, IkLlamaCpp)})
 		}
 		for _, key := range sortedKeys(pins) {
 			if err := pins[key].Check(key); err != nil {
 				errs = append(errs, errorAt(name, data, find(data, `"`+key+`"`), "%s %s: %v", upstream, key, err))
 			} else if t := tag.MustParse(key); !Names(upstream, t) {
-				errs = append(errs, errorAt(name, data, find(data, `"`+key+`"`), "%s %s: %s has no releases of such names; its commits are pinned by their full ids", upstream, key, upstream))
+				errs = append(errs, errorAt(name, data, find(data, `"`+key+`"`),
+					"%s %s: %s has no releases of such names; its commits are pinned by their full ids", upstream, key, upstream))
 			}
 		}
 	}
@@ -248,7 +250,8 @@ func ParseRevisions(name string, data []byte) (Revisions, error) {
 			for _, target := range sortedKeys(levels[upstream][t]) {
 				for i, lv := range levels[upstream][t][target] {
 					if lv.N != i+1 {
-						return nil, &Error{File: name, Msg: fmt.Sprintf("%s %s %s: revision %d stands where %d belongs; restore the file from git", upstream, t, target, lv.N, i+1)}
+						return nil, &Error{File: name, Msg: fmt.Sprintf(
+							"%s %s %s: revision %d stands where %d belongs; restore the file from git", upstream, t, target, lv.N, i+1)}
 					}
 				}
 			}

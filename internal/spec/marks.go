@@ -12,8 +12,10 @@ import (
 
 // Upstream is what recipes/sources.toml says of an upstream itself.
 type Upstream struct {
-	Name  string   `toml:"name" json:"name"`
-	Marks []string `toml:"marks" json:"marks"` // files or folders: each of its trees has one of them, and no other upstream's has any; may be empty
+	Name string `toml:"name" json:"name"`
+	// files or folders: each of its trees has one of them, and no other upstream's has any; may be
+	// empty
+	Marks []string `toml:"marks" json:"marks"`
 
 	// What all its recipes have beside their own.
 	Exclude  []string   `toml:"exclude" json:"exclude,omitempty"`
@@ -48,7 +50,8 @@ func (f *file) upstreams(list []Upstream) map[string][]string {
 		f.globs(key("exclude"), u.Exclude)
 		f.cmakeFor(key("cmake-for"), u.CMakeFor)
 		f.refuse(len(u.Marks) == 0 && u.Exclude == nil && u.CMakeFor == nil, key("marks"),
-			"marks is missing or empty: name a file or a folder that every tree of %s has and no tree of another upstream", u.Name)
+			"marks is missing or empty: name a file or a folder that every tree of %s has and no tree of another upstream",
+			u.Name)
 		for _, m := range u.Marks {
 			f.refuse(!fs.ValidPath(m) || m == "." || strings.ContainsAny(m, `\*?[`), key("marks"),
 				"%q is not a plain path from the top of the tree, such as ggml/src/iqk", m)

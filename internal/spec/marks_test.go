@@ -29,8 +29,12 @@ func TestCheckTree(t *testing.T) {
 		{own, spec.LlamaCpp, []string{"ggml/src"}, "", ""},
 		{own, spec.IkLlamaCpp, []string{"ggml/src", "ggml/src/iqk"}, "", ""},
 		{own, spec.IkLlamaCpp, []string{"iqk_mul_mat.cpp"}, "", ""},
-		{own, spec.LlamaCpp, []string{"ggml/src/iqk"}, spec.IkLlamaCpp, "is of ik_llama.cpp, whose mark ggml/src/iqk its tree has, and llama.cpp was asked for; llpatch fetch " + ikOld + " --upstream ik_llama.cpp fetches it; targets that build ik_llama.cpp: ik-linux-cpu"},
-		{own, spec.IkLlamaCpp, []string{"ggml/src"}, "", "is not ik_llama.cpp's: its tree has no ggml/src/iqk and no iqk_mul_mat.cpp, which marks one (recipes/sources.toml); if it is llama.cpp's, llpatch fetch " + ikOld + " --upstream llama.cpp fetches it; targets that build llama.cpp: linux-cpu"},
+		{own, spec.LlamaCpp, []string{"ggml/src/iqk"}, spec.IkLlamaCpp, "is of ik_llama.cpp, whose mark ggml/src/iqk its " +
+			"tree has, and llama.cpp was asked for; llpatch fetch " + ikOld +
+			" --upstream ik_llama.cpp fetches it; targets that build ik_llama.cpp: ik-linux-cpu"},
+		{own, spec.IkLlamaCpp, []string{"ggml/src"}, "", "is not ik_llama.cpp's: its tree has no ggml/src/iqk and no " +
+			"iqk_mul_mat.cpp, which marks one (recipes/sources.toml); if it is llama.cpp's, llpatch fetch " + ikOld +
+			" --upstream llama.cpp fetches it; targets that build llama.cpp: linux-cpu"},
 		{both, spec.LlamaCpp, []string{"src/main", "iqk"}, "", ""},
 		{both, spec.LlamaCpp, []string{"iqk"}, spec.IkLlamaCpp, "is of ik_llama.cpp"},
 		{both, spec.IkLlamaCpp, []string{"src/main"}, spec.LlamaCpp, "is of llama.cpp"},
@@ -67,7 +71,8 @@ func TestLockLine(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]int{
-		`{"a": {"x": {"commit": "x"}},` + "\n" + `"b": {"y": {"tree": "z"},` + "\n" + `"x": {}}}`: 3, // formatted in another way
+		// formatted in another way
+		`{"a": {"x": {"commit": "x"}},` + "\n" + `"b": {"y": {"tree": "z"},` + "\n" + `"x": {}}}`: 3,
 		`{"b": {"y": {"x": {}}}, "x": 1}`: 0,
 		`{"b": {"y"`:                      0,
 		``:                                0,

@@ -13,7 +13,8 @@ import (
 func TestChooseOS(t *testing.T) {
 	m := files(t, "testdata/good.txtar")
 	text := string(m["patches/alpha/fix.toml"].Data)
-	m["patches/alpha/fix.toml"] = &fstest.MapFile{Data: []byte(strings.Replace(text, "proof ", "os       = [\"win7\"]\nproof ", 1))}
+	m["patches/alpha/fix.toml"] = &fstest.MapFile{Data: []byte(strings.Replace(text, "proof ",
+		"os       = [\"win7\"]\nproof ", 1))}
 	r, err := spec.Load(m)
 	if err != nil {
 		t.Fatal(err)

@@ -22,9 +22,10 @@ type PagePlace struct {
 
 // NPMPackage is a package of npm's, pinned.
 type NPMPackage struct {
-	Name      string `toml:"package" json:"package"`
-	Version   string `toml:"version" json:"version"`
-	Integrity string `toml:"integrity" json:"integrity"` // "sha512-" and the hash of the tarball in base64, as npm writes it
+	Name    string `toml:"package" json:"package"`
+	Version string `toml:"version" json:"version"`
+	// "sha512-" and the hash of the tarball in base64, as npm writes it
+	Integrity string `toml:"integrity" json:"integrity"`
 }
 
 // PageTools are what the pages are built with.
@@ -102,7 +103,8 @@ func (f *file) pages(upstreams []Upstream, tools PageTools) map[string][]PagePla
 		for j, p := range u.Pages {
 			key := fmt.Sprintf("upstream[%d].page[%d]", i, j)
 			f.refuse(p.Range.IsZero(), key, "page has no range")
-			f.refuse(!fs.ValidPath(p.Sources) || p.Sources == ".", key+".sources", "sources is %q; it must be a folder of the tree", p.Sources)
+			f.refuse(!fs.ValidPath(p.Sources) || p.Sources == ".", key+".sources",
+				"sources is %q; it must be a folder of the tree", p.Sources)
 			f.refuse(!fs.ValidPath(p.Dist) || p.Dist == ".", key+".dist", "dist is %q; it must be a folder of the tree", p.Dist)
 			for name, pkg := range map[string]NPMPackage{"page.node": tools.Node, "page.npm": tools.NPM} {
 				f.refuse(pkg.Name == "" || pkg.Version == "" || !strings.HasPrefix(pkg.Integrity, "sha512-"), name,

@@ -52,7 +52,8 @@ set = `+set+"\n"...)
 		}
 	}
 	with(spec.LlamaCpp, "{ LLAMA_X = 1.5 }")
-	if _, err := spec.Load(m); err == nil || !strings.Contains(err.Error(), spec.SourcesFile) || !strings.Contains(err.Error(), "LLAMA_X") {
+	if _, err := spec.Load(m); err == nil || !strings.Contains(err.Error(), spec.SourcesFile) ||
+		!strings.Contains(err.Error(), "LLAMA_X") {
 		t.Errorf("%v", err)
 	}
 }

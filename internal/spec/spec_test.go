@@ -86,7 +86,8 @@ func TestChoose(t *testing.T) {
 			}
 			fmt.Fprintf(&b, "%s b%d\n", target, n)
 			for _, c := range s.In {
-				fmt.Fprintf(&b, "  in  %s %s%s sha256=%.8s compiled=%v %v: %s\n", c.Fix, c.Patch, c.Commit, c.SHA256, c.Compiled, c.Partly, c.Reason)
+				fmt.Fprintf(&b, "  in  %s %s%s sha256=%.8s compiled=%v %v: %s\n", c.Fix, c.Patch, c.Commit, c.SHA256, c.Compiled,
+					c.Partly, c.Reason)
 			}
 			for _, o := range s.Out {
 				fmt.Fprintf(&b, "  out %s, %s: %s\n", o.Fix, o.Case, o.Reason)
@@ -96,7 +97,8 @@ func TestChoose(t *testing.T) {
 	golden.Check(t, "testdata/choose.golden", b.String())
 
 	rec := r.Recipes["everything"]
-	if _, err := r.Choose(rec, "b10", spec.Pin{Build: 10}); err == nil || !strings.Contains(err.Error(), "for build numbers >= 50") {
+	if _, err := r.Choose(rec, "b10", spec.Pin{Build: 10}); err == nil ||
+		!strings.Contains(err.Error(), "for build numbers >= 50") {
 		t.Errorf("Choose below the recipe's range: %v", err)
 	}
 	if _, err := r.Recipe("nothing"); err == nil || !strings.Contains(err.Error(), "everything, named, other") {
@@ -143,7 +145,8 @@ func TestAsk(t *testing.T) {
 			if err != nil || strings.Join(in, " ") != tc.in {
 				t.Errorf("%s, %s: %v, %v", name, target, in, err)
 			}
-			if tc.ask == nil && (len(s.Out) != 1 || s.Out[0].Case != spec.OnRequest || !strings.Contains(s.Out[0].Reason, "build 150 is in >= 50, and --with beta takes it")) {
+			if tc.ask == nil && (len(s.Out) != 1 || s.Out[0].Case != spec.OnRequest ||
+				!strings.Contains(s.Out[0].Reason, "build 150 is in >= 50, and --with beta takes it")) {
 				t.Errorf("%s, %s: %+v", name, target, s.Out)
 			}
 		}
@@ -180,7 +183,8 @@ func TestChooseWithin(t *testing.T) {
 		}
 	}
 	rec.Range = tag.MustParseRange("< 100")
-	if _, err := r.Choose(rec, "v1.0.0", spec.Pin{Build: 150, Max: 157}); err == nil || !strings.Contains(err.Error(), "v1.0.0 is build 150 to 157") {
+	if _, err := r.Choose(rec, "v1.0.0", spec.Pin{Build: 150, Max: 157}); err == nil ||
+		!strings.Contains(err.Error(), "v1.0.0 is build 150 to 157") {
 		t.Error(err)
 	}
 }
@@ -378,7 +382,8 @@ func TestErrorIn(t *testing.T) {
 		}
 	}
 	var v struct{ Run []struct{ Name int } }
-	if err := spec.Decode("p.toml", doc, &v); err == nil || !strings.Contains(err.Error(), `p.toml:3:2: unknown key "run.server"`) {
+	if err := spec.Decode("p.toml", doc, &v); err == nil || !strings.Contains(err.Error(),
+		`p.toml:3:2: unknown key "run.server"`) {
 		t.Errorf("%v", err)
 	}
 }

@@ -17,23 +17,27 @@ const (
 // Fix is a folder under patches/: one defect, its reason, its proof, and one
 // patch file per range of tags.
 type Fix struct {
-	ID         string    `toml:"-" json:"id"`
-	Summary    string    `toml:"summary" json:"summary"`
-	Why        string    `toml:"why" json:"why"`
-	Reports    []string  `toml:"reports" json:"reports,omitempty"`
-	Status     string    `toml:"status" json:"status"` // ours, submitted or upstream
-	Requires   []string  `toml:"requires" json:"requires,omitempty"`
-	Backends   []string  `toml:"backends" json:"backends,omitempty"` // empty: any backend
-	OS         []string  `toml:"os" json:"os,omitempty"`             // as in a recipe's os: chosen for no other; empty: any
-	OptIn      bool      `toml:"opt-in" json:"opt_in,omitempty"`     // no recipe takes it: --with does
-	Group      string    `toml:"group" json:"group,omitempty"`       // Security, or empty; --without leaves a group out
-	Cures      []string  `toml:"cures" json:"cures,omitempty"`       // advisories that the tree no longer has with it, alone or with what it requires
-	components []string  // of those
-	Proof      string    `toml:"proof" json:"proof"`                 // a check that fails without the fix, or "build"
-	Unproven   string    `toml:"unproven" json:"unproven,omitempty"` // why there is no check, where Proof is "build": a sentence
-	Upstream   string    `toml:"upstream" json:"upstream"`           // of its variants that name none; empty in the file: llama.cpp
-	Defects    []Defect  `toml:"defect" json:"defects,omitempty"`    // at most one for each upstream
-	Variants   []Variant `toml:"variant" json:"variants"`
+	ID       string   `toml:"-" json:"id"`
+	Summary  string   `toml:"summary" json:"summary"`
+	Why      string   `toml:"why" json:"why"`
+	Reports  []string `toml:"reports" json:"reports,omitempty"`
+	Status   string   `toml:"status" json:"status"` // ours, submitted or upstream
+	Requires []string `toml:"requires" json:"requires,omitempty"`
+	Backends []string `toml:"backends" json:"backends,omitempty"` // empty: any backend
+	// as in a recipe's os: chosen for no other; empty: any
+	OS    []string `toml:"os" json:"os,omitempty"`
+	OptIn bool     `toml:"opt-in" json:"opt_in,omitempty"` // no recipe takes it: --with does
+	Group string   `toml:"group" json:"group,omitempty"`   // Security, or empty; --without leaves a group out
+	// advisories that the tree no longer has with it, alone or with what it requires
+	Cures      []string `toml:"cures" json:"cures,omitempty"`
+	components []string // of those
+	Proof      string   `toml:"proof" json:"proof"` // a check that fails without the fix, or "build"
+	// why there is no check, where Proof is "build": a sentence
+	Unproven string `toml:"unproven" json:"unproven,omitempty"`
+	// of its variants that name none; empty in the file: llama.cpp
+	Upstream string    `toml:"upstream" json:"upstream"`
+	Defects  []Defect  `toml:"defect" json:"defects,omitempty"` // at most one for each upstream
+	Variants []Variant `toml:"variant" json:"variants"`
 }
 
 // Variant is one patch file of a fix and the build numbers that it is for.
@@ -43,44 +47,52 @@ type Variant struct {
 	Range    tag.Range `toml:"range" json:"range"`
 	Patch    string    `toml:"patch" json:"patch,omitempty"`   // file beside fix.toml
 	Commit   string    `toml:"commit" json:"commit,omitempty"` // upstream commit, taken from its history
-	Except   []string  `toml:"except" json:"except,omitempty"` // paths of Commit that are left alone: files, or folders that end in /
-	Why      string    `toml:"why" json:"why,omitempty"`       // why the range ends where it does
+	// paths of Commit that are left alone: files, or folders that end in /
+	Except []string `toml:"except" json:"except,omitempty"`
+	Why    string   `toml:"why" json:"why,omitempty"` // why the range ends where it does
 }
 
 // Recipe declares a target: what is built from a tag, how it is checked, and
 // what goes into the bundle.
 type Recipe struct {
-	Name         string     `toml:"-" json:"name"`
-	Summary      string     `toml:"summary" json:"summary"`
-	Upstream     string     `toml:"upstream" json:"upstream"` // empty in the file: llama.cpp
-	Range        tag.Range  `toml:"range" json:"range"`       // tags that the recipe can build
-	Box          string     `toml:"box" json:"box,omitempty"` // toolchain of a Windows machine that builds the target too; empty: none does
-	Toolchain    string     `toml:"toolchain" json:"toolchain"`
-	OS           string     `toml:"os" json:"os"`           // as in the bundle's name: linux, win7
-	Backend      string     `toml:"backend" json:"backend"` // as in the bundle's name: cpu, cuda-11.4
-	Arch         string     `toml:"arch" json:"arch"`       // as in the bundle's name: x64
-	Backends     []string   `toml:"backends" json:"backends"`
-	FixesValue   any        `toml:"fixes" json:"-"` // as written; Fixes is what it means
-	Fixes        FixList    `toml:"-" json:"fixes"`
-	Without      Reasons    `toml:"without" json:"without,omitempty"`  // fix -> why the tree does not get it, where fixes is "all"
-	With         []string   `toml:"-" json:"with,omitempty"`           // fixes that were asked for, as Repo.Ask has it
-	Groups       []string   `toml:"-" json:"without_groups,omitempty"` // groups of fixes that are left out, as Repo.LeaveOut has it
-	Lacks        Reasons    `toml:"-" json:"-"`                        // fix -> why its commit is not at hand, once that was tried
-	Programs     []string   `toml:"programs" json:"programs"`          // CMake targets to build
-	DropInTarget string     `toml:"host" json:"host,omitempty"`        // target whose stock build takes this one's backend as a drop-in
-	Exclude      []string   `toml:"exclude" json:"exclude"`            // paths of the tree that no build step reads
+	Name     string    `toml:"-" json:"name"`
+	Summary  string    `toml:"summary" json:"summary"`
+	Upstream string    `toml:"upstream" json:"upstream"` // empty in the file: llama.cpp
+	Range    tag.Range `toml:"range" json:"range"`       // tags that the recipe can build
+	// toolchain of a Windows machine that builds the target too; empty: none does
+	Box        string   `toml:"box" json:"box,omitempty"`
+	Toolchain  string   `toml:"toolchain" json:"toolchain"`
+	OS         string   `toml:"os" json:"os"`           // as in the bundle's name: linux, win7
+	Backend    string   `toml:"backend" json:"backend"` // as in the bundle's name: cpu, cuda-11.4
+	Arch       string   `toml:"arch" json:"arch"`       // as in the bundle's name: x64
+	Backends   []string `toml:"backends" json:"backends"`
+	FixesValue any      `toml:"fixes" json:"-"` // as written; Fixes is what it means
+	Fixes      FixList  `toml:"-" json:"fixes"`
+	// fix -> why the tree does not get it, where fixes is "all"
+	Without Reasons  `toml:"without" json:"without,omitempty"`
+	With    []string `toml:"-" json:"with,omitempty"` // fixes that were asked for, as Repo.Ask has it
+	// groups of fixes that are left out, as Repo.LeaveOut has it
+	Groups []string `toml:"-" json:"without_groups,omitempty"`
+	// fix -> why its commit is not at hand, once that was tried
+	Lacks    Reasons  `toml:"-" json:"-"`
+	Programs []string `toml:"programs" json:"programs"` // CMake targets to build
+	// target whose stock build takes this one's backend as a drop-in
+	DropInTarget string     `toml:"host" json:"host,omitempty"`
+	Exclude      []string   `toml:"exclude" json:"exclude"` // paths of the tree that no build step reads
 	CMake        Options    `toml:"cmake" json:"cmake"`
 	CMakeFor     []CMakeFor `toml:"cmake-for" json:"cmake_for,omitempty"`
-	Shared       []CMakeFor `toml:"-" json:"shared,omitempty"`              // those of all recipes of the upstream, in recipes/sources.toml
-	CUDAFlags    []string   `toml:"cuda-flags" json:"cuda_flags,omitempty"` // for what compiles CUDA, beside the toolchain's
-	HIPFlags     []string   `toml:"hip-flags" json:"hip_flags,omitempty"`   // for what compiles HIP
-	Optional     []Optional `toml:"optional" json:"optional,omitempty"`
-	Verify       Verify     `toml:"verify" json:"verify"`
-	Smoke        []Check    `toml:"smoke" json:"smoke"`
-	Wine         string     `toml:"wine" json:"wine,omitempty"` // the version of Windows as which wine runs the checks; empty: this machine runs them itself
-	Bundle       Bundle     `toml:"bundle" json:"bundle"`
-	DiskMiB      int64      `toml:"disk-mib" json:"disk_mib,omitempty"` // room that a release takes below dist; 0: not known
-	Cost         *Cost      `toml:"cost" json:"cost,omitempty"`         // what a build took elsewhere; nil: not known
+	// those of all recipes of the upstream, in recipes/sources.toml
+	Shared    []CMakeFor `toml:"-" json:"shared,omitempty"`
+	CUDAFlags []string   `toml:"cuda-flags" json:"cuda_flags,omitempty"` // for what compiles CUDA, beside the toolchain's
+	HIPFlags  []string   `toml:"hip-flags" json:"hip_flags,omitempty"`   // for what compiles HIP
+	Optional  []Optional `toml:"optional" json:"optional,omitempty"`
+	Verify    Verify     `toml:"verify" json:"verify"`
+	Smoke     []Check    `toml:"smoke" json:"smoke"`
+	// the version of Windows as which wine runs the checks; empty: this machine runs them itself
+	Wine    string `toml:"wine" json:"wine,omitempty"`
+	Bundle  Bundle `toml:"bundle" json:"bundle"`
+	DiskMiB int64  `toml:"disk-mib" json:"disk_mib,omitempty"` // room that a release takes below dist; 0: not known
+	Cost    *Cost  `toml:"cost" json:"cost,omitempty"`         // what a build took elsewhere; nil: not known
 }
 
 // FixList is what a recipe's fixes key says: every fix, or named ones.
@@ -118,7 +130,8 @@ type Optional struct {
 type Verify struct {
 	Machine string `toml:"machine" json:"machine"` // ELF or PE machine, such as EM_X86_64 or IMAGE_FILE_MACHINE_AMD64
 	buildenv.Limits
-	Needed []string `toml:"needed" json:"needed"`       // libraries from outside the bundle that may be needed, with * and ?
+	// libraries from outside the bundle that may be needed, with * and ?
+	Needed []string `toml:"needed" json:"needed"`
 	CUDA   *CUDA    `toml:"cuda" json:"cuda,omitempty"` // nil: nothing is asked
 	HIP    *HIP     `toml:"hip" json:"hip,omitempty"`   // nil: nothing is asked
 	PE     *PE      `toml:"pe" json:"pe,omitempty"`     // nil: Windows files are not looked at
@@ -128,8 +141,9 @@ type Verify struct {
 // is not in the bundle must be one of Windows whose functions llpatch knows, or be
 // named in Verify.Needed.
 type PE struct {
-	OS      string   `toml:"os" json:"os"`                     // Win7 or Win7VxKex
-	Updates []string `toml:"updates" json:"updates,omitempty"` // updates that the user is told to install, such as KB2533623
+	OS string `toml:"os" json:"os"` // Win7 or Win7VxKex
+	// updates that the user is told to install, such as KB2533623
+	Updates []string `toml:"updates" json:"updates,omitempty"`
 }
 
 // Linux is the system of most recipes; the other one is Win7.
@@ -144,33 +158,40 @@ const (
 // CUDA holds what the NVIDIA device code in built binaries must be. One of Archs,
 // AtLeast and Toolkits is set.
 type CUDA struct {
-	Files   []string `toml:"files" json:"files"`                 // names of the files that hold it, with * and ?; each must be there
-	Archs   []string `toml:"archs" json:"archs,omitempty"`       // machine code for exactly these, such as sm_86 or sm_120a
+	// names of the files that hold it, with * and ?; each must be there
+	Files []string `toml:"files" json:"files"`
+	// machine code for exactly these, such as sm_86 or sm_120a
+	Archs   []string `toml:"archs" json:"archs,omitempty"`
 	AtLeast []string `toml:"at-least" json:"at_least,omitempty"` // for these and any others
-	PTX     []string `toml:"ptx" json:"ptx"`                     // PTX for exactly these, such as compute_86; empty: none; nil: any
-	Newest  string   `toml:"newest" json:"newest,omitempty"`     // the last arch that the users' drivers know, such as sm_86; empty: no limit
+	// PTX for exactly these, such as compute_86; empty: none; nil: any
+	PTX []string `toml:"ptx" json:"ptx"`
+	// the last arch that the users' drivers know, such as sm_86; empty: no limit
+	Newest string `toml:"newest" json:"newest,omitempty"`
 
 	Toolkits []Toolkit `toml:"toolkit" json:"toolkits,omitempty"` // archs by the version of nvcc, oldest first
 }
 
 // Cost is what a whole build of a recipe took, for machines that have no figure of their own.
 type Cost struct {
-	Seconds     int64  `toml:"seconds" json:"seconds"`                     // of one processor, for one arch of device code or none
+	// of one processor, for one arch of device code or none
+	Seconds     int64  `toml:"seconds" json:"seconds"`
 	ArchSeconds int64  `toml:"arch-seconds" json:"arch_seconds,omitempty"` // for each further arch
 	Machine     string `toml:"machine" json:"machine"`                     // that it was measured on, such as "2 cores"
 }
 
 // Toolkit holds the archs that a build with a CUDA toolkit is for.
 type Toolkit struct {
-	From  string   `toml:"from" json:"from"`   // the first version that it says, such as 11.8; the last one that fits counts
+	// the first version that it says, such as 11.8; the last one that fits counts
+	From  string   `toml:"from" json:"from"`
 	Archs []string `toml:"archs" json:"archs"` // machine code for exactly these
 	PTX   []string `toml:"ptx" json:"ptx"`     // PTX for exactly these
 }
 
 // Check is a smoke check that a recipe asks for.
 type Check struct {
-	Name   string            `toml:"name" json:"name"`               // which check, such as version, health, completion
-	Device string            `toml:"device" json:"device,omitempty"` // host, sim or card; empty: host, or what the run is for
+	Name string `toml:"name" json:"name"` // which check, such as version, health, completion
+	// host, sim or card; empty: host, or what the run is for
+	Device string            `toml:"device" json:"device,omitempty"`
 	Args   map[string]any    `toml:"args" json:"args,omitempty"`
 	Env    map[string]string `toml:"env" json:"env,omitempty"`
 }
@@ -184,14 +205,19 @@ const (
 
 // Bundle says what goes into the archive.
 type Bundle struct {
-	Format   string   `toml:"format" json:"format,omitempty"`   // TarGz (also where it is empty) or Zip
-	Files    []string `toml:"files" json:"files"`               // globs below the build folder
-	Licenses []string `toml:"licenses" json:"licenses"`         // globs below the source tree
-	Runtime  string   `toml:"runtime" json:"runtime,omitempty"` // Thin (also where it is empty) or Full, unless --bundle says otherwise
-	Carry    []string `toml:"carry" json:"carry,omitempty"`     // libraries of the toolkit that a full bundle holds, with * and ?
-	Check    string   `toml:"check" json:"check,omitempty"`     // script in recipes/ that looks at the user's machine: a .sh becomes check.sh, with the text of those that it reads, a .cmd for Windows keeps its name; empty: none
-	Start    string   `toml:"start" json:"start,omitempty"`     // script in recipes/ that starts the server on Windows, a .cmd; empty: none
-	Notes    []string `toml:"notes" json:"notes,omitempty"`     // what the bundle's README says besides, a paragraph each
+	Format   string   `toml:"format" json:"format,omitempty"` // TarGz (also where it is empty) or Zip
+	Files    []string `toml:"files" json:"files"`             // globs below the build folder
+	Licenses []string `toml:"licenses" json:"licenses"`       // globs below the source tree
+	// Thin (also where it is empty) or Full, unless --bundle says otherwise
+	Runtime string `toml:"runtime" json:"runtime,omitempty"`
+	// libraries of the toolkit that a full bundle holds, with * and ?
+	Carry []string `toml:"carry" json:"carry,omitempty"`
+	// script in recipes/ that looks at the user's machine: a .sh becomes check.sh, with the text of
+	// those that it reads, a .cmd for Windows keeps its name; empty: none
+	Check string `toml:"check" json:"check,omitempty"`
+	// script in recipes/ that starts the server on Windows, a .cmd; empty: none
+	Start string   `toml:"start" json:"start,omitempty"`
+	Notes []string `toml:"notes" json:"notes,omitempty"` // what the bundle's README says besides, a paragraph each
 	// Libraries is the buildenv that a full bundle's libraries come from; empty: where the
 	// build found what it linked with, or the one that the build's own buildenv names.
 	Libraries string `toml:"libraries" json:"libraries,omitempty"`
@@ -225,8 +251,9 @@ type Toolchain struct {
 	CUDAFlags []string          `toml:"cudaflags" json:"cudaflags,omitempty"` // CUDA, where clang compiles it
 	LdFlags   []string          `toml:"ldflags" json:"ldflags"`               // programs and shared libraries
 	CMake     Options           `toml:"cmake" json:"cmake"`
-	JobMiB    int64             `toml:"job-mib" json:"job_mib"`           // memory one compile job may take
-	Library   string            `toml:"library" json:"library,omitempty"` // the buildenv that is a library which the compilers do not find by themselves; empty: none
+	JobMiB    int64             `toml:"job-mib" json:"job_mib"` // memory one compile job may take
+	// the buildenv that is a library which the compilers do not find by themselves; empty: none
+	Library string `toml:"library" json:"library,omitempty"`
 	// VisualStudio is the one whose compilers these are, as it is sold, such as 2019, on a
 	// Windows machine that llpatch does not look around on; 0: none.
 	VisualStudio int `toml:"visual-studio" json:"visual_studio,omitempty"`
@@ -235,10 +262,11 @@ type Toolchain struct {
 // Tool is a program that a toolchain runs: the first of Names that is on the
 // PATH, or else in Dirs, and whose version is from Min to Max.
 type Tool struct {
-	Names  []string `toml:"names" json:"names"`
-	Min    string   `toml:"min" json:"min,omitempty"`
-	Max    string   `toml:"max" json:"max,omitempty"`       // as far as it is written: 13 takes every 13.x
-	Dirs   []string `toml:"dirs" json:"dirs,omitempty"`     // with * and ?, newest first; a leading $NAME is the environment's
+	Names []string `toml:"names" json:"names"`
+	Min   string   `toml:"min" json:"min,omitempty"`
+	Max   string   `toml:"max" json:"max,omitempty"` // as far as it is written: 13 takes every 13.x
+	// with * and ?, newest first; a leading $NAME is the environment's
+	Dirs   []string `toml:"dirs" json:"dirs,omitempty"`
 	First  string   `toml:"first" json:"first,omitempty"`   // FirstDirs: Dirs come before the PATH; empty: after it
 	Debian string   `toml:"debian" json:"debian,omitempty"` // the package that brings it
 	Hint   string   `toml:"hint" json:"hint,omitempty"`     // other ways to get it
@@ -272,12 +300,13 @@ type Source struct {
 // says the tag's number, and what else is known: the tree is pinned when it is
 // first fetched.
 type Pin struct {
-	Commit string    `json:"commit,omitempty"`    // upstream's commit; empty where it is not known
-	Tree   string    `json:"tree,omitempty"`      // git tree id: what every transport must yield
-	Build  int       `json:"build"`               // build number: the commit count on master; with Max the lowest that it can be
-	Max    int       `json:"build_max,omitempty"` // the highest that it can be; 0: Build is the number
-	Time   time.Time `json:"time,omitzero"`       // commit time: SOURCE_DATE_EPOCH of the build
-	Note   string    `json:"note,omitempty"`
+	Commit string `json:"commit,omitempty"` // upstream's commit; empty where it is not known
+	Tree   string `json:"tree,omitempty"`   // git tree id: what every transport must yield
+	// build number: the commit count on master; with Max the lowest that it can be
+	Build int       `json:"build"`
+	Max   int       `json:"build_max,omitempty"` // the highest that it can be; 0: Build is the number
+	Time  time.Time `json:"time,omitzero"`       // commit time: SOURCE_DATE_EPOCH of the build
+	Note  string    `json:"note,omitempty"`
 }
 
 // Lock is recipes/tags.lock: upstream -> tag -> pin.

@@ -35,22 +35,27 @@ func (e *WrongUpstream) Error() string {
 	var b strings.Builder
 	switch {
 	case len(e.Pinned) > 0:
-		fmt.Fprintf(&b, "%s is a name of %s's: %s has no releases, and its builds count other commits", e.Tag, e.Is, e.Upstream)
+		fmt.Fprintf(&b, "%s is a name of %s's: %s has no releases, and its builds count other commits", e.Tag, e.Is,
+			e.Upstream)
 	case e.Is == "":
-		fmt.Fprintf(&b, "%s is not %s's: its tree has no %s, which marks one (recipes/sources.toml)", e.Tag, e.Upstream, strings.Join(e.Lacks, " and no "))
+		fmt.Fprintf(&b, "%s is not %s's: its tree has no %s, which marks one (recipes/sources.toml)", e.Tag, e.Upstream,
+			strings.Join(e.Lacks, " and no "))
 	case e.Mark != "":
 		fmt.Fprintf(&b, "%s is of %s, whose mark %s its tree has, and %s was asked for", e.Tag, e.Is, e.Mark, e.Upstream)
 	default:
 		fmt.Fprintf(&b, "%s is a commit of %s (build %d there), and %s was asked for", e.Tag, e.Is, e.Build, e.Upstream)
 	}
 	if e.Is == "" && e.Upstream != LlamaCpp { // which all the others were forked from
-		fmt.Fprintf(&b, "; if it is %s's, llpatch fetch %s --upstream %s fetches it; targets that build %s: %s", LlamaCpp, e.Tag, LlamaCpp, LlamaCpp, strings.Join(e.Targets, ", "))
+		fmt.Fprintf(&b, "; if it is %s's, llpatch fetch %s --upstream %s fetches it; targets that build %s: %s", LlamaCpp,
+			e.Tag, LlamaCpp, LlamaCpp, strings.Join(e.Targets, ", "))
 	}
 	if e.Is != "" {
-		fmt.Fprintf(&b, "; llpatch fetch %s --upstream %s fetches it; targets that build %s: %s", e.Tag, e.Is, e.Is, strings.Join(e.Targets, ", "))
+		fmt.Fprintf(&b, "; llpatch fetch %s --upstream %s fetches it; targets that build %s: %s", e.Tag, e.Is, e.Is,
+			strings.Join(e.Targets, ", "))
 	}
 	if len(e.Pinned) > 0 {
-		fmt.Fprintf(&b, "; of %s give a full commit id; recipes/tags.lock has\n  %s", e.Upstream, strings.Join(e.Pinned, "\n  "))
+		fmt.Fprintf(&b, "; of %s give a full commit id; recipes/tags.lock has\n  %s", e.Upstream,
+			strings.Join(e.Pinned, "\n  "))
 	}
 	switch {
 	case e.Record == "":

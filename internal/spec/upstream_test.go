@@ -25,7 +25,8 @@ func twoUpstreams(t *testing.T, fix string) (*spec.Repo, error) {
 	for _, name := range []string{"main", "ik"} {
 		m["patches/both/"+name+".patch"] = &fstest.MapFile{Data: []byte(name)}
 	}
-	m["recipes/ik.toml"] = &fstest.MapFile{Data: append([]byte("upstream = \"ik_llama.cpp\"\n"), m["recipes/everything.toml"].Data...)}
+	m["recipes/ik.toml"] = &fstest.MapFile{Data: append([]byte("upstream = \"ik_llama.cpp\"\n"),
+		m["recipes/everything.toml"].Data...)}
 	return spec.Load(m)
 }
 
@@ -115,7 +116,8 @@ func TestVariantsOfOneUpstreamOverlap(t *testing.T) {
 		"llama.cpp": `overlaps ">= 1, < 8900" of variant 1`,
 		"ik":        `upstream is "ik"; it must be one of llama.cpp, ik_llama.cpp`,
 	} {
-		if _, err := twoUpstreams(t, strings.Replace(both, old, `upstream = "`+name+`"`+"\nrange", 1)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := twoUpstreams(t, strings.Replace(both, old, `upstream = "`+name+`"`+"\nrange", 1)); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("with %s: %v, want %q", name, err, want)
 		}
 	}
@@ -136,8 +138,14 @@ func TestCheckTag(t *testing.T) {
 		{spec.LlamaCpp, strings.Repeat("0", 40), nil},
 		{spec.IkLlamaCpp, ikOld, nil},
 		{spec.IkLlamaCpp, strings.Repeat("0", 40), nil},
-		{spec.LlamaCpp, ikOld, []string{"is a commit of ik_llama.cpp (build 3835 there), and llama.cpp was asked for", "targets that build ik_llama.cpp: ik"}},
-		{spec.IkLlamaCpp, "b3835", []string{"b3835 is a name of llama.cpp's", "targets that build llama.cpp: everything, named, other", ikOld + " (build 3835)\n  " + ikNew + " (build 4840)"}},
+		{spec.LlamaCpp, ikOld, []string{
+			"is a commit of ik_llama.cpp (build 3835 there), and llama.cpp was asked for",
+			"targets that build ik_llama.cpp: ik",
+		}},
+		{spec.IkLlamaCpp, "b3835", []string{
+			"b3835 is a name of llama.cpp's",
+			"targets that build llama.cpp: everything, named, other", ikOld + " (build 3835)\n  " + ikNew + " (build 4840)",
+		}},
 		{spec.IkLlamaCpp, "v0.5.0", []string{"ik_llama.cpp has no releases"}},
 	} {
 		err := r.CheckTag(c.upstream, tag.MustParse(c.tag))

@@ -98,8 +98,10 @@ func start(ctx context.Context, program, dir string, later func(func()), lines .
 	}
 	later(func() { _ = s.proxy.Close() })
 	files := map[string]string{
-		"sshd_config": strings.Join(lines, "\n") + fmt.Sprintf("\nListenAddress 127.0.0.1:%d\nHostKey %[2]s/host\nAuthorizedKeysFile %[2]s/me.pub\nPidFile none\n"+
-			"StrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nLogLevel ERROR\n", s.port, dir),
+		"sshd_config": strings.Join(lines, "\n") +
+			fmt.Sprintf("\nListenAddress 127.0.0.1:%d\nHostKey %[2]s/host\nAuthorizedKeysFile %[2]s/me.pub\nPidFile none\n"+
+				"StrictModes no\nUsePAM no\nPasswordAuthentication no\nKbdInteractiveAuthentication no\nLogLevel ERROR\n", s.port,
+				dir),
 		"ssh_config":  s.config(me.Username, dir),
 		"known_hosts": knownHosts(dir),
 	}
@@ -118,7 +120,11 @@ func start(ctx context.Context, program, dir string, later func(func()), lines .
 			return nil, err
 		}
 	}
-	p, err := run.Start(context.WithoutCancel(ctx), run.Cmd{Argv: []string{program, "-D", "-e", "-f", filepath.Join(dir, "sshd_config")}, Env: os.Environ(), Grace: time.Second})
+	p, err := run.Start(context.WithoutCancel(ctx),
+		run.Cmd{
+			Argv: []string{program, "-D", "-e", "-f", filepath.Join(dir, "sshd_config")}, Env: os.Environ(),
+			Grace: time.Second,
+		})
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +152,8 @@ func (s *Server) config(user, dir string) string {
 		case Nowhere:
 			host = "nowhere.invalid" // RFC 6761
 		}
-		fmt.Fprintf(&b, "Host %s\nHostName %s\nPort %d\nHostKeyAlias %s\nUser %s\nIdentityFile %s/%s\n", name, host, at, name, user, dir, key)
+		fmt.Fprintf(&b, "Host %s\nHostName %s\nPort %d\nHostKeyAlias %s\nUser %s\nIdentityFile %s/%s\n", name, host, at,
+			name, user, dir, key)
 	}
 	fmt.Fprintf(&b, "Host *\nIdentitiesOnly yes\nUserKnownHostsFile %s/known_hosts\nGlobalKnownHostsFile /dev/null\n", dir)
 	return b.String()
@@ -158,7 +165,8 @@ func knownHosts(dir string) string {
 		f := strings.Fields(string(text))
 		return strings.Join(f[:min(2, len(f))], " ")
 	}
-	return Box + " " + read("host") + "\n" + Locked + " " + read("host") + "\n" + Closed + " " + read("host") + "\n" + Stranger + " " + read("other") + "\n"
+	return Box + " " + read("host") + "\n" + Locked + " " + read("host") + "\n" + Closed + " " + read("host") + "\n" +
+		Stranger + " " + read("other") + "\n"
 }
 
 // listen chooses the server's port, and puts a listener before it whose connections can

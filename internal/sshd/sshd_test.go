@@ -22,7 +22,10 @@ func TestServer(t *testing.T) {
 		}
 	}
 	file := t.TempDir() + "/copy of x"
-	err := run.Run(t.Context(), run.Cmd{Argv: run.SFTP(Box), Env: s.Env, Stdin: strings.NewReader("put sshd.go \"" + file + "\"\n")})
+	err := run.Run(t.Context(), run.Cmd{
+		Argv: run.SFTP(Box), Env: s.Env,
+		Stdin: strings.NewReader("put sshd.go \"" + file + "\"\n"),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,10 @@ func ABI(ctx context.Context, name string, lib *binary.File, bin string, host []
 	var errs []error
 	for _, s := range lib.Imports() { // ggml's have no version
 		if s.Version == "" && (strings.Contains(s.Name, "ggml") || strings.Contains(s.Name, "gguf")) && !given[s.Name] {
-			errs = append(errs, &binary.Rejected{File: name, Fault: fmt.Sprintf("needs the symbol %s, which the stock build of this tag does not have: it is no drop-in", s)})
+			errs = append(errs, &binary.Rejected{
+				File:  name,
+				Fault: fmt.Sprintf("needs the symbol %s, which the stock build of this tag does not have: it is no drop-in", s),
+			})
 		}
 	}
 	return errors.Join(errs...)
@@ -47,9 +50,11 @@ func abiPE(name string, lib *binary.PE, given map[string]bool) error {
 		for _, s := range dll.Functions {
 			switch {
 			case strings.HasPrefix(s, "_Z") || strings.HasPrefix(s, "?") || strings.HasPrefix(s, "#"):
-				errs = append(errs, &binary.Rejected{File: name, Fault: fmt.Sprintf("takes %s from %s, which is no C function: upstream's package, made by another compiler, cannot give it, so it is no drop-in", s, dll.DLL)})
+				errs = append(errs, &binary.Rejected{File: name, Fault: fmt.Sprintf("takes %s from %s, which is no C function: "+
+					"upstream's package, made by another compiler, cannot give it, so it is no drop-in", s, dll.DLL)})
 			case !given[s]:
-				errs = append(errs, &binary.Rejected{File: name, Fault: fmt.Sprintf("needs %s of %s, which the stock build of this tag does not have: it is no drop-in", s, dll.DLL)})
+				errs = append(errs, &binary.Rejected{File: name, Fault: fmt.Sprintf("needs %s of %s, which the stock build of "+
+					"this tag does not have: it is no drop-in", s, dll.DLL)})
 			}
 		}
 	}

@@ -36,7 +36,8 @@ func inspect(t *testing.T, file string) *binary.File {
 // A backend that takes a symbol of ggml's that the stock build lacks is no drop-in.
 func TestABI(t *testing.T) {
 	dir := t.TempDir()
-	library(t, filepath.Join(dir, "libggml-base.so"), "int ggml_old(void) { return 1; }\nint ggml_other(void) { return 2; }\n")
+	library(t, filepath.Join(dir, "libggml-base.so"),
+		"int ggml_old(void) { return 1; }\nint ggml_other(void) { return 2; }\n")
 	host := []*binary.File{inspect(t, filepath.Join(dir, "libggml-base.so"))}
 	for source, want := range map[string]string{
 		"int ggml_old(void);\nint cuInit(void);\nint x(void) { return ggml_old() + cuInit(); }\n":     "",
@@ -75,16 +76,21 @@ func TestCUDALibs(t *testing.T) {
 	library(t, at("lib/libcudart.so.11.0"), "int a;", "-Wl,-soname,libcudart.so.11.0")
 	library(t, at("lib/stubs/libcuda-of-no-machine.so"), "int a;", "-Wl,-soname,libcuda-of-no-machine.so.1")
 	library(t, at("lib/libcublasLt.so.11"), "int a;", "-Wl,-soname,libcublasLt.so.11")
-	library(t, at("lib/libcublas.so.11"), "int a;", "-Wl,-soname,libcublas.so.11", "-Wl,--no-as-needed", at("lib/libcublasLt.so.11"))
+	library(t, at("lib/libcublas.so.11"), "int a;", "-Wl,-soname,libcublas.so.11", "-Wl,--no-as-needed",
+		at("lib/libcublasLt.so.11"))
 	library(t, at("lib/stubs/libcufft.so"), "int a;", "-Wl,-soname,libcufft.so.9")
-	needs := []*binary.File{{Needed: []string{"libc.so.6", "libcudart.so.11.0", "libcuda-of-no-machine.so.1", "libcublas.so.11", "libcufft.so.10", "libcusolver.so.11"}}}
+	needs := []*binary.File{{Needed: []string{
+		"libc.so.6", "libcudart.so.11.0", "libcuda-of-no-machine.so.1",
+		"libcublas.so.11", "libcufft.so.10", "libcusolver.so.11",
+	}}}
 	l, err := CUDALibraries(at("out"), needs, build.CUDAFact{Version: "11.8", Libs: []string{at("lib"), at("lib/stubs")}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	// A library that another needs is led to as well.
 	for name, want := range map[string]string{
-		"cuda/libcudart.so.11.0": "lib/libcudart.so.11.0", "cuda/libcublas.so.11": "lib/libcublas.so.11", "cuda/libcublasLt.so.11": "lib/libcublasLt.so.11",
+		"cuda/libcudart.so.11.0": "lib/libcudart.so.11.0", "cuda/libcublas.so.11": "lib/libcublas.so.11",
+		"cuda/libcublasLt.so.11":          "lib/libcublasLt.so.11",
 		"stub/libcuda-of-no-machine.so.1": "lib/stubs/libcuda-of-no-machine.so",
 	} {
 		if to, err := os.Readlink(at(filepath.Join("out", name))); err != nil || to != at(want) {
@@ -92,7 +98,8 @@ func TestCUDALibs(t *testing.T) {
 		}
 	}
 	for _, want := range []string{
-		"the toolkit's stub stands for libcuda-of-no-machine.so.1", "is libcufft.so.9", "libcusolver.so.11 is neither on this machine nor in the toolkit",
+		"the toolkit's stub stands for libcuda-of-no-machine.so.1", "is libcufft.so.9",
+		"libcusolver.so.11 is neither on this machine nor in the toolkit",
 	} {
 		if !slices.ContainsFunc(l.How, func(s string) bool { return strings.Contains(s, want) }) {
 			t.Errorf("%q does not say %q", l.How, want)

@@ -27,7 +27,8 @@ var redistributable = []string{
 // redistributableDLL are those for Windows, of the same list, whose files have a number for
 // the bits and one for the version in their names: cudart64_110.dll is cudart.dll.
 var redistributableDLL = []string{
-	"cudart", "cublas", "cublaslt", "nvblas", "cufft", "cufftw", "cusparse", "cusolver", "curand", "nvrtc", "nvrtc-builtins",
+	"cudart", "cublas", "cublaslt", "nvblas", "cufft", "cufftw", "cusparse", "cusolver", "curand", "nvrtc",
+	"nvrtc-builtins",
 }
 
 var dllRE = regexp.MustCompile(`^([a-z-]+)64_[0-9]+\.dll$`)
@@ -73,11 +74,14 @@ func carry(to string, names []string, b spec.Bundle, dirs []string) ([]string, e
 			asked[lib] = true
 			switch from := binary.LibrariesIn(dirs...).Find(lib, f.Machine); {
 			case binary.FromDriver(lib):
-				reject(lib, "belongs to the driver of the user's machine and is never part of a bundle; take it out of bundle.carry")
+				reject(lib, "belongs to the driver of the user's machine and is never part of a bundle; take it out of "+
+					"bundle.carry")
 			case !CanCarry(lib):
-				reject(lib, "is not among the libraries that NVIDIA lets others pass on (CUDA EULA, Attachment A); take it out of bundle.carry")
+				reject(lib, "is not among the libraries that NVIDIA lets others pass on (CUDA EULA, Attachment A); take it out "+
+					"of bundle.carry")
 			case from == "":
-				reject(lib, "a full bundle holds it, and it is in none of the folders that the build took libraries from (%s); install it, or make the bundle with --bundle thin", strings.Join(dirs, ", "))
+				reject(lib, "a full bundle holds it, and it is in none of the folders that the build took libraries from (%s); "+
+					"install it, or make the bundle with --bundle thin", strings.Join(dirs, ", "))
 			default:
 				terms, err := termsOf(from)
 				if err != nil {
@@ -154,7 +158,8 @@ func Terms(files []*binary.File, b spec.Bundle, dirs []string) (map[string][]byt
 		}
 		from := binary.LibrariesIn(dirs...).Find(f.Name, f.Machine)
 		if from == "" {
-			return nil, &binary.Rejected{File: f.Name, Fault: "it was staged from one of " + strings.Join(dirs, ", ") + " and is there no more, nor is its licence"}
+			return nil, &binary.Rejected{File: f.Name, Fault: "it was staged from one of " + strings.Join(dirs, ", ") +
+				" and is there no more, nor is its licence"}
 		}
 		var err error
 		if terms[f.Name], err = termsOf(from); err != nil {
@@ -217,7 +222,8 @@ func debianLicence(root, rel string) ([]string, error) {
 		return nil, err
 	}
 	// /lib is a link to /usr/lib, and packages may name either.
-	want := []string{"/" + filepath.ToSlash(rel), strings.TrimPrefix("/"+filepath.ToSlash(rel), "/usr"), "/usr/" + filepath.ToSlash(rel)}
+	want := []string{"/" + filepath.ToSlash(rel), strings.TrimPrefix("/"+filepath.ToSlash(rel), "/usr"), "/usr/" +
+		filepath.ToSlash(rel)}
 	for _, list := range lists {
 		has, err := hasLine(filepath.Join(root, list), func(line string) bool { return slices.Contains(want, line) })
 		if err != nil {
@@ -248,7 +254,9 @@ func pythonLicence(dir, rel string) ([]string, error) {
 		return nil, err
 	}
 	for _, record := range records {
-		has, err := hasLine(filepath.Join(dir, record), func(line string) bool { return strings.HasPrefix(line, filepath.ToSlash(rel)+",") })
+		has, err := hasLine(filepath.Join(dir, record), func(line string) bool {
+			return strings.HasPrefix(line, filepath.ToSlash(rel)+",")
+		})
 		if err != nil {
 			return nil, err
 		}

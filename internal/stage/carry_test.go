@@ -31,7 +31,10 @@ func compile(t *testing.T, file string, needs ...string) {
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	args := []string{"-shared", "-fPIC", "-nostdlib", "-o", file, "-Wl,-soname," + filepath.Base(file), "-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed", "-Wl,--allow-shlib-undefined", src}
+	args := []string{
+		"-shared", "-fPIC", "-nostdlib", "-o", file, "-Wl,-soname," + filepath.Base(file),
+		"-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed", "-Wl,--allow-shlib-undefined", src,
+	}
 	if out, err := exec.Command("gcc", append(args, needs...)...).CombinedOutput(); err != nil {
 		t.Fatalf("gcc: %v\n%s", err, out)
 	}
@@ -52,12 +55,14 @@ func TestLicenceOf(t *testing.T) {
 	} {
 		put(t, filepath.Join(top, lib), name)
 	}
-	put(t, filepath.Join(top, "deb/var/lib/dpkg/info/libcudart11.0:amd64.list"), "/.\n/usr\n/usr/lib/x86_64-linux-gnu/libcudart.so.11.8.89\n")
+	put(t, filepath.Join(top, "deb/var/lib/dpkg/info/libcudart11.0:amd64.list"),
+		"/.\n/usr\n/usr/lib/x86_64-linux-gnu/libcudart.so.11.8.89\n")
 	put(t, filepath.Join(top, "deb/usr/share/doc/libcudart11.0/copyright"), "debian")
 	put(t, filepath.Join(top, "deb/usr/LICENSE"), "not this")
 	put(t, filepath.Join(top, "merged/var/lib/dpkg/info/a.list"), "/lib/libcudart.so.12\n")
 	put(t, filepath.Join(top, "merged/usr/share/doc/a/copyright"), "debian, merged")
-	put(t, filepath.Join(top, "site/nvidia_cuda_runtime_cu12-12.9.79.dist-info/RECORD"), "nvidia/cuda_runtime/lib/libcudart.so.12,sha256=x,3\n")
+	put(t, filepath.Join(top, "site/nvidia_cuda_runtime_cu12-12.9.79.dist-info/RECORD"),
+		"nvidia/cuda_runtime/lib/libcudart.so.12,sha256=x,3\n")
 	put(t, filepath.Join(top, "site/nvidia_cuda_runtime_cu12-12.9.79.dist-info/licenses/License.txt"), "python")
 	put(t, filepath.Join(top, "site/numpy-1.dist-info/RECORD"), "numpy/core.so,sha256=x,3\n")
 	put(t, filepath.Join(top, "site/numpy-1.dist-info/License.txt"), "not this")
@@ -109,12 +114,32 @@ func TestCarry(t *testing.T) {
 		dirs  []string
 		want  string // names, or what the error says
 	}{
-		"with what it needs": {[]string{"libcublas.so.12"}, []string{"libcublas.so.*", "libcublasLt.so.*"}, []string{t.TempDir(), lib}, "libcublas.so.12 libcublasLt.so.12"},
-		"named only":         {[]string{"libcublas.so.12"}, []string{"libcublas.so.12"}, []string{lib}, "libcublas.so.12"},
-		"nothing needed":     {nil, []string{"lib*"}, []string{lib}, ""},
-		"the driver's":       {[]string{"libcuda.so.1"}, []string{"libcuda*"}, []string{lib}, "libcuda.so.1: belongs to the driver of the user's machine"},
-		"not on the list":    {[]string{"libnccl.so.2"}, []string{"libnccl.so.2"}, []string{lib}, "libnccl.so.2: is not among the libraries that NVIDIA lets others pass on"},
-		"not there":          {[]string{"libcublas.so.12"}, []string{"libcu*"}, []string{kit}, "libcublas.so.12: a full bundle holds it, and it is in none of the folders"},
+		"with what it needs": {
+			[]string{"libcublas.so.12"},
+			[]string{"libcublas.so.*", "libcublasLt.so.*"},
+			[]string{t.TempDir(), lib},
+			"libcublas.so.12 libcublasLt.so.12",
+		},
+		"named only":     {[]string{"libcublas.so.12"}, []string{"libcublas.so.12"}, []string{lib}, "libcublas.so.12"},
+		"nothing needed": {nil, []string{"lib*"}, []string{lib}, ""},
+		"the driver's": {
+			[]string{"libcuda.so.1"},
+			[]string{"libcuda*"},
+			[]string{lib},
+			"libcuda.so.1: belongs to the driver of the user's machine",
+		},
+		"not on the list": {
+			[]string{"libnccl.so.2"},
+			[]string{"libnccl.so.2"},
+			[]string{lib},
+			"libnccl.so.2: is not among the libraries that NVIDIA lets others pass on",
+		},
+		"not there": {
+			[]string{"libcublas.so.12"},
+			[]string{"libcu*"},
+			[]string{kit},
+			"libcublas.so.12: a full bundle holds it, and it is in none of the folders",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			to := t.TempDir()
@@ -146,7 +171,8 @@ func TestCarry(t *testing.T) {
 			if strings.Join(got, " ") != c.want {
 				t.Errorf("carried %v, want %q", got, c.want)
 			}
-			cache := put(t, filepath.Join(t.TempDir(), "CMakeCache.txt"), "CUDA_cublas_LIBRARY:FILEPATH="+lib+"/stubs/libcublas.so\nOTHER:FILEPATH=/bin/true\n")
+			cache := put(t, filepath.Join(t.TempDir(), "CMakeCache.txt"), "CUDA_cublas_LIBRARY:FILEPATH="+lib+
+				"/stubs/libcublas.so\nOTHER:FILEPATH=/bin/true\n")
 			dirs, err := LibraryDirs(filepath.Dir(cache), "", spec.Bundle{})
 			if err != nil {
 				t.Fatal(err)

@@ -25,7 +25,8 @@ func TestClosureOfWindowsFiles(t *testing.T) {
 	if err != nil || !slices.Equal(got, []string{"HELPER.DLL", "app.exe"}) {
 		t.Fatalf("got %v, %v", got, err)
 	}
-	if _, err := closure(bin, nil, []string{"none"}, nil); err == nil || !strings.Contains(err.Error(), "program none was not built") {
+	if _, err := closure(bin, nil, []string{"none"}, nil); err == nil ||
+		!strings.Contains(err.Error(), "program none was not built") {
 		t.Errorf("a program that is not there: %v", err)
 	}
 }

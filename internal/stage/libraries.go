@@ -18,7 +18,8 @@ import (
 // systemLibs are the folders that a loader on Linux looks into by itself or by the
 // files that distributions and NVIDIA's driver put below /etc/ld.so.conf.d.
 var systemLibs = []string{
-	"/lib64", "/usr/lib64", "/lib", "/usr/lib", "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
+	"/lib64", "/usr/lib64", "/lib", "/usr/lib", "/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu",
+	"/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
 	"/usr/local/nvidia/lib64", "/usr/lib/wsl/lib",
 }
 

@@ -35,7 +35,8 @@ func TestCarriedComeFirst(t *testing.T) {
 // machine, or in the root that has them.
 func TestLibraryDirs(t *testing.T) {
 	dir := t.TempDir()
-	put(t, filepath.Join(dir, "CMakeCache.txt"), "CUDA_cublas_LIBRARY:FILEPATH=/usr/lib/x86_64-linux-gnu/stubs/libcublas.so\n")
+	put(t, filepath.Join(dir, "CMakeCache.txt"),
+		"CUDA_cublas_LIBRARY:FILEPATH=/usr/lib/x86_64-linux-gnu/stubs/libcublas.so\n")
 	root := t.TempDir()
 	put(t, filepath.Join(root, "bin/a.dll"), "")
 	for _, c := range []struct{ root, named, want string }{
@@ -43,7 +44,8 @@ func TestLibraryDirs(t *testing.T) {
 		{root, "", root + "/usr/lib/x86_64-linux-gnu"},
 		{root, "kit", root + "/bin"},
 	} {
-		if got, err := LibraryDirs(dir, c.root, spec.Bundle{Libraries: c.named}); err != nil || len(got) != 1 || got[0] != c.want {
+		if got, err := LibraryDirs(dir, c.root, spec.Bundle{Libraries: c.named}); err != nil || len(got) != 1 ||
+			got[0] != c.want {
 			t.Errorf("got %q, %v; want %q", got, err, c.want)
 		}
 	}

@@ -53,7 +53,8 @@ func closure(bin string, made, programs, globs []string) ([]string, error) {
 				return err
 			}
 			if !regular.Beside(to) {
-				return &binary.Rejected{File: filepath.Join(bin, name), Fault: fmt.Sprintf("is a link to %s, out of its folder", to)}
+				return &binary.Rejected{File: filepath.Join(bin, name), Fault: fmt.Sprintf("is a link to %s, out of its folder",
+					to)}
 			}
 			name = to
 		}
@@ -168,7 +169,8 @@ func fill(to, bin string, names []string) error {
 // glibc are the libraries of the system that NVIDIA's need, whatever the recipe's own
 // programs do: the C library's parts, and the compiler's run time.
 var glibc = []string{
-	"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1",
+	"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0",
+	"librt.so.1",
 	"libgcc_s.so.1", "libstdc++.so.6",
 }
 

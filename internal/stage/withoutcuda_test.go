@@ -29,7 +29,8 @@ func TestWithoutCUDA(t *testing.T) {
 	if got, err := WithoutCUDA(stage, bin); err != nil || got != stage {
 		t.Errorf("nothing to leave out: %s, %v", got, err)
 	}
-	put("ggml-cuda.dll", "libggml-cuda.so", "CUDART64_110.dll", "libcudart.so.11.0", "cublas64_11.dll", "cublasLt64_11.dll", "libcublasLt.so.11", "nvcuda.dll", "libcuda.so.1")
+	put("ggml-cuda.dll", "libggml-cuda.so", "CUDART64_110.dll", "libcudart.so.11.0", "cublas64_11.dll",
+		"cublasLt64_11.dll", "libcublasLt.so.11", "nvcuda.dll", "libcuda.so.1")
 	for range 2 {
 		got, err := WithoutCUDA(stage, bin)
 		if err != nil || got != bin {
@@ -43,7 +44,10 @@ func TestWithoutCUDA(t *testing.T) {
 		for _, e := range entries {
 			names = append(names, e.Name())
 		}
-		if want := []string{"ggml-cpu-x64.dll", "ggml.dll", "libggml-base.so", "libggml-base.so.0", "llama-server.exe"}; !slices.Equal(names, want) {
+		if want := []string{
+			"ggml-cpu-x64.dll", "ggml.dll", "libggml-base.so", "libggml-base.so.0",
+			"llama-server.exe",
+		}; !slices.Equal(names, want) {
 			t.Errorf("%v", names)
 		}
 	}

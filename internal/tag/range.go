@@ -29,7 +29,8 @@ func ParseRange(s string) (Range, error) {
 	for part := range strings.SplitSeq(s, ",") {
 		m := limitRE.FindStringSubmatch(strings.TrimSpace(part))
 		if m == nil {
-			return Range{}, fmt.Errorf("range %q: %q is not one of = >= > <= < followed by a build number", s, strings.TrimSpace(part))
+			return Range{}, fmt.Errorf("range %q: %q is not one of = >= > <= < followed by a build number", s,
+				strings.TrimSpace(part))
 		}
 		n, err := strconv.Atoi(m[2])
 		if err != nil {

@@ -61,7 +61,8 @@ func Parse(s string) (Tag, error) {
 	case commitRE.MatchString(s):
 		return Tag{name: s, kind: Commit}, nil
 	}
-	return Tag{}, fmt.Errorf("tag %q is not a build tag (b8833), a version (v0.5.0) or a full commit id of 40 hex digits", s)
+	return Tag{}, fmt.Errorf("tag %q is not a build tag (b8833), a version (v0.5.0) or a full commit id of 40 hex digits",
+		s)
 }
 
 // MustParse is Parse for names that stand in source code; it panics on an error.

@@ -143,7 +143,10 @@ func TestOverlaps(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"b8833", "v0.5.0", "45cac7ca703fb9085eae62b9121fca01d20177f6", "b2034", "v1.2.3.4", "b\x00"} {
+	for _, s := range []string{
+		"b8833", "v0.5.0", "45cac7ca703fb9085eae62b9121fca01d20177f6", "b2034", "v1.2.3.4",
+		"b\x00",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -162,7 +162,8 @@ func (p PublicKey) Verify(r io.Reader, signature []byte) (comment string, err er
 		return "", &BadSignature{p.Name(), "it is no signature of minisign's form"}
 	}
 	// What the signature does not cover, its first line and how it is written, is ours too.
-	if canonical, err := s.MarshalText(); err != nil || s.UntrustedComment != untrusted || !bytes.Equal(bytes.TrimRight(canonical, "\n"), bytes.TrimSuffix(signature, []byte("\n"))) {
+	if canonical, err := s.MarshalText(); err != nil || s.UntrustedComment != untrusted ||
+		!bytes.Equal(bytes.TrimRight(canonical, "\n"), bytes.TrimSuffix(signature, []byte("\n"))) {
 		return "", &BadSignature{p.Name(), "it is not written as llpatch writes one"}
 	}
 	if s.KeyID != p.ID() {

@@ -60,7 +60,8 @@ func TestEnvelope(t *testing.T) {
 		t.Errorf("opened: %q, %v", got, err)
 	}
 	for what, bad := range map[string][]byte{
-		"changed": bytes.Replace(e, []byte("eyJf"), []byte("eyJg"), 1), "of another type": bytes.Replace(e, []byte("in-toto"), []byte("in-tata"), 1),
+		"changed":         bytes.Replace(e, []byte("eyJf"), []byte("eyJg"), 1),
+		"of another type": bytes.Replace(e, []byte("in-toto"), []byte("in-tata"), 1),
 		"with more in it": append(e[:len(e)-1:len(e)-1], []byte(`,"more":1}`)...), "no JSON": []byte("x"), "empty": nil,
 	} {
 		if got, err := k.Public().Open(t.Context(), bad); !errors.As(err, new(*BadSignature)) {
@@ -118,7 +119,8 @@ func TestSucceed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := old.Public().Succeeded(next.Public().Text(), signature); err != nil || !got.Equal(next.Public().PublicKey) {
+	if got, err := old.Public().Succeeded(next.Public().Text(), signature); err != nil ||
+		!got.Equal(next.Public().PublicKey) {
 		t.Errorf("succeeded: %v", err)
 	}
 	if _, err := next.Public().Succeeded(next.Public().Text(), signature); err == nil {

@@ -123,8 +123,12 @@ func (a *Attestation) check(d digests) (*sigstore.VerificationResult, error) {
 			return nil, err
 		}
 		for _, b := range a.Bundles {
-			for _, of := range []sigstore.ArtifactDigest{{Algorithm: "sha256", Digest: d.sha256}, {Algorithm: "sha512", Digest: d.sha512}} {
-				result, err := v.Verify(b, sigstore.NewPolicy(sigstore.WithArtifactDigest(of.Algorithm, of.Digest), sigstore.WithCertificateIdentity(identity)))
+			for _, of := range []sigstore.ArtifactDigest{
+				{Algorithm: "sha256", Digest: d.sha256},
+				{Algorithm: "sha512", Digest: d.sha512},
+			} {
+				result, err := v.Verify(b, sigstore.NewPolicy(sigstore.WithArtifactDigest(of.Algorithm, of.Digest),
+					sigstore.WithCertificateIdentity(identity)))
 				if err == nil {
 					return result, nil
 				}
@@ -176,7 +180,8 @@ func (r *Report) attest(o Options) error {
 	}
 	result, err := o.Attestation.check(d)
 	if err != nil {
-		r.wrong("attestation", "No attestation given is of this archive and by a workflow of %s: %s.", o.Attestation.Repository, strings.ReplaceAll(err.Error(), "\n", "; "))
+		r.wrong("attestation", "No attestation given is of this archive and by a workflow of %s: %s.",
+			o.Attestation.Repository, strings.ReplaceAll(err.Error(), "\n", "; "))
 		return nil
 	}
 	r.made(result, o)
@@ -201,9 +206,11 @@ func (r *Report) made(result *sigstore.VerificationResult, o Options) {
 		r.wrong("attestation", "It was made from commit %s, and %s is %s.", by.SourceRepositoryDigest, o.Expect, o.Commit)
 		return
 	case !tagged && o.Commit == "": // upstream's workflow runs on a branch, and makes the tag
-		r.open("attestation", "It was made from commit %s, and which commit %s is, recipes/tags.lock does not say.", by.SourceRepositoryDigest, o.Expect)
+		r.open("attestation", "It was made from commit %s, and which commit %s is, recipes/tags.lock does not say.",
+			by.SourceRepositoryDigest, o.Expect)
 		return
 	}
 	r.attested = true
-	r.is("attestation", "The workflow %s made it%s from commit %s (%s): by a certificate of Sigstore's.", workflow, at, by.SourceRepositoryDigest, ref)
+	r.is("attestation", "The workflow %s made it%s from commit %s (%s): by a certificate of Sigstore's.", workflow, at,
+		by.SourceRepositoryDigest, ref)
 }

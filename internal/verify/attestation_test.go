@@ -62,7 +62,8 @@ func TestAttestation(t *testing.T) {
 		t.Fatal(err)
 	}
 	changed := bytes.ReplaceAll(payload, []byte(realSHA512), fmt.Appendf(nil, "%x", another))
-	forged := bytes.ReplaceAll(statement, []byte(base64.StdEncoding.EncodeToString(payload)), []byte(base64.StdEncoding.EncodeToString(changed)))
+	forged := bytes.ReplaceAll(statement, []byte(base64.StdEncoding.EncodeToString(payload)),
+		[]byte(base64.StdEncoding.EncodeToString(changed)))
 	if bytes.Equal(forged, statement) {
 		t.Fatal("nothing was forged")
 	}
@@ -75,7 +76,10 @@ func TestAttestation(t *testing.T) {
 	}{
 		{"as it is", statement, roots, realRepository, "", sum},
 		{"as the API gives it", api, roots, realRepository, "", sum},
-		{"several, one a line", append(append(bytes.Clone(forged), '\n'), statement...), append(append(bytes.Clone(other), '\n'), roots...), realRepository, "", sum},
+		{
+			"several, one a line", append(append(bytes.Clone(forged), '\n'), statement...),
+			append(append(bytes.Clone(other), '\n'), roots...), realRepository, "", sum,
+		},
 		{"of another archive", statement, roots, realRepository, "digest", another},
 		{"by another repository", statement, roots, UpstreamRepository, "certificate", sum},
 		{"by one whose name begins so", statement, roots, "sigstore/sigstore", "certificate", sum},
@@ -88,7 +92,8 @@ func TestAttestation(t *testing.T) {
 		}
 		none := sha256.Sum256([]byte("another archive"))
 		got, err := a.check(digests{none[:], c.sum})
-		if c.wanted == "" && (err != nil || got.Signature.Certificate.SourceRepositoryDigest != "f0b49a04e5a62250e0f60fb128004a73110fe311") {
+		if c.wanted == "" && (err != nil ||
+			got.Signature.Certificate.SourceRepositoryDigest != "f0b49a04e5a62250e0f60fb128004a73110fe311") {
 			t.Errorf("%s: %v", c.what, err)
 		}
 		if c.wanted != "" && (err == nil || !strings.Contains(err.Error(), c.wanted)) {
@@ -111,7 +116,8 @@ func TestReadAttestationFaults(t *testing.T) {
 		{string(statement), string(statement), realRepository, "the trusted root:"},
 		{string(statement), "{}", realRepository, "the trusted root:"},
 	} {
-		if _, err := ReadAttestation([]byte(c.text), []byte(c.roots), c.repository); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := ReadAttestation([]byte(c.text), []byte(c.roots), c.repository); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%.40q, %.40q, %s: %v, want %s", c.text, c.roots, c.repository, err, c.want)
 		}
 	}
@@ -132,7 +138,8 @@ func TestAttestationOfAnother(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(r.Text(), "No attestation given is of this archive and by a workflow of "+realRepository) || r.attested {
+	if !strings.Contains(r.Text(), "No attestation given is of this archive and by a workflow of "+realRepository) ||
+		r.attested {
 		t.Error(r.Text())
 	}
 }
@@ -176,7 +183,8 @@ func TestAttestedTag(t *testing.T) {
 }
 
 func FuzzAttestation(f *testing.F) {
-	f.Add([]byte(`{"attestations":[{"bundle":{"mediaType":"application/vnd.dev.sigstore.bundle.v0.3+json"}}]}`), []byte(`{"mediaType":"application/vnd.dev.sigstore.trustedroot+json;version=0.1"}`))
+	f.Add([]byte(`{"attestations":[{"bundle":{"mediaType":"application/vnd.dev.sigstore.bundle.v0.3+json"}}]}`),
+		[]byte(`{"mediaType":"application/vnd.dev.sigstore.trustedroot+json;version=0.1"}`))
 	f.Fuzz(func(t *testing.T, text, roots []byte) {
 		a, err := ReadAttestation(text, roots, UpstreamRepository)
 		if err != nil {

@@ -54,7 +54,8 @@ func (r *Report) content(m *members, o Options) *bundle.Info {
 		r.wrong("files", "%s", strange)
 	}
 	var info bundle.Info
-	if err := json.Unmarshal(text, &info); err != nil || info.Series == nil || info.Tag == "" || slices.Contains(info.Files, nil) {
+	if err := json.Unmarshal(text, &info); err != nil || info.Series == nil || info.Tag == "" ||
+		slices.Contains(info.Files, nil) {
 		r.wrong("manifest", "BUILD_INFO.json cannot be read.")
 		return nil
 	}
@@ -109,7 +110,8 @@ func (r *Report) patches(m *members, info bundle.Info) {
 		r.wrong("patches", "PATCHES/ is not the series of BUILD_INFO.json.")
 		return
 	}
-	r.is("patches", "PATCHES/ is the series of BUILD_INFO.json: %d fixes on %s, tree %s.", len(info.Series.In), info.Tag, info.Tree)
+	r.is("patches", "PATCHES/ is the series of BUILD_INFO.json: %d fixes on %s, tree %s.", len(info.Series.In), info.Tag,
+		info.Tree)
 }
 
 // programs compares the programs and libraries with the manifest, by what they say themselves.
@@ -165,7 +167,8 @@ func (r *Report) foreign(m *members, llama *binary.Llama, o Options) {
 			r.wrong("manifest", "Its programs say %s, and %s was expected.", r.Tag, o.Expect)
 		}
 	}
-	r.open("manifest", "It is not llpatch's (it has no BUILD_INFO.json); %s. From which source and by whom it was built cannot be known from it.", what)
+	r.open("manifest", "It is not llpatch's (it has no BUILD_INFO.json); %s. From which source and by whom it was "+
+		"built cannot be known from it.", what)
 	var machines, backends []string
 	for _, f := range m.bins {
 		machines = append(machines, strings.TrimPrefix(f.Machine, "EM_"))
@@ -175,7 +178,8 @@ func (r *Report) foreign(m *members, llama *binary.Llama, o Options) {
 	}
 	slices.Sort(machines)
 	slices.Sort(backends)
-	about := []string{fmt.Sprintf("%d programs and libraries for %s", len(m.bins), strings.Join(slices.Compact(machines), ", "))}
+	about := []string{fmt.Sprintf("%d programs and libraries for %s", len(m.bins),
+		strings.Join(slices.Compact(machines), ", "))}
 	if backends = slices.Compact(backends); len(backends) > 0 {
 		about = append(about, "the backends "+strings.Join(backends, ", "))
 	}

@@ -25,7 +25,10 @@ func packed(t *testing.T, name string, text io.Reader, size int64) string {
 	}
 	z := gzip.NewWriter(f)
 	w := tar.NewWriter(z)
-	if err := w.WriteHeader(&tar.Header{Name: "llama-b1-bin-x/" + name, Mode: 0o644, Size: size, Typeflag: tar.TypeReg}); err != nil {
+	if err := w.WriteHeader(&tar.Header{
+		Name: "llama-b1-bin-x/" + name, Mode: 0o644, Size: size,
+		Typeflag: tar.TypeReg,
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.CopyN(w, text, size); err != nil {
@@ -82,7 +85,8 @@ func TestSumsLeadOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := archive(t.Context(), file, Options{})
-	if err != nil || !strings.Contains(r.Text(), "which is no file beside it") || !strings.Contains(r.Text(), name+".d cannot be read") {
+	if err != nil || !strings.Contains(r.Text(), "which is no file beside it") ||
+		!strings.Contains(r.Text(), name+".d cannot be read") {
 		t.Errorf("%v\n%s", err, r.Text())
 	}
 }

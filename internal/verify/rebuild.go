@@ -21,11 +21,12 @@ import (
 
 // Rebuild is how an archive and what a second builder made of its manifest compare.
 type Rebuild struct {
-	Archive   string               `json:"archive"` // the second one
-	SHA256    string               `json:"sha256"`
-	Same      int                  `json:"same"`                // files that are alike
-	Allowed   []Allowed            `json:"allowed,omitempty"`   // files that differ in what the manifest names alone
-	Differ    []binary.FileDiffers `json:"differ,omitempty"`    // the others: A is the archive that was given, B the second one
+	Archive string    `json:"archive"` // the second one
+	SHA256  string    `json:"sha256"`
+	Same    int       `json:"same"`              // files that are alike
+	Allowed []Allowed `json:"allowed,omitempty"` // files that differ in what the manifest names alone
+	// the others: A is the archive that was given, B the second one
+	Differ    []binary.FileDiffers `json:"differ,omitempty"`
 	Checks    []bundle.CheckInfo   `json:"checks"`              // what the second builder's checks came to
 	Statement string               `json:"statement,omitempty"` // the file with the second builder's word
 }
@@ -166,7 +167,10 @@ func (b *Rebuild) compare(ctx context.Context, r *Report, out string) (err error
 		}
 	}
 	if len(b.Differ)+len(b.Allowed) == 0 {
-		b.Differ = []binary.FileDiffers{{Path: r.Subject, Why: "its files are the same, and not the archive around them: their order, times or compression"}}
+		b.Differ = []binary.FileDiffers{{
+			Path: r.Subject,
+			Why:  "its files are the same, and not the archive around them: their order, times or compression",
+		}}
 	}
 	return nil
 }
@@ -180,7 +184,9 @@ func mayDiffer(info *bundle.Info, d binary.FileDiffers) string {
 		if s.Left > 0 && !s.DeviceCode() {
 			return ""
 		}
-		if slices.ContainsFunc(s.Causes, func(cause string) bool { return !binary.OfNVCC(cause) }) && !s.DeviceCode() && s.Name != binary.BuildID {
+		if slices.ContainsFunc(s.Causes, func(cause string) bool {
+			return !binary.OfNVCC(cause)
+		}) && !s.DeviceCode() && s.Name != binary.BuildID {
 			return ""
 		}
 		if s.Sizes[0] != s.Sizes[1] && s.DeviceCode() && min(s.Sizes[0], s.Sizes[1]) < 0 {

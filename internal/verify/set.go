@@ -112,7 +112,8 @@ func (r *Report) rebuilds(ctx context.Context, s set, info *bundle.Info, signer 
 			r.add("rebuilt", Stated, "%s is by the key that signs the release, who is no second builder.", e.Name())
 			continue
 		case by < 0:
-			r.add("rebuilt", Stated, "%s says that the holder of key %s built it again; without --builder KEY nobody knows.", e.Name(), name)
+			r.add("rebuilt", Stated, "%s says that the holder of key %s built it again; without --builder KEY nobody knows.",
+				e.Name(), name)
 			continue
 		}
 		data, err := s.read(e.Name())
@@ -130,7 +131,8 @@ func (r *Report) rebuilds(ctx context.Context, s set, info *bundle.Info, signer 
 		case tested.Result == "PASSED":
 			r.is("rebuilt", "Key %s built it again and got the same: %s.", name, strings.Join(tested.Passed, ", "))
 		case tested.Result == "WARNED":
-			r.is("rebuilt", "Key %s built it again and got the same but for what may differ: %s.", name, strings.Join(tested.Warned, "; "))
+			r.is("rebuilt", "Key %s built it again and got the same but for what may differ: %s.", name,
+				strings.Join(tested.Warned, "; "))
 		default:
 			r.wrong("rebuilt", "Key %s built it again and got another: %s.", name, strings.Join(tested.Failed, ", "))
 		}
@@ -154,7 +156,8 @@ func (r *Report) dated(o Options) {
 		r.wrong("index", "The index of %s has another SHA-256 for it, %s.", date, a.SHA256)
 	case release.Withdrawn != nil:
 		r.wrong("index", "It was withdrawn on %s: %s", release.Withdrawn.Date.Format(time.DateOnly), release.Withdrawn.Why)
-	case old && (o.Expect == "" || o.Expect != r.Tag || newer.Tag == a.Tag): // another revision has cures, and the same tag
+	// another revision has cures, and the same tag
+	case old && (o.Expect == "" || o.Expect != r.Tag || newer.Tag == a.Tag):
 		r.wrong("index", "The index of %s has a newer one for %s: %s.", date, a.Target, newer.Name)
 	case old:
 		r.is("index", "The index of %s has it, and a newer one: %s.", date, newer.Name)
@@ -212,7 +215,8 @@ func (r *Report) signatures(s set, info *bundle.Info, o Options) (*trust.PublicK
 		return nil, err
 	}
 	if signature == nil {
-		r.wrong("signature", "Key %s should have signed SHA256SUMS too, and SHA256SUMS%s is not there.", key.Name(), trust.SignatureSuffix)
+		r.wrong("signature", "Key %s should have signed SHA256SUMS too, and SHA256SUMS%s is not there.", key.Name(),
+			trust.SignatureSuffix)
 		return &key, nil
 	}
 	comment, err = key.Verify(bytes.NewReader(s.sums), signature)
@@ -221,7 +225,8 @@ func (r *Report) signatures(s set, info *bundle.Info, o Options) (*trust.PublicK
 	} else if err != nil {
 		return nil, err
 	} else if info != nil && comment != info.SignedComment(bundle.SumsFile) {
-		r.wrong("signature", "That of SHA256SUMS was made for %q, and this is %q.", comment, info.SignedComment(bundle.SumsFile))
+		r.wrong("signature", "That of SHA256SUMS was made for %q, and this is %q.", comment,
+			info.SignedComment(bundle.SumsFile))
 	}
 	return &key, nil
 }
@@ -294,13 +299,16 @@ func (r *Report) states(ctx context.Context, s set, info *bundle.Info, key trust
 	case info.Llpatch == o.Version:
 		r.wrong("materials", "The bill of materials is not that of BUILD_INFO.json.")
 	default:
-		r.open("materials", "llpatch %s wrote the bill of materials, and this one (%s) cannot write it again to compare.", info.Llpatch, o.Version)
+		r.open("materials", "llpatch %s wrote the bill of materials, and this one (%s) cannot write it again to compare.",
+			info.Llpatch, o.Version)
 	}
 	return nil
 }
 
 // statements compares the signed ones with those of the manifest.
-func (r *Report) statements(ctx context.Context, c bundle.Content, p bundle.Packed, lines []byte, key trust.PublicKey, o Options) error {
+func (r *Report) statements(ctx context.Context, c bundle.Content, p bundle.Packed, lines []byte, key trust.PublicKey,
+	o Options,
+) error {
 	want, err := c.Statements(p)
 	if err != nil {
 		return err
@@ -331,6 +339,7 @@ func (r *Report) statements(ctx context.Context, c bundle.Content, p bundle.Pack
 		r.wrong("statements", "They are not the two, on the build and on the tests: %s.", strings.Join(types, ", "))
 		return nil
 	}
-	r.is("statements", "Key %s states how it was built (%s of %s, plan %.12s) and what its checks came to.", key.Name(), c.Info.Tag, c.Info.Tree, c.Info.Plan)
+	r.is("statements", "Key %s states how it was built (%s of %s, plan %.12s) and what its checks came to.", key.Name(),
+		c.Info.Tag, c.Info.Tree, c.Info.Plan)
 	return nil
 }

@@ -49,7 +49,8 @@ const (
 
 // Finding is one look.
 type Finding struct {
-	About  string `json:"about"` // signature, files, manifest, patches, programs, statements, materials, index, attestation
+	// signature, files, manifest, patches, programs, statements, materials, index, attestation
+	About  string `json:"about"`
 	Status Status `json:"status"`
 	Says   string `json:"says"` // a sentence
 }
@@ -143,7 +144,8 @@ func (e *Failed) ExitCode() int { return exit.Smoke }
 
 // Hint says where to get it again.
 func (e *Failed) Hint() string {
-	return "get it again from where it was published, with what lies beside it; if it is wrong again, tell who published it"
+	return "get it again from where it was published, with what lies beside it; if it is wrong again, tell who " +
+		"published it"
 }
 
 // Unproven says that nothing is wrong and not all of it proven.
@@ -157,7 +159,8 @@ func (e *Unproven) ExitCode() int { return exit.NotRun }
 
 // Hint says how to prove more.
 func (e *Unproven) Hint() string {
-	return "llpatch verify PATH --key KEY, with the public key of whom you trust, which you have from elsewhere than the archive"
+	return "llpatch verify PATH --key KEY, with the public key of whom you trust, which you have from elsewhere than " +
+		"the archive"
 }
 
 func (r *Report) list(s Status) string {
@@ -181,7 +184,8 @@ func (e *NotArchive) ExitCode() int { return exit.Usage }
 
 // Hint says what can be verified.
 func (e *NotArchive) Hint() string {
-	return "llpatch verify takes an archive (tar.gz or zip) with what lies beside it, the folder of a release, or an unpacked bundle"
+	return "llpatch verify takes an archive (tar.gz or zip) with what lies beside it, the folder of a release, or an " +
+		"unpacked bundle"
 }
 
 // Path looks at an archive, at each archive in the folder of a release, or at an unpacked

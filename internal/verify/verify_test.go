@@ -49,12 +49,26 @@ func release(t testing.TB, dir, tag, format string, key *trust.Key) string {
 	}
 	patch := []byte("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n")
 	i := bundle.Info{
-		Llpatch: "test", Upstream: spec.LlamaCpp, Tag: tag, Build: 8833, Commit: strings.Repeat("c", 40), Tree: strings.Repeat("a", 40),
-		Patched: strings.Repeat("b", 40), Target: "linux-cpu", Revision: 1, Plan: strings.Repeat("d", 64), Sums: map[string]string{},
-		Series:   &spec.Series{Upstream: spec.LlamaCpp, Tag: tag, Target: "linux-cpu", In: []spec.Chosen{{Fix: "a-fix", Summary: "Mend it", SHA256: sumOf(patch)}}},
-		Checks:   []bundle.CheckInfo{{Name: "health", Verdict: "passed", Place: "host"}},
-		Vendored: []bundle.Vendored{{Name: "cpp-httplib", Version: "0.40.0", File: "vendor/cpp-httplib/httplib.h", Page: "https://github.com/yhirose/cpp-httplib"}},
-		Security: spec.Known{Date: "2026-12-01", Through: 9000, Build: 8833, Open: []spec.Judged{{Advisory: spec.Advisory{ID: "open-one", Effect: "it reads", Needs: []string{"model"}, State: "sure", Score: 7.5, ScoredBy: "x"}}}},
+		Llpatch: "test", Upstream: spec.LlamaCpp, Tag: tag, Build: 8833, Commit: strings.Repeat("c", 40),
+		Tree:    strings.Repeat("a", 40),
+		Patched: strings.Repeat("b", 40), Target: "linux-cpu", Revision: 1, Plan: strings.Repeat("d", 64),
+		Sums: map[string]string{},
+		Series: &spec.Series{
+			Upstream: spec.LlamaCpp, Tag: tag, Target: "linux-cpu",
+			In: []spec.Chosen{{Fix: "a-fix", Summary: "Mend it", SHA256: sumOf(patch)}},
+		},
+		Checks: []bundle.CheckInfo{{Name: "health", Verdict: "passed", Place: "host"}},
+		Vendored: []bundle.Vendored{{
+			Name: "cpp-httplib", Version: "0.40.0", File: "vendor/cpp-httplib/httplib.h",
+			Page: "https://github.com/yhirose/cpp-httplib",
+		}},
+		Security: spec.Known{
+			Date: "2026-12-01", Through: 9000, Build: 8833,
+			Open: []spec.Judged{{Advisory: spec.Advisory{
+				ID: "open-one", Effect: "it reads", Needs: []string{"model"},
+				State: "sure", Score: 7.5, ScoredBy: "x",
+			}}},
+		},
 	}
 	for _, name := range []string{"libanswer.so", "llama-server", "llama-cli"} {
 		f, err := binary.Inspect(filepath.Join(top, name))
@@ -68,7 +82,10 @@ func release(t testing.TB, dir, tag, format string, key *trust.Key) string {
 		}
 	}
 	i.Glibc, i.Needs = binary.Floor(i.Files, "GLIBC"), binary.Outside(i.Files)
-	c := bundle.Content{Info: i, Patches: [][]byte{patch}, Licenses: map[string][]byte{"LICENSE": []byte("Do as you like.\n")}}
+	c := bundle.Content{
+		Info: i, Patches: [][]byte{patch},
+		Licenses: map[string][]byte{"LICENSE": []byte("Do as you like.\n")},
+	}
 	archive := filepath.Join(dir, "out", fmt.Sprintf("llama-%s-llp1-bin-linux-cpu-x64.%s", tag, format))
 	if err := os.MkdirAll(filepath.Dir(archive), 0o755); err != nil {
 		t.Fatal(err)
@@ -159,19 +176,25 @@ func TestMaterials(t *testing.T) {
 		t.Fatal(err)
 	}
 	text = []byte(strings.Replace(string(text), sumOf(data), sumOf(other), 1))
-	signature, err := k.Sign(strings.NewReader(string(text)), bundle.Info{Tag: "b8833", Target: "linux-cpu", Revision: 1}.SignedComment(bundle.SumsFile))
+	signature, err := k.Sign(strings.NewReader(string(text)), bundle.Info{
+		Tag: "b8833", Target: "linux-cpu",
+		Revision: 1,
+	}.SignedComment(bundle.SumsFile))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, data := range map[string][]byte{archive + bundle.SBOMSuffix: other, sums: text, sums + trust.SignatureSuffix: signature} {
+	for name, data := range map[string][]byte{archive + bundle.SBOMSuffix: other, sums: text, sums +
+		trust.SignatureSuffix: signature} {
 		if err := os.WriteFile(name, data, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := one(t.Context(), t, archive, Options{Key: public, Version: "newer"}).Err(); !errors.As(err, new(*Unproven)) || !strings.Contains(err.Error(), "cannot write it again") {
+	if err := one(t.Context(), t, archive, Options{Key: public, Version: "newer"}).Err(); !errors.As(err,
+		new(*Unproven)) || !strings.Contains(err.Error(), "cannot write it again") {
 		t.Error(err)
 	}
-	if err := one(t.Context(), t, archive, Options{Key: public, Version: "test"}).Err(); !errors.As(err, new(*Failed)) || !strings.Contains(err.Error(), "materials") {
+	if err := one(t.Context(), t, archive, Options{Key: public, Version: "test"}).Err(); !errors.As(err, new(*Failed)) ||
+		!strings.Contains(err.Error(), "materials") {
 		t.Error(err)
 	}
 }
@@ -190,7 +213,8 @@ func TestRotated(t *testing.T) {
 		t.Fatal(err)
 	}
 	file := filepath.Join(filepath.Dir(archive), "next.pub")
-	if err := errors.Join(os.WriteFile(file, next.Public().Text(), 0o600), os.WriteFile(file+trust.SignatureSuffix, signature, 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(file, next.Public().Text(), 0o600),
+		os.WriteFile(file+trust.SignatureSuffix, signature, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	if r := one(t.Context(), t, archive, o); r.Err() != nil || !strings.Contains(r.Text(), "took the place of") {
@@ -203,7 +227,8 @@ func TestUnpacked(t *testing.T) {
 	k, public := newKey(t)
 	archive := release(t, t.TempDir(), "b8833", spec.TarGz, &k)
 	dir := t.TempDir()
-	if out, err := exec.CommandContext(t.Context(), "tar", "xzf", archive, "-C", dir, "--strip-components=1").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "tar", "xzf", archive, "-C", dir,
+		"--strip-components=1").CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
 	o := Options{Key: public, Version: "test"}
@@ -213,7 +238,8 @@ func TestUnpacked(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "more.txt"), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := one(t.Context(), t, dir, o).Err(); !errors.As(err, new(*Failed)) || !strings.Contains(err.Error(), "more.txt") {
+	if err := one(t.Context(), t, dir, o).Err(); !errors.As(err, new(*Failed)) ||
+		!strings.Contains(err.Error(), "more.txt") {
 		t.Error(err)
 	}
 }
@@ -361,7 +387,8 @@ func TestForeign(t *testing.T) {
 	dir := t.TempDir()
 	archive := release(t, dir, "b8833", spec.TarGz, nil)
 	foreign := filepath.Join(dir, "llama-b1-bin-ubuntu-x64.tar.gz")
-	if out, err := exec.CommandContext(t.Context(), "tar", "czf", foreign, "-C", dir, "--exclude", bundle.InfoFile, "stage").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "tar", "czf", foreign, "-C", dir, "--exclude", bundle.InfoFile,
+		"stage").CombinedOutput(); err != nil {
 		t.Fatalf("%v %s", err, out)
 	}
 	_ = archive
@@ -371,11 +398,13 @@ func TestForeign(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 	// How others pack is not wrong, but what leads out is.
-	if err := errors.Join(os.Mkdir(filepath.Join(dir, "stage", "sub"), 0o755), os.Symlink("../llama-cli", filepath.Join(dir, "stage", "sub", "up")),
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "stage", "sub"), 0o755),
+		os.Symlink("../llama-cli", filepath.Join(dir, "stage", "sub", "up")),
 		os.Remove(filepath.Join(dir, "stage", bundle.InfoFile))); err != nil {
 		t.Fatal(err)
 	}
-	if err := one(t.Context(), t, filepath.Join(dir, "stage"), Options{Version: "test"}).Err(); !errors.As(err, new(*Unproven)) {
+	if err := one(t.Context(), t, filepath.Join(dir, "stage"), Options{Version: "test"}).Err(); !errors.As(err,
+		new(*Unproven)) {
 		t.Errorf("a folder of somebody's: %v", err)
 	}
 	dotted := filepath.Join(dir, "dotted.tgz")
@@ -385,7 +414,8 @@ func TestForeign(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if out, err := exec.CommandContext(t.Context(), "tar", "czf", dotted, "-C", filepath.Join(dir, "stage"), ".").CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(t.Context(), "tar", "czf", dotted, "-C", filepath.Join(dir, "stage"),
+			".").CombinedOutput(); err != nil {
 			t.Fatalf("%v %s", err, out)
 		}
 		if err := one(t.Context(), t, dotted, Options{Version: "test"}).Err(); errors.As(err, new(*Failed)) != wrong {
@@ -416,7 +446,8 @@ func FuzzArchive(f *testing.F) {
 		f.Add(data, format == spec.Zip)
 	}
 	f.Fuzz(func(t *testing.T, data []byte, isZip bool) {
-		name := filepath.Join(t.TempDir(), "llama-b1-llp1-bin-linux-cpu-x64."+map[bool]string{false: spec.TarGz, true: spec.Zip}[isZip])
+		name := filepath.Join(t.TempDir(), "llama-b1-llp1-bin-linux-cpu-x64."+
+			map[bool]string{false: spec.TarGz, true: spec.Zip}[isZip])
 		if err := os.WriteFile(name, data, 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -22,7 +22,10 @@ func fake(ctx context.Context, t *testing.T, script string) (*Windows, string, e
 	if err := os.WriteFile(program, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	w, err := Start(ctx, Options{Program: program, Version: spec.Win7, Dir: dir, Env: []string{"PATH=/usr/bin:/bin", "MARK=" + dir}, Grace: 200 * time.Millisecond})
+	w, err := Start(ctx, Options{
+		Program: program, Version: spec.Win7, Dir: dir,
+		Env: []string{"PATH=/usr/bin:/bin", "MARK=" + dir}, Grace: 200 * time.Millisecond,
+	})
 	return w, dir, err
 }
 
@@ -66,7 +69,10 @@ func TestBadWine(t *testing.T) {
 
 // One that never greets ends with its context.
 func TestWineHangs(t *testing.T) {
-	for _, script := range []string{`exec sleep 300`, `trap "" TERM; sleep 300; sleep 300`, `case $2 in "") echo hi; cat ;; *) sleep 300 ;; esac`} {
+	for _, script := range []string{
+		`exec sleep 300`, `trap "" TERM; sleep 300; sleep 300`,
+		`case $2 in "") echo hi; cat ;; *) sleep 300 ;; esac`,
+	} {
 		ctx, stop := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		start := time.Now()
 		_, dir, err := fake(ctx, t, script)

@@ -153,7 +153,8 @@ func (w *Windows) start(ctx context.Context) error {
 	case <-hello.came:
 		return nil
 	case <-w.stays.Done():
-		return fmt.Errorf("it does not start: %w", errors.Join(w.stays.Wait(), errors.New(strings.Join(w.stays.Tail(), "; "))))
+		return fmt.Errorf("it does not start: %w", errors.Join(w.stays.Wait(),
+			errors.New(strings.Join(w.stays.Tail(), "; "))))
 	case <-limit.C:
 		return fmt.Errorf("it does not start within %v; its log is %s", startLimit, w.log("start"))
 	case <-ctx.Done():

@@ -34,7 +34,10 @@ func TestPipes(t *testing.T) {
 		t.Skip("no wine64 (sh scripts/setup win7): wine was not started here")
 	}
 	dir := t.TempDir()
-	w, err := Start(t.Context(), Options{Program: program, Version: spec.Win7, Dir: dir, Env: []string{"PATH=/usr/bin:/bin", "HOME=" + dir, "MARK=" + dir}})
+	w, err := Start(t.Context(), Options{
+		Program: program, Version: spec.Win7, Dir: dir,
+		Env: []string{"PATH=/usr/bin:/bin", "HOME=" + dir, "MARK=" + dir},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -118,7 +118,8 @@ func serve(kind string) int {
 			took = 20 * time.Millisecond
 		}
 		time.Sleep(took)
-		fmt.Fprintf(w, "data: {\"prompt_progress\":{\"total\":%d,\"cache\":%d,\"processed\":%d}}\n\n", len(req.Prompt), common, len(req.Prompt))
+		fmt.Fprintf(w, "data: {\"prompt_progress\":{\"total\":%d,\"cache\":%d,\"processed\":%d}}\n\n", len(req.Prompt),
+			common, len(req.Prompt))
 		fmt.Fprintf(w, "data: {\"content\":\"a\",\"stop\":true,\"timings\":{\"prompt_n\":%d,\"predicted_n\":1}}\n\n", fresh)
 	})
 	fmt.Println("listening on", l.Addr())

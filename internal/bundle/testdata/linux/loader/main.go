@@ -13,7 +13,8 @@ import (
 func main() {
 	root := filepath.Dir(filepath.Dir(os.Args[0]))
 	needs, err := os.ReadFile(filepath.Join(root, "lib64/needs"))
-	if err != nil || os.Getenv("LD_TRACE_LOADED_OBJECTS") != "1" || len(os.Args) != 2 || !strings.HasPrefix(os.Args[1], "./") {
+	if err != nil || os.Getenv("LD_TRACE_LOADED_OBJECTS") != "1" || len(os.Args) != 2 ||
+		!strings.HasPrefix(os.Args[1], "./") {
 		fmt.Fprintln(os.Stderr, "loader:", err, os.Args)
 		os.Exit(1)
 	}
