@@ -298,6 +298,9 @@ func (i inspected) cuda(line func(what, format string, args ...any)) {
 		}
 		line(d.what, "%s: %s", d.driver, d.driver.Why)
 	}
+	for _, note := range i.Verdict.Notes {
+		line("note", "%s", note)
+	}
 }
 
 // runsOn says where the file's code runs: each card that it has code for, or why

@@ -337,6 +337,10 @@ func (r *Report) onCard(c memory.NvidiaCard, file string, v *binary.Verdict) {
 		return
 	}
 	r.ok("card", "%s runs on %s, of compute capability %s, by %s.", file, name, c.Capability, by)
+	if slices.ContainsFunc(strings.Fields(by), binary.OfFamily) && binary.Less(c.Driver, binary.FamilyDriver) {
+		r.unknown("driver", bundle.HintNewerDriver, "Whether driver %s loads %s is not known: it is machine code for a family "+
+			"of cards, whose first toolkit came with %s.", c.Driver, by, binary.FamilyDriver)
+	}
 	for i, d := range []*binary.Driver{v.Driver, v.JIT} {
 		switch {
 		case d == nil || i == 1 && !jit:
