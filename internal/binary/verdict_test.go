@@ -188,14 +188,3 @@ func TestElder(t *testing.T) {
 		}
 	}
 }
-
-func TestBackends(t *testing.T) {
-	path := embed(t, nil, "int x;")
-	got, err := inspect.Backends(strings.TrimSuffix(path, "/libggml-cuda.so"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"libggml-cuda.so"}, got); diff != "" {
-		t.Error(diff)
-	}
-}

@@ -61,7 +61,7 @@ type Plan struct {
 	Jobs          int                 `json:"jobs"`
 	JobsWhy       string              `json:"jobs_why"`
 	Cost          Cost                `json:"cost,omitzero"`
-	Glibc         string              `json:"glibc,omitempty"` // the newest that the result may need; "" where none or not known
+	Glibc         string              `json:"glibc,omitempty"` // the newest that the result may need
 	Off           []string            `json:"off"`             // features left out, each with its reason
 	Inherited     []string            `json:"inherited"`       // names in the steps' environment that are this machine's
 	Tools         map[string]ToolFact `json:"tools"`           // beside the digest, not in it
