@@ -36,7 +36,12 @@ type File struct {
 	CUDA        *CUDA               `json:"cuda,omitempty"`     // NVIDIA device code and runtime, nil where there is none
 	HIP         *HIP                `json:"hip,omitempty"`      // AMD device code and runtime, nil where there is none
 	PE          *PE                 `json:"pe,omitempty"`       // nil for what is no Windows file
-	Llama       *Llama              `json:"llama,omitempty"`    // its version, nil where it says none
+	MachO       *MachO              `json:"macho,omitempty"`    // nil for what is not for an Apple system
+	Wasm        *Wasm               `json:"wasm,omitempty"`     // nil for what is no WebAssembly
+	// the backends of ggml that it computes with, by what it needs and exports: cuda, vulkan, …
+	Uses  []string `json:"uses,omitempty"`
+	Host  string   `json:"host,omitempty"`  // the program that loads it and gives it functions: node, python
+	Llama *Llama   `json:"llama,omitempty"` // its version, nil where it says none
 
 	imports          []Symbol
 	exports          []Symbol
@@ -48,10 +53,10 @@ type File struct {
 	short            bool
 }
 
-// ErrNotELF is returned for a file that is neither an ELF nor a PE file.
-var ErrNotELF = errors.New("not an ELF file")
+// ErrNotELF is returned for a file that is of none of the formats that Inspect reads.
+var ErrNotELF = errors.New("no ELF, PE, Mach-O or WebAssembly file")
 
-// Inspect reads an ELF file, a PE file, a fatbin as nvcc -fatbin writes it, or an
+// Inspect reads an ELF file, a PE file, a Mach-O file, WebAssembly, a fatbin as nvcc -fatbin writes it, or an
 // offload bundle of clang's. Errors name the file; a file of another format gives
 // ErrNotELF, a broken one says what is wrong.
 func Inspect(path string) (*File, error) { return InspectContext(context.Background(), path) }
@@ -64,6 +69,9 @@ func InspectContext(ctx context.Context, path string) (*File, error) {
 		return nil, err
 	}
 	out.Name = filepath.Base(path)
+	if out.Host == "" && strings.HasSuffix(out.Name, ".node") {
+		out.Host = "node"
+	}
 	return out, nil
 }
 
@@ -91,14 +99,33 @@ func readFile[T any](ctx context.Context, path, doing string, read func(io.Reade
 
 // Read reads what Inspect reads from r, which has size bytes. It never panics,
 // whatever the bytes are.
-func Read(r io.ReaderAt, size int64) (out *File, err error) {
+func Read(r io.ReaderAt, size int64) (*File, error) {
+	out, err := readAny(r, size)
+	if err != nil {
+		return nil, err
+	}
+	out.Uses, out.Host = out.usesOf(), out.hostOf()
+	return out, nil
+}
+
+func readAny(r io.ReaderAt, size int64) (*File, error) {
 	magic := make([]byte, len(elf.ELFMAG))
-	if _, err := r.ReadAt(magic, 0); err != nil || string(magic) != elf.ELFMAG {
-		if string(magic[:2]) == "MZ" {
-			return readPE(r, size)
-		}
+	_, err := r.ReadAt(magic, 0)
+	is, fat := machOMagic(magic)
+	switch {
+	case string(magic[:2]) == "MZ":
+		return readPE(r, size)
+	case err == nil && is:
+		return readMachO(r, fat)
+	case err == nil && string(magic) == wasmMagic:
+		return readWasm(r, size)
+	case err != nil || string(magic) != elf.ELFMAG:
 		return readDevice(r, size)
 	}
+	return readELF(r, size)
+}
+
+func readELF(r io.ReaderAt, size int64) (out *File, err error) {
 	// debug/elf documents that it is not hardened against hostile files.
 	defer func() {
 		if p := recover(); p != nil {

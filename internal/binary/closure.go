@@ -2,6 +2,7 @@ package binary
 
 import (
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -61,8 +62,21 @@ func Unreachable(files []*File) []Unfound {
 	}
 	var lost []Unfound
 	said := map[[2]string]bool{}
-	for _, root := range Roots(files) {
+	roots, plugins := Roots(files), []*File{}
+	roots = slices.DeleteFunc(roots, func(f *File) bool {
+		if f.Exported("ggml_backend_init") {
+			plugins = append(plugins, f)
+			return true
+		}
+		return false
+	})
+	// A backend is loaded into a program that has ggml's libraries already.
+	before := map[string]bool{}
+	for i, root := range slices.Concat(roots, plugins) {
 		loaded := map[string]bool{path.Base(root.Name): true, root.SOName: true}
+		if i >= len(roots) {
+			maps.Copy(loaded, before)
+		}
 		queue := []*File{root}
 		for i := 0; i < len(queue); i++ {
 			f := queue[i]
@@ -81,6 +95,9 @@ func Unreachable(files []*File) []Unfound {
 					lost = append(lost, Unfound{f.Name, lib, f.RunPath})
 				}
 			}
+		}
+		if i < len(roots) {
+			maps.Copy(before, loaded)
 		}
 	}
 	return lost

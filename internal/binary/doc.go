@@ -4,7 +4,7 @@
 //
 // # How to read it
 //
-// Inspect opens a file and Read tells its format: ELF, PE, a fatbin or an offload
+// Inspect opens a file and Read tells its format: ELF, PE, Mach-O, WebAssembly, a fatbin or an offload
 // bundle. Both return a File, whose fields CUDA, HIP and PE are nil where there is
 // nothing of that kind. The verdicts come from Files: Verify inspects a bundle, holds it
 // against a recipe's [verify] and joins a Rejected for each fault; Judge and GPUs say
@@ -14,8 +14,9 @@
 //   - ELF: binary.go (File, Inspect, Read), kind.go (program or library, cut short or
 //     not), versions.go (symbol versions needed and defined; ReadLibrary).
 //   - Libraries: libraries.go (where this machine's loader finds one), closure.go (Roots,
-//     Unreachable: whether a bundle's files find each other), backends.go (ggml's
-//     device backends in a folder).
+//     Unreachable: whether a bundle's files find each other), uses.go (what a file computes
+//     with, by what it needs and exports), backends.go (ggml's backends, and which of them it loads).
+//   - Other systems: macho.go, wasm.go.
 //   - NVIDIA: cuda.go (CUDA, Code) collects what fatbin.go (the container) and cubin.go
 //     (one entry, unpacked) read. arch.go (sm_86), cards.go (the table of GPUs) and driver.go
 //     (the oldest driver) are what verdict.go (Judge returns a Verdict) looks up.

@@ -87,10 +87,35 @@ const zstdToolkit = "12.4"
 
 // orZstd returns d, or what code compressed with zstd asks for, where that is newer.
 func (d Driver) orZstd() Driver {
-	if z := toolkitDrivers[zstdToolkit]; d.Version == "" || Less(d.Version, z) {
-		return Driver{z, zstdToolkit, "code compressed with zstd, which older drivers do not read"}
+	return d.or(Driver{
+		toolkitDrivers[zstdToolkit], zstdToolkit, "code compressed with zstd, which older drivers do not read",
+	})
+}
+
+// or returns the newer of two drivers. Where the tables have no number for d, its CUDA version
+// decides: a driver for that is newer than all in the tables, or older.
+func (d Driver) or(other Driver) Driver {
+	switch {
+	case d.Version == "" && (d.CUDA == "" || Less(d.CUDA, other.CUDA)),
+		d.Version != "" && Less(d.Version, other.Version):
+		return other
 	}
 	return d
+}
+
+// familyToolkit is the first CUDA version that makes code for a family, such as sm_100f:
+// NVIDIA's PTX ISA document has the suffix since 8.8, which came with it. What driver loads such
+// machine code no document of NVIDIA's says; that of PTX its ISA version says.
+const familyToolkit = "12.9"
+
+// FamilyDriver is the driver that came with the first toolkit that makes machine code for a
+// family. Whether older ones load it is not known.
+var FamilyDriver = toolkitDrivers[familyToolkit]
+
+// OfFamily reports whether the name of a device code, such as sm_100f, is of a family's machine code.
+func OfFamily(code string) bool {
+	a, ptx, err := parseArch(code)
+	return err == nil && !ptx && a.Suffix == "f"
 }
 
 // Elders are the CUDA versions of builds that older drivers than d serve, as words

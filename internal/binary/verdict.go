@@ -13,6 +13,7 @@ type Verdict struct {
 	Driver *Driver  `json:"driver,omitempty"`      // at least, for the CUDA runtime
 	JIT    *Driver  `json:"jit_driver,omitempty"`  // at least, where PTX is compiled on the user's machine
 	Other  []string `json:"other_archs,omitempty"` // machine code for archs that no card in the table runs
+	Notes  []string `json:"notes,omitempty"`       // what NVIDIA's documents leave open
 }
 
 // Card is a compute capability and what the file has for it.
@@ -125,23 +126,40 @@ func (v *Verdict) drivers(c *CUDA) {
 		d := runtimeDriver(c.Runtime, how)
 		v.Driver = &d
 	}
-	newest := ""
+	// A driver loads machine code of its own major version's toolkits, whatever runtime hands it over.
+	if n := len(c.Toolkits); n > 0 && v.Driver != nil {
+		made := runtimeDriver(c.Toolkits[n-1], "")
+		made.Why = "machine code by the compiler of CUDA " + c.Toolkits[n-1]
+		d := v.Driver.or(made)
+		v.Driver = &d
+	}
+	newest, zstd := "", false
 	for _, code := range c.Code {
-		if slices.Contains(code.Compression, "zstd") {
-			var d Driver
-			if v.Driver != nil {
-				d = *v.Driver
-			}
-			d = d.orZstd()
-			v.Driver = &d
-		}
+		zstd = zstd || slices.Contains(code.Compression, "zstd")
 		if code.Kind == "ptx" && Less(newest, code.ISA) {
 			newest = code.ISA
+		}
+		if OfFamily(code.Arch) {
+			v.Notes = append(v.Notes, fmt.Sprintf("%s is machine code for a family of cards: CUDA %s, the first that makes "+
+				"it, came with driver %s; NVIDIA does not say whether older ones load it", code.Arch, familyToolkit,
+				FamilyDriver))
 		}
 	}
 	if newest != "" {
 		d := ptxDriver(newest)
 		v.JIT = &d
+	}
+	if zstd { // of PTX too: the driver unpacks it before it compiles it
+		var d Driver
+		if v.Driver != nil {
+			d = *v.Driver
+		}
+		d = d.orZstd()
+		v.Driver = &d
+		if v.JIT != nil {
+			d := v.JIT.orZstd()
+			v.JIT = &d
+		}
 	}
 }
 

@@ -100,7 +100,7 @@ func TestDriverOfCompression(t *testing.T) {
 			t.Errorf("%s: %+v, want %s", file, v.Driver, want)
 		}
 		// As a library of CUDA 12 has it.
-		f.CUDA.Static, f.CUDA.Runtime = false, "12"
+		f.CUDA.Static, f.CUDA.Runtime, f.CUDA.Toolkits = false, "12", []string{"12.4"}
 		want = "525.60.13"
 		if strings.HasSuffix(file, "zstd") {
 			want = "550.54.14"
@@ -115,6 +115,54 @@ func TestDriverOfCompression(t *testing.T) {
 	} {
 		if d := inspect.ToolkitDriver(toolkit, false); d.Version != want {
 			t.Errorf("built with %s: %+v, want %s", toolkit, d, want)
+		}
+	}
+}
+
+// What else of a fatbin asks for a driver: PTX that is compressed with zstd, whatever its version;
+// machine code of a newer CUDA than the runtime's; LZ4 asks for nothing.
+func TestDriverOfFeatures(t *testing.T) {
+	for name, c := range map[string]struct {
+		compression, isa, runtime, toolkit string
+		driver, jit                        string
+	}{
+		"PTX of CUDA 11.8 in zstd":       {"zstd", "7.8", "12", "12.4", "550.54.14", "550.54.14"},
+		"PTX of CUDA 11.8 in LZ4":        {"lz4", "7.8", "12", "12.4", "525.60.13", "520.61.05"},
+		"PTX of CUDA 12.9 in zstd":       {"zstd", "8.8", "12", "12.9", "550.54.14", "575.51.03"},
+		"PTX of an unknown CUDA in zstd": {"zstd", "9.9", "12", "12.4", "550.54.14", ""},
+		"machine code of CUDA 13":        {"lz4", "", "12", "13.0", "580.65.06", "none"},
+		"of CUDA 13 in zstd":             {"zstd", "", "12", "13.0", "580.65.06", "none"},
+		"of CUDA 12 with its runtime":    {"none", "", "12", "12.9", "525.60.13", "none"},
+		"of CUDA 11 with 12's runtime":   {"none", "", "12", "11.8", "525.60.13", "none"},
+	} {
+		f := parse(t, read(t, "cuda-11.8-lz4.fatbin"))
+		f.CUDA.Runtime, f.CUDA.Toolkits = c.runtime, []string{c.toolkit}
+		f.CUDA.Code = []inspect.Code{{Arch: "sm_86", Kind: "cubin", Compression: []string{c.compression}}}
+		if c.isa != "" {
+			f.CUDA.Code = append(f.CUDA.Code,
+				inspect.Code{Arch: "compute_86", Kind: "ptx", ISA: c.isa, Compression: []string{c.compression}})
+		}
+		v := inspect.Judge(f)
+		jit := "none"
+		if v.JIT != nil {
+			jit = v.JIT.Version
+		}
+		if v.Driver == nil || v.Driver.Version != c.driver || jit != c.jit || len(v.Notes) > 0 {
+			t.Errorf("%s: %+v and PTX %+v, want %s and %s; %q", name, v.Driver, v.JIT, c.driver, c.jit, v.Notes)
+		}
+	}
+}
+
+// Which driver loads machine code for a family no document of NVIDIA's says: what is known is
+// said, and nothing of code for one card alone, which the card's own driver loads.
+func TestFamilyDriver(t *testing.T) {
+	v := inspect.Judge(parse(t, read(t, "cuda-13.5-zstd.fatbin"))) // sm_90a, sm_100f, sm_120a and PTX for 120f
+	if len(v.Notes) != 1 || !strings.Contains(v.Notes[0], "sm_100f") || !strings.Contains(v.Notes[0], "575.51.03") {
+		t.Errorf("%q", v.Notes)
+	}
+	for code, want := range map[string]bool{"sm_100f": true, "sm_100a": false, "compute_120f": false, "PTX": false} {
+		if inspect.OfFamily(code) != want {
+			t.Errorf("%s: %v", code, !want)
 		}
 	}
 }
@@ -138,16 +186,5 @@ func TestElder(t *testing.T) {
 		if c.want == "" && got != "" || !strings.Contains(got, c.want) {
 			t.Errorf("%s, PTX %v, on %q: %q, want %q", c.toolkit, c.ptx, c.here, got, c.want)
 		}
-	}
-}
-
-func TestBackends(t *testing.T) {
-	path := embed(t, nil, "int x;")
-	got, err := inspect.Backends(strings.TrimSuffix(path, "/libggml-cuda.so"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"libggml-cuda.so"}, got); diff != "" {
-		t.Error(diff)
 	}
 }

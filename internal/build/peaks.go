@@ -158,7 +158,7 @@ func (s *sampler) look() {
 			p := tree[0]
 			tree = append(tree[1:], children[p]...)
 			f := fields(fmt.Sprintf("/proc/%d/status", p))
-			now += f["VmRSS"]
+			now += f["VmRSS"] + f["VmSwap"] // what is swapped out it needs all the same
 			high = max(high, f["VmHWM"])
 			compiles = compiles || slices.Contains(compilers, names[p])
 		}

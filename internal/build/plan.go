@@ -61,9 +61,10 @@ type Plan struct {
 	Jobs          int                 `json:"jobs"`
 	JobsWhy       string              `json:"jobs_why"`
 	Cost          Cost                `json:"cost,omitzero"`
-	Off           []string            `json:"off"`       // features left out, each with its reason
-	Inherited     []string            `json:"inherited"` // names in the steps' environment that are this machine's
-	Tools         map[string]ToolFact `json:"tools"`     // beside the digest, not in it
+	Glibc         string              `json:"glibc,omitempty"` // the newest that the result may need
+	Off           []string            `json:"off"`             // features left out, each with its reason
+	Inherited     []string            `json:"inherited"`       // names in the steps' environment that are this machine's
+	Tools         map[string]ToolFact `json:"tools"`           // beside the digest, not in it
 	CUDA          CUDAFact            `json:"cuda,omitzero"`
 	HIP           HIPFact             `json:"hip,omitzero"`
 	Library       LibraryFact         `json:"library,omitzero"` // likewise: what is linked in of the toolchain's own

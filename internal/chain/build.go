@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/buildenv"
 	"github.com/llpatch/llpatch/internal/disk"
@@ -68,8 +69,26 @@ func NewPlan(e Workspace, p Patched, at Site) (build.Plan, error) {
 		in.Revision = p.As.Revision
 	}
 	plan, err := build.NewPlan(in)
+	if err != nil {
+		return plan, e.placed(err)
+	}
 	plan.Cost = build.Estimate(plan, p.Recipe, in.Peaks)
-	return plan, e.placed(err)
+	plan.Glibc, err = glibcFloor(p.Recipe, at)
+	return plan, err
+}
+
+// glibcFloor is the newest glibc that what is built at a site may need: the recipe's limit or the
+// buildenv's, else the glibc that is linked with; "" for another system than Linux, or where it is not known.
+func glibcFloor(rec spec.Recipe, at Site) (string, error) {
+	switch {
+	case rec.OS != "linux" || rec.Verify.GlibcMax != "":
+		return rec.Verify.GlibcMax, nil
+	case at.Root != nil:
+		return at.Root.Floor(), nil
+	case at.Facts.Remote != nil:
+		return "", nil
+	}
+	return binary.LibrariesUnder("/").Glibc(rec.Verify.Machine)
 }
 
 // input is what a plan of the patched tree is made of, all but its revision, and the digest that
@@ -147,6 +166,12 @@ func Build(ctx context.Context, e Workspace, p Patched, at Site) (_ Built, err e
 		return b, e.placed(err)
 	}
 	b.Plan.Cost = build.Estimate(b.Plan, p.Recipe, in.Peaks)
+	if b.Plan.Glibc, err = glibcFloor(p.Recipe, at); err != nil {
+		return b, err
+	}
+	if b.Plan.Glibc != "" {
+		e.Log.Info("the result may need glibc up to " + b.Plan.Glibc)
+	}
 	if b.Plan.Cost.CPUSeconds > 0 {
 		e.Log.Info("a whole build takes " + b.Plan.Cost.String())
 	}

@@ -45,11 +45,16 @@ type inspected struct {
 	*binary.File
 	Exported []string        `json:"exported,omitempty"`
 	Verdict  *binary.Verdict `json:"verdict,omitempty"`
-	GPUs     []binary.GPU    `json:"gpus,omitempty"`            // AMD processors that run it
-	Backends []string        `json:"backends_beside,omitempty"` // ggml's backend libraries in the same folder
-	RunsOn   []string        `json:"runs_on,omitempty"`         // in words, a line each
-	Security *spec.Known     `json:"security,omitempty"`        // defects of the build that it says it is
-	unsure   bool            // it is llama.cpp's, and does not say which build
+	GPUs     []binary.GPU    `json:"gpus,omitempty"` // AMD processors that run it
+	// ggml's backends for other devices than the processor that it loads or needs, by name
+	Backends []string `json:"backends_beside,omitempty"`
+	// those that lie there and are not loaded
+	Idle     []binary.Backend `json:"backends_idle,omitempty"`
+	found    []binary.Backend // what Backends names
+	backend  bool             // it is one itself
+	RunsOn   []string         `json:"runs_on,omitempty"`  // in words, a line each
+	Security *spec.Known      `json:"security,omitempty"` // defects of the build that it says it is
+	unsure   bool             // it is llama.cpp's, and does not say which build
 
 	Signature *binary.Signature `json:"signature,omitempty"` // of a Windows file
 }
@@ -122,13 +127,10 @@ func inspectFile(ctx context.Context, name string, exports bool) (inspected, err
 	if exports {
 		i.Exported = binary.Names(f.Exports())
 	}
-	if i.Backends, err = binary.Backends(filepath.Dir(name)); err != nil {
+	if err := i.backends(ctx, name); err != nil {
 		return inspected{}, err
 	}
-	i.Backends = slices.DeleteFunc(i.Backends, func(b string) bool { return b == i.Name })
-	if i.PE == nil || i.Verdict != nil {
-		i.RunsOn = i.runsOn()
-	}
+	i.RunsOn = i.runsOn()
 	if i.PE != nil && i.PE.Signed {
 		if i.Signature, err = binary.ReadSignature(ctx, name); err != nil {
 			if ctx.Err() != nil {
@@ -138,6 +140,54 @@ func inspectFile(ctx context.Context, name string, exports bool) (inspected, err
 		}
 	}
 	return i, nil
+}
+
+// backends notes ggml's backends for other devices that the file finds, and those that lie where it
+// looks and are not loaded. What a backend itself has beside it is none of its own.
+func (i *inspected) backends(ctx context.Context, name string) error {
+	if _, i.backend = binary.BackendOf(name, i.File); i.backend {
+		return nil
+	}
+	list, err := binary.Backends(ctx, binary.BackendFolders(filepath.Dir(name))...)
+	if err != nil {
+		return err
+	}
+	needed, err := needs(ctx, i.File, filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	for _, b := range list {
+		file := filepath.Base(b.File)
+		switch {
+		case file == i.Name || !b.Device():
+		case b.Why != "" && !needed[file]:
+			i.Idle = append(i.Idle, b)
+		case !slices.Contains(i.Backends, file):
+			i.found = append(i.found, b)
+			i.Backends = append(i.Backends, file)
+		}
+	}
+	return nil
+}
+
+// needs are the names of what a file needs of its folder, and what that needs.
+func needs(ctx context.Context, f *binary.File, dir string) (map[string]bool, error) {
+	names := map[string]bool{}
+	queue := slices.Clone(f.Needed)
+	for k := 0; k < len(queue); k++ {
+		if names[queue[k]] || filepath.Base(queue[k]) != queue[k] {
+			continue
+		}
+		g, err := binary.InspectContext(ctx, filepath.Join(dir, queue[k]))
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		if err == nil {
+			names[queue[k]] = true
+			queue = append(queue, g.Needed...)
+		}
+	}
+	return names, nil
 }
 
 // inspectDefects is how many open defects inspect lists of a file; --json has all of them.
@@ -249,6 +299,22 @@ func (i inspected) text(b *strings.Builder) {
 	for _, name := range i.Exported {
 		line("", "%s", name)
 	}
+	if i.Host != "" {
+		line("is for", "%s, which loads it and gives it its own functions", hosts[i.Host])
+	}
+	switch m, w := i.MachO, i.Wasm; {
+	case m != nil:
+		since := ""
+		if m.Since != "" {
+			since = " " + m.Since + " or later"
+		}
+		line("is for", "%s%s on %s: a %s", m.System, since, strings.Join(m.Archs, " and "), m.Kind)
+	case w != nil:
+		line("is for", "%s: a %s with addresses of %d bits", w.For, w.Kind, w.Bits)
+	}
+	for _, b := range i.Idle {
+		line("unused", "%s: %s", filepath.Base(b.File), b.Why)
+	}
 	if i.PE != nil {
 		i.windows(line)
 		return
@@ -256,6 +322,9 @@ func (i inspected) text(b *strings.Builder) {
 	i.hip(line)
 	i.cuda(line)
 }
+
+// hosts are the programs that File.Host means.
+var hosts = map[string]string{"node": "Node", "python": "Python"}
 
 // cuda writes the lines about NVIDIA device code.
 func (i inspected) cuda(line func(what, format string, args ...any)) {
@@ -281,11 +350,7 @@ func (i inspected) cuda(line func(what, format string, args ...any)) {
 			line("fault", "%s", fault)
 		}
 	}
-	what := "runs on"
-	for _, l := range i.RunsOn {
-		line(what, "%s", l)
-		what = ""
-	}
+	i.where(line)
 	if i.Verdict == nil {
 		return
 	}
@@ -298,6 +363,43 @@ func (i inspected) cuda(line func(what, format string, args ...any)) {
 		}
 		line(d.what, "%s: %s", d.driver, d.driver.Why)
 	}
+	for _, note := range i.Verdict.Notes {
+		line("note", "%s", note)
+	}
+}
+
+// where writes where the file's code runs.
+func (i inspected) where(line func(what, format string, args ...any)) {
+	what := "runs on"
+	for _, l := range i.RunsOn {
+		line(what, "%s", l)
+		what = ""
+	}
+}
+
+// through says what the file computes with by what it needs and exports, a line each; of CUDA and
+// HIP the device code tells more.
+func (i inspected) through() (out []string) {
+	for _, kind := range i.Uses {
+		if u, ok := binary.UseOf(kind); ok && kind != "cuda" && kind != "hip" {
+			out = append(out, u.On)
+		}
+	}
+	return out
+}
+
+// beside names the backends that the file loads, with what those run on where their names do not
+// tell it.
+func (i inspected) beside() string {
+	var names []string
+	for _, b := range i.found {
+		name := filepath.Base(b.File)
+		if u, ok := binary.UseOf(b.Kind); ok && b.Kind != "cuda" && b.Kind != "hip" {
+			name += " (" + u.On + ")"
+		}
+		names = append(names, name)
+	}
+	return strings.Join(names, " ")
 }
 
 // runsOn says where the file's code runs: each card that it has code for, or why
@@ -308,12 +410,21 @@ func (i inspected) runsOn() []string {
 	case v != nil:
 	case i.HIP != nil:
 		return i.onAMD()
+	case len(i.through()) > 0 && (c == nil || c.Fatbins == 0):
+		if i.backend {
+			return i.through()
+		}
+		return append([]string{"the processor"}, i.through()...)
 	case c != nil && c.Fatbins > 0:
 		return []string{"no card: its device code holds no kernel"}
 	case c != nil && !strings.HasPrefix(i.SOName, "libcudart."):
 		return []string{"no card: it uses the CUDA runtime and holds no device code"}
+	case i.Wasm != nil:
+		return []string{}
 	case len(i.Backends) > 0:
-		return []string{fmt.Sprintf("the processor, and what %s beside it holds code for", strings.Join(i.Backends, " "))}
+		return []string{fmt.Sprintf("the processor, and what %s beside it holds code for", i.beside())}
+	case len(i.Uses) > 0:
+		return []string{"no card: it uses " + strings.Join(i.Uses, " and ") + " and holds no device code"}
 	case c == nil:
 		return []string{"the processor alone: no device code in it, no library of a ggml device backend beside it"}
 	default:

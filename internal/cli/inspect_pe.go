@@ -40,6 +40,8 @@ func (i inspected) windows(line func(what, format string, args ...any)) {
 		i.cuda(line)
 	case c != nil:
 		line("cuda", "runtime %s, no device code", c.Runtime)
+	default:
+		i.where(line)
 	}
 	switch s := i.Signature; {
 	case s == nil:

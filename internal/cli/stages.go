@@ -380,6 +380,9 @@ func planText(p build.Plan) string {
 	if p.Cost.CPUSeconds > 0 {
 		fmt.Fprintf(&b, "a whole build takes %s\n", p.Cost)
 	}
+	if p.Glibc != "" {
+		fmt.Fprintf(&b, "the result may need glibc up to %s\n", p.Glibc)
+	}
 	fmt.Fprintf(&b, "plan %s\n", p.Digest)
 	return b.String()
 }

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/build"
@@ -47,14 +46,15 @@ func (r *Report) noBuildenv(err error, in *buildenv.Decl) bool {
 // environments lists the buildenvs that have every program of the toolchain, made or
 // not; those with a nvcc, a hipcc, or a compiler of Windows' resources are for toolchains that want
 // one. Where one is made, tools
-// that this machine lacks stop nothing: the build can run in it.
-func (r *Report) environments(o Options, tc spec.Toolchain) error {
+// that this machine lacks stop nothing: the build can run in it. The declarations are returned,
+// those with a lock.
+func (r *Report) environments(o Options, tc spec.Toolchain) (fit []buildenv.Decl, err error) {
 	if o.Root != nil {
-		return nil
+		return nil, nil
 	}
 	made, err := buildenv.List(o.Cache)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.Repo.Buildenvs)) {
 		d := o.Repo.Buildenvs[name]
@@ -72,6 +72,9 @@ func (r *Report) environments(o Options, tc spec.Toolchain) error {
 			continue
 		}
 		d, _, err := d.WithOwnLock(o.Cache)
+		if err == nil && d.Lock != nil {
+			fit = append(fit, d)
+		}
 		switch {
 		case err != nil:
 			r.without("environment", "llpatch env remove "+name+" drops that lock",
@@ -96,33 +99,18 @@ func (r *Report) environments(o Options, tc spec.Toolchain) error {
 				"%s (%s) has every tool of the toolchain, and is not made.", name, d.Summary)
 		}
 	}
-	return nil
+	return fit, nil
 }
 
-// buildenvGlibc is the version of the glibc in the root of Options.Root, or of the one that its
-// lock makes; empty where that is not known.
-func (o Options) buildenvGlibc(root, machine string) (string, error) {
-	if root != "" {
+// floor is the newest glibc that what is made in the root of Options.Root may need; empty where
+// that is not known. root is its folder, empty where it is not made.
+func (o Options) floor(root, machine string) (string, error) {
+	if root != "" && o.Root.Verify.GlibcMax == "" {
 		return binary.LibrariesIn(filepath.Join(root, "usr/lib/x86_64-linux-gnu")).Glibc(machine)
 	}
 	d, _, err := o.Root.WithOwnLock(o.Cache)
 	if err != nil {
 		return "", err
 	}
-	return lockedGlibc(d.Lock), nil
-}
-
-// lockedGlibc is the version of the glibc that a root made from a lock has: that of
-// Debian's package libc6, without Debian's own part.
-func lockedGlibc(l *buildenv.Lock) string {
-	if l == nil {
-		return ""
-	}
-	for _, p := range l.Packages {
-		if p.Name == "libc6" {
-			version, _, _ := strings.Cut(p.Version, "-")
-			return version
-		}
-	}
-	return ""
+	return d.Floor(), nil
 }

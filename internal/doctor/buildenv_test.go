@@ -26,20 +26,61 @@ func TestBuildenvGlibc(t *testing.T) {
 		status Status
 		says   string
 	}{
-		{lock("9.99-1+deb99u1"), Missing, "up to kit's, 9.99, and this machine has 2."},
+		{lock("9.99-1+deb99u1"), Missing, "up to 9.99, kit's, and this machine has 2."},
 		{lock("2.4-1"), OK, "no newer glibc than kit's, 2.4."},
-		{nil, Unknown, "kit's was not found"},
+		{nil, Unknown, "kit's glibc was not found"},
 	} {
 		r := &Report{}
 		o := Options{
 			Workspace: chain.Workspace{Cache: t.TempDir()},
 			Root:      &buildenv.Decl{Name: "kit", Suite: "kit", Arch: "amd64", Lock: c.lock},
 		}
-		if err := r.system(t.Context(), o, rec, ""); err != nil {
+		if err := r.system(t.Context(), o, rec, "", nil); err != nil {
 			t.Fatal(err)
 		}
 		if !has(r, c.status, "glibc", c.says) || !r.judge().Able {
 			t.Errorf("%q: %+v", c.says, r.Findings)
+		}
+	}
+}
+
+// Where this machine has not the tools, its glibc says nothing of the result: the buildenv that is
+// recommended has one of its own, which is named before anything is built in it.
+func TestRecommendedGlibc(t *testing.T) {
+	rec := spec.Recipe{OS: "linux", Verify: spec.Verify{Machine: "EM_X86_64"}}
+	env := func(name, version, limit string) buildenv.Decl {
+		return buildenv.Decl{
+			Name: name, Verify: buildenv.Limits{GlibcMax: limit},
+			Lock: &buildenv.Lock{Packages: []buildenv.Package{{Name: "libc6", Version: version}}},
+		}
+	}
+	tool := Finding{About: "tool", Status: Missing, Says: "hipcc is missing"}
+	for _, c := range []struct {
+		has    []Finding
+		fit    []buildenv.Decl
+		status Status
+		says   string
+		fix    string
+		here   bool // this machine's own glibc is named
+	}{
+		{[]Finding{tool}, []buildenv.Decl{env("new", "9.99-1", "")}, Missing, "up to 9.99, new's, and this machine has 2.",
+			"build where the tools are installed", false},
+		{[]Finding{tool}, []buildenv.Decl{env("new", "9.99-1", ""), env("old", "2.4-1", "")}, Missing,
+			"up to 9.99, new's", "--env old makes it for glibc 2.4", false},
+		{[]Finding{tool}, []buildenv.Decl{env("bound", "9.99-1", "2.5")}, OK,
+			"--env bound, the result will need no newer glibc than bound's, 2.5", "", false},
+		{[]Finding{tool}, nil, "", "", "", false},
+		{nil, []buildenv.Decl{env("new", "9.99-1", "")}, OK, "no newer glibc than this machine's, 2.", "", true},
+	} {
+		r := &Report{Findings: c.has}
+		o := Options{Workspace: chain.Workspace{Cache: t.TempDir()}}
+		if err := r.system(t.Context(), o, rec, "", c.fit); err != nil {
+			t.Fatal(err)
+		}
+		text := r.Text()
+		if c.says != "" && !has(r, c.status, "glibc", c.says) || !strings.Contains(text, c.fix) ||
+			strings.Contains(text, "this machine's, 2.") != c.here {
+			t.Errorf("%q: %s", c.says, text)
 		}
 	}
 }

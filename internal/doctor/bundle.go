@@ -83,6 +83,10 @@ func (r *Report) machine(h *held) bool {
 	case runtime.GOOS != "linux":
 		r.lacks("machine", "", "It is for Linux, and this machine runs %s.", runtime.GOOS)
 	case len(others) > 0:
+		if f := h.files[0]; f.MachO != nil || f.Wasm != nil {
+			r.foreign(f)
+			return false
+		}
 		fix := bundle.HintOtherBuild
 		if slices.ContainsFunc(others, func(m string) bool { return strings.HasPrefix(m, "IMAGE_FILE_") }) {
 			fix = windowsBundle
@@ -93,6 +97,16 @@ func (r *Report) machine(h *held) bool {
 		return true
 	}
 	return false
+}
+
+// foreign says what a file for another kind of system is for.
+func (r *Report) foreign(f *binary.File) {
+	if w := f.Wasm; w != nil {
+		r.lacks("machine", "", "%s is a WebAssembly %s for %s; no Linux loads it by itself.", f.Name, w.Kind, w.For)
+		return
+	}
+	r.lacks("machine", bundle.HintOtherBuild, "%s is a Mach-O %s for %s on %s, and this machine is Linux on %s.", f.Name,
+		f.MachO.Kind, f.MachO.System, strings.Join(f.MachO.Archs, " and "), strings.TrimPrefix(bundle.Machine(), "EM_"))
 }
 
 // inside looks at what the files need of one another.
@@ -172,6 +186,9 @@ func (r *Report) libraries(h *held, libs *binary.Libraries, env []string) error 
 		switch {
 		case h.find(libs, lib) != "":
 			here = append(here, lib)
+		case h.spare(libs, lib):
+			r.without("library", remedy(lib, mine, env), "%s needs %s, which is not here: that backend is not loaded.",
+				strings.Join(h.needing(lib), ", "), lib)
 		case binary.FromDriver(lib):
 			r.lacks("library", bundle.HintLibcuda, "%s needs %s, which comes with NVIDIA's driver and is not here.",
 				strings.Join(h.needing(lib), ", "), lib)
@@ -233,7 +250,7 @@ func (r *Report) cards(ctx context.Context, h *held, env []string) error {
 		*binary.Verdict
 	}
 	var device []judged
-	amd := false
+	amd, other := false, r.otherCards(h)
 	for _, f := range h.own() {
 		if v := binary.Judge(f); v != nil && !stage.CanCarry(path.Base(f.Name)) {
 			device = append(device, judged{f.Name, v})
@@ -243,13 +260,13 @@ func (r *Report) cards(ctx context.Context, h *held, env []string) error {
 				r.device("/dev/kfd", bundle.HintAMDGroup)
 			}
 			amd = true
-			if err := r.onAMD(ctx, f.Name, gpus, env); err != nil {
+			if err := r.onAMD(ctx, f.Name, gpus, env, other); err != nil {
 				return err
 			}
 		}
 	}
 	if len(device) == 0 {
-		if !amd {
+		if !amd && !other {
 			r.ok("card", "It needs no card: it runs on the processor.")
 		}
 		return nil
@@ -260,8 +277,7 @@ func (r *Report) cards(ctx context.Context, h *held, env []string) error {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		r.lacks("card", bundle.HintNVIDIA+" where there is a card",
-			"It is for NVIDIA cards and would use the processor alone: %s.", oneLine(err))
+		r.noDriver(other, bundle.HintNVIDIA, "NVIDIA", err)
 		return nil
 	}
 	for _, c := range cards {
@@ -270,6 +286,33 @@ func (r *Report) cards(ctx context.Context, h *held, env []string) error {
 		}
 	}
 	return nil
+}
+
+// otherCards says what else a file computes with than NVIDIA's and AMD's device code, which is told from
+// what it needs, and reports whether there is something.
+func (r *Report) otherCards(h *held) (some bool) {
+	by := map[string][]string{} // files by what they use
+	for _, f := range h.own() {
+		for _, kind := range f.Uses {
+			by[kind] = append(by[kind], f.Name)
+		}
+	}
+	for _, kind := range slices.Sorted(maps.Keys(by)) {
+		if kind == "cuda" || kind == "hip" || kind == "rpc" {
+			continue
+		}
+		some = true
+		u, _ := binary.UseOf(kind)
+		fix, who := "", by[kind][0]+" runs"
+		if kind == "vulkan" {
+			fix = "vulkaninfo --summary lists the cards"
+		}
+		if n := len(by[kind]) - 1; n > 0 {
+			who = fmt.Sprintf("%s and %s run", by[kind][0], count(n, "other file", "other files"))
+		}
+		r.unknown("card", fix, "%s on %s: whether one is here is not looked at.", who, u.On)
+	}
+	return some
 }
 
 // device looks whether the user may use the device of a driver, where it is there.
@@ -282,15 +325,25 @@ func (r *Report) device(file, fix string) {
 	}
 }
 
-// onAMD says on which of this machine's AMD cards a file's code objects run.
-func (r *Report) onAMD(ctx context.Context, file string, gpus []binary.GPU, env []string) error {
+// noDriver says that no card of a maker is here; that stops nobody where there is other code.
+func (r *Report) noDriver(other bool, hint, maker string, err error) {
+	if other {
+		r.without("card", hint+" where there is a card", "No card of %s is here: %s.", maker, oneLine(err))
+		return
+	}
+	r.lacks("card", hint+" where there is a card", "It is for %s cards and would use the processor alone: %s.", maker,
+		oneLine(err))
+}
+
+// onAMD says on which of this machine's AMD cards a file's code objects run; other: it has code
+// for others too.
+func (r *Report) onAMD(ctx context.Context, file string, gpus []binary.GPU, env []string, other bool) error {
 	cards, err := memory.ChooseCards(ctx, env, "")
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	if err != nil {
-		r.lacks("card", bundle.HintAMD+" where there is a card",
-			"It is for AMD cards and would use the processor alone: %s.", oneLine(err))
+		r.noDriver(other, bundle.HintAMD, "AMD", err)
 		return nil
 	}
 	for _, c := range cards.List {
@@ -337,6 +390,10 @@ func (r *Report) onCard(c memory.NvidiaCard, file string, v *binary.Verdict) {
 		return
 	}
 	r.ok("card", "%s runs on %s, of compute capability %s, by %s.", file, name, c.Capability, by)
+	if slices.ContainsFunc(strings.Fields(by), binary.OfFamily) && binary.Less(c.Driver, binary.FamilyDriver) {
+		r.unknown("driver", bundle.HintNewerDriver, "Whether driver %s loads %s is not known: it is machine code for a family "+
+			"of cards, whose first toolkit came with %s.", c.Driver, by, binary.FamilyDriver)
+	}
 	for i, d := range []*binary.Driver{v.Driver, v.JIT} {
 		switch {
 		case d == nil || i == 1 && !jit:

@@ -97,6 +97,7 @@ func read(ctx context.Context, file string, libs *binary.Libraries) (*held, erro
 	if err != nil {
 		return nil, err
 	}
+	h.linux()
 	h.resolve()
 	if len(h.files) == 0 && len(h.others) > 0 {
 		return nil, notBundle(file, "holds object files (%s) alone, which are no programs: they are linked into one",
@@ -272,6 +273,9 @@ func (h *held) file(ctx context.Context, name string, libs *binary.Libraries) er
 	case string(magic) == elf.ELFMAG:
 		h.kind = KindFile
 		return h.single(ctx, name, libs)
+	case foreign(ctx, name):
+		h.kind = KindFile
+		return h.take(ctx, filepath.Base(name), name)
 	case bytes.HasPrefix(magic, []byte{0x1f, 0x8b}):
 		return h.archive(ctx, name, f)
 	case bytes.HasPrefix(magic, []byte("PK")):
@@ -279,6 +283,21 @@ func (h *held) file(ctx context.Context, name string, libs *binary.Libraries) er
 			windowsBundle)
 	}
 	return notBundle(name, "is neither a folder, a tar.gz, a part of one, nor a program")
+}
+
+// foreign reports whether a file is a program or library for another system.
+func foreign(ctx context.Context, name string) bool {
+	f, err := binary.InspectContext(ctx, name)
+	return err == nil && (f.PE != nil || f.MachO != nil || f.Wasm != nil)
+}
+
+// linux leaves out what lies beside programs for Linux and is for Apple's systems or WebAssembly, such as the parts
+// of a web page.
+func (h *held) linux() {
+	isOther := func(f *binary.File) bool { return f.MachO != nil || f.Wasm != nil }
+	if slices.ContainsFunc(h.files, func(f *binary.File) bool { return !isOther(f) }) {
+		h.files = slices.DeleteFunc(h.files, isOther)
+	}
 }
 
 // parts reads the archive whole that the part name belongs to, from all of its parts.

@@ -74,11 +74,145 @@ gcc -Wl,-rpath,'$ORIGIN/../lib' -Wl,-rpath-link,bun/lib -o bun/bin/prog m.c -Lbu
 func TestBackend(t *testing.T) {
 	t.Parallel()
 	dir := laid(t)
-	sh(t, dir, backendless+"gcc -shared -fPIC -o bun/bin/libggml-cpu-haswell.so l.c")
+	sh(t, dir, backendless+backend+"gcc -shared -fPIC -o bun/bin/libggml-cpu-haswell.so b.c")
 	for _, file := range []string{"bun", "bun/bin/prog"} {
 		if r, err := soon(t, filepath.Join(dir, file)); err != nil || !r.Able {
 			t.Errorf("%v\n%s", err, r.Text())
 		}
+	}
+	// auditwheel's names with a hash are those of variants, which need a score; another name is no
+	// backend's at all.
+	sh(t, dir, `rm bun/bin/libggml-cpu-haswell.so; echo 'int ggml_backend_init(void) { return 0; }' > n.c
+gcc -shared -fPIC -o bun/bin/libggml-cpu-05e8ee48.so n.c; gcc -shared -fPIC -o bun/bin/libfast.so b.c`)
+	for _, file := range []string{"bun", "bun/bin/prog"} {
+		r, err := soon(t, filepath.Join(dir, file))
+		if err != nil || r.Able || !has(r, Missing, "bundle", "libggml.so.0 loads its backends from the program's folder") {
+			t.Errorf("%v\n%s", err, r.Text())
+		}
+	}
+}
+
+// backend is the source of one in b.c.
+const backend = `echo 'int ggml_backend_init(void) { return 0; } int ggml_backend_score(void) { return 1; }' > b.c
+`
+
+// A program and the folder in which it lies are one thing: what is missing of a backend that it
+// loads is missing of both. Where another backend has all of its own, it is no hindrance.
+func TestOneAnswer(t *testing.T) {
+	t.Parallel()
+	const cuda = `echo 'int c;' > c.c
+gcc -shared -fPIC -Wl,-soname,libnowhere.so.12 -o libnowhere.so.12 c.c
+gcc -shared -fPIC -Wl,--no-as-needed -o bun/bin/libggml-cuda.so b.c -L. -l:libnowhere.so.12
+gcc -shared -fPIC -o bun/bin/libggml-cpu-haswell.so b.c
+`
+	for name, c := range map[string]struct {
+		script string
+		able   bool
+		status Status
+		says   string
+	}{
+		"CUDA's is missing": {cuda, false, Missing, "libggml-cuda.so needs libnowhere.so.12, which is not here."},
+		"Vulkan serves": {cuda + "gcc -shared -fPIC -o bun/bin/libggml-vulkan.so b.c", true, Missing,
+			"libggml-cuda.so needs libnowhere.so.12, which is not here: that backend is not loaded."},
+		"BLAS is missing, and the processor's own is there": {
+			strings.ReplaceAll(cuda, "libggml-cuda", "libggml-blas"), true, Missing,
+			"libggml-blas.so needs libnowhere.so.12, which is not here: that backend is not loaded.",
+		},
+		"RPC alone does not": {cuda + "gcc -shared -fPIC -o bun/bin/libggml-rpc.so b.c", false, Missing,
+			"libggml-cuda.so needs libnowhere.so.12, which is not here."},
+	} {
+		dir := laid(t)
+		sh(t, dir, backendless+backend+c.script)
+		var answers []string
+		for _, file := range []string{"bun", "bun/bin/prog"} {
+			r, err := soon(t, filepath.Join(dir, file))
+			must(t, err)
+			if r.Able != c.able || !has(r, c.status, "library", c.says) {
+				t.Errorf("%s, %s:\n%s", name, file, r.Text())
+			}
+			text := strings.ReplaceAll(r.Text(), "bin/", "")
+			answers = append(answers, text[:strings.LastIndex(strings.TrimSpace(text), "\n")])
+		}
+		for _, about := range []string{"library ", "card "} {
+			if one, two := lines(answers[0], about), lines(answers[1], about); one != two {
+				t.Errorf("%s: the folder\n%sand the program\n%s", name, one, two)
+			}
+		}
+	}
+}
+
+// lines are those of a text that are about something.
+func lines(text, about string) (out string) {
+	for l := range strings.Lines(text) {
+		if strings.Contains(l, "  "+about) {
+			out += l
+		}
+	}
+	return out
+}
+
+// What Node or Python gives an addon is nobody's to lack; what it lacks beside that is.
+func TestAddon(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	sh(t, dir, `echo 'int napi_create_int32(void); void napi_register_module_v1(void) { napi_create_int32(); }' > n.c
+gcc -shared -fPIC -o llama-addon.node n.c
+echo 'int PyLong_FromLong(long), lost(void); int PyInit_m(void) { return PyLong_FromLong(lost()); }' > p.c
+gcc -shared -fPIC -o m.so p.c`)
+	r, err := soon(t, filepath.Join(dir, "llama-addon.node"))
+	must(t, err)
+	if !r.Able || !has(r, OK, "bundle", "llama-addon.node is loaded by Node, which gives it 1 function of its own") {
+		t.Errorf("\n%s", r.Text())
+	}
+	if r, err = soon(t, filepath.Join(dir, "m.so")); err != nil || r.Able || !has(r, OK, "bundle", "loaded by Python") ||
+		!has(r, Missing, "bundle", "m.so imports lost, which") {
+		t.Errorf("%v\n%s", err, r.Text())
+	}
+}
+
+// A program for another system is named as one; beside programs for Linux it is nobody's business.
+func TestForeign(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	const wasm = "\x00asm\x01\x00\x00\x00"
+	macho := "\xcf\xfa\xed\xfe\x0c\x00\x00\x01" + strings.Repeat("\x00", 4) + "\x02" + strings.Repeat("\x00", 19)
+	for name, c := range map[string]struct{ text, says string }{
+		"page.wasm": {wasm, "page.wasm is a WebAssembly module for any runtime"},
+		"prog":      {macho, "prog is a Mach-O program for an Apple system on arm64, and this machine is Linux on "},
+	} {
+		r, err := soon(t, put(t, filepath.Join(dir, name), c.text, 0o755))
+		must(t, err)
+		if r.Able || r.Kind != KindFile || !has(r, Missing, "machine", c.says) {
+			t.Errorf("\n%s", r.Text())
+		}
+	}
+	exe, err := soon(t, "../binary/testdata/pe/app.exe")
+	must(t, err)
+	if exe.Able || !has(exe, Missing, "machine", "It is for IMAGE_FILE_MACHINE_AMD64") {
+		t.Errorf("\n%s", exe.Text())
+	}
+	if r, err := soon(t, dir); err != nil || r.Able {
+		t.Errorf("a folder of them: %v\n%s", err, r.Text())
+	}
+	bun := laid(t)
+	put(t, filepath.Join(bun, "bun/page.wasm"), wasm, 0o644)
+	if r, err := soon(t, filepath.Join(bun, "bun")); err != nil || !r.Able {
+		t.Errorf("%v\n%s", err, r.Text())
+	}
+}
+
+// What needs Vulkan is no build for the processor alone.
+func TestOtherCards(t *testing.T) {
+	t.Parallel()
+	dir := laid(t)
+	sh(t, dir, backendless+backend+`echo 'int v;' > v.c; mkdir sys; gcc -shared -fPIC -Wl,-soname,libvulkan.so.1 -o sys/libvulkan.so.1 v.c
+gcc -shared -fPIC -Wl,--no-as-needed -o bun/bin/libggml-vulkan.so b.c -Lsys -l:libvulkan.so.1`)
+	env := append(none(t), "LD_LIBRARY_PATH="+filepath.Join(dir, "sys"))
+	r, err := Bundle(t.Context(), env, spec.Advisories{}, filepath.Join(dir, "bun/bin/prog"))
+	must(t, err)
+	if !r.Able || !has(r, Unknown, "card", "libggml-vulkan.so runs on any card that has a driver for Vulkan") ||
+		strings.Contains(r.Text(), "It needs no card") {
+		t.Errorf("\n%s", r.Text())
 	}
 }
 

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -138,7 +136,28 @@ func (h *held) single(ctx context.Context, name string, libs *binary.Libraries) 
 	if err := h.take(ctx, filepath.Base(name), name); err != nil {
 		return err
 	}
-	for i := 0; i < len(h.files); i++ {
+	if len(h.files) == 0 { // an object file
+		return nil
+	}
+	backends, err := h.loaded(ctx, dir)
+	if err != nil {
+		return err
+	}
+	for i := 0; i < len(h.files) || len(backends) > 0; i++ {
+		if i == len(h.files) { // all that it needs is there; now what it loads
+			b := backends[0]
+			backends, i = backends[1:], i-1
+			at, err := filepath.Rel(dir, b)
+			if err != nil {
+				return err
+			}
+			if at = filepath.ToSlash(at); !h.names[at] {
+				if err := h.take(ctx, at, b); err != nil {
+					return err
+				}
+			}
+			continue
+		}
 		f := h.files[i]
 		for _, lib := range f.Needed {
 			at := beside(dir, f, lib)
@@ -153,15 +172,21 @@ func (h *held) single(ctx context.Context, name string, libs *binary.Libraries) 
 			}
 		}
 	}
-	// ggml looks for its backends in the program's folder.
-	backends, err := fs.Glob(os.DirFS(dir), "libggml-*.so*")
-	if err != nil {
-		return err
-	}
-	for _, name := range backends {
-		h.names[name] = true
-	}
 	return nil
+}
+
+// loaded are the backends that ggml loads into the program or library that was taken in.
+func (h *held) loaded(ctx context.Context, dir string) (files []string, err error) {
+	if _, is := binary.BackendOf(h.files[0].Name, h.files[0]); is {
+		return nil, nil
+	}
+	list, err := binary.Backends(ctx, binary.BackendFolders(dir)...)
+	for _, b := range list {
+		if b.Why == "" {
+			files = append(files, b.File)
+		}
+	}
+	return files, err
 }
 
 // beside is where a library lies that a file's own search path leads to from $ORIGIN,

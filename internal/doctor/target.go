@@ -64,11 +64,12 @@ func Target(ctx context.Context, o Options, name string, t *tag.Tag) (*Report, e
 	if err := r.sources(ctx, o, rec, t); err != nil {
 		return nil, err
 	}
-	if err := r.environments(o, tc); err != nil {
+	fit, err := r.environments(o, tc)
+	if err != nil {
 		return nil, err
 	}
 	driver := r.driver(facts, rec)
-	if err := r.system(ctx, o, rec, root); err != nil {
+	if err := r.system(ctx, o, rec, root, fit); err != nil {
 		return nil, err
 	}
 	if err := r.proofs(ctx, o, rec, driver); err != nil {
@@ -300,43 +301,6 @@ func (r *Report) driver(facts build.Facts, rec spec.Recipe) *binary.Driver {
 		return &d
 	default:
 		r.ok("driver", "The result will need no driver: it runs on the processor.")
-	}
-	return nil
-}
-
-// system says which C library the result will ask for at most, and whether this machine
-// has it. root is that of a buildenv, or empty.
-func (r *Report) system(ctx context.Context, o Options, rec spec.Recipe, root string) error {
-	if rec.OS != "linux" || rec.Verify.Machine == "" {
-		return nil
-	}
-	libs, err := binary.SystemLibraries(ctx, o.Environ)
-	if err != nil {
-		return err
-	}
-	mine, err := libs.Glibc(rec.Verify.Machine)
-	if err != nil {
-		return err
-	}
-	has, whose, limit := mine, "this machine's", rec.Verify.GlibcMax
-	if o.Root != nil {
-		limit = rec.Verify.Or(o.Root.Verify).GlibcMax
-		whose = o.Root.Name + "'s"
-		if has, err = o.buildenvGlibc(root, rec.Verify.Machine); err != nil {
-			return err
-		}
-	}
-	switch {
-	case has == "":
-		r.unknown("glibc", "", "Which glibc the result will need is not known: %s was not found.", whose)
-	case limit != "":
-		r.ok("glibc", "The result will need glibc %s or older, or the build ends; %s is %s.", limit, whose, has)
-	case mine != "" && binary.Less(mine, has):
-		r.without("glibc", "for a system as old as this one build where the tools are installed, without --env, or take a "+
-			"buildenv of an older Debian", "The result may need glibc up to %s, %s, and this machine has %s: it may not "+
-			"start here.", whose, has, mine)
-	default:
-		r.ok("glibc", "The result will need no newer glibc than %s, %s.", whose, has)
 	}
 	return nil
 }

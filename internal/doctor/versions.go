@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"cmp"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
@@ -151,11 +152,21 @@ func (r *Report) symbols(h *held, libs *binary.Libraries, gone map[string]bool) 
 	}
 	for _, f := range h.own() {
 		var lost []string
+		hosts := map[string]int{} // functions by the program that gives them
 		for _, s := range f.Imports() {
 			there := given[s] || given[binary.Symbol{Name: s.Name}] || s.Version == "" && named[s.Name]
-			if !there && !gone[s.Version] {
-				lost = append(lost, s.String())
+			if there || gone[s.Version] {
+				continue
 			}
+			if host, ok := binary.FromHost(s.Name); ok && !f.Program() {
+				hosts[host]++
+				continue
+			}
+			lost = append(lost, s.String())
+		}
+		for _, host := range slices.Sorted(maps.Keys(hosts)) {
+			r.ok("bundle", "%s is loaded by %s, which gives it %s of its own.", f.Name, host,
+				count(hosts[host], "function", "functions"))
 		}
 		if len(lost) > 0 {
 			more := ""

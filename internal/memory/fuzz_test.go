@@ -54,16 +54,17 @@ func FuzzAMD(f *testing.F) {
 func FuzzProc(f *testing.F) {
 	f.Add([]byte("12345 678 90 1 0 2 0\n"))
 	f.Add([]byte("Rss: 10 kB\nPss:                 123 kB\n"))
-	f.Add([]byte("Name:\tx\nVmRSS:\t 30 kB\nRssAnon:\t 10 kB\nRssFile:\t 12 kB\nRssShmem:\t 8 kB\n"))
+	f.Add([]byte("Name:\tx\nVmRSS:\t 30 kB\nRssAnon:\t 10 kB\nRssFile:\t 12 kB\nRssShmem:\t 8 kB\nVmSwap:\t 5 kB\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if r, s, ok := parseStatm(b, 4096); ok && (r < 0 || s < 0 || s > r) {
 			t.Errorf("%q: %d, %d", b, r, s)
 		}
-		if r, own, ok := parseStatus(b); ok && (r < 0 || own < 0 || own > r && r < sane) {
-			t.Errorf("%q: %d, %d", b, r, own)
+		if h, ok := parseStatus(b); ok && (h.resident < 0 || h.swapped < 0 || h.own < h.swapped ||
+			h.own-h.swapped > h.resident && h.resident < sane) {
+			t.Errorf("%q: %+v", b, h)
 		}
-		if n, ok := parsePSS(b); ok && (n < 0 || n > sane) {
-			t.Errorf("%q: %d", b, n)
+		if n, swapped, ok := parseRollup(b); ok && (n < 0 || n > sane || swapped < 0 || swapped > sane) {
+			t.Errorf("%q: %d, %d", b, n, swapped)
 		}
 	})
 }

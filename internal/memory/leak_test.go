@@ -6,6 +6,8 @@ import (
 	"flag"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 )
@@ -50,17 +52,89 @@ func TestRealSharedLeak(t *testing.T) {
 	}
 }
 
-// A mapped file is not the program's own, and a zombie has nothing.
+// A mapped file is not the program's own, what is swapped out still is, and a zombie has nothing.
 func TestParseStatus(t *testing.T) {
-	r, own, ok := parseStatus([]byte("Name:\tx\nVmRSS:\t 30 kB\nRssAnon:\t 10 kB\nRssFile:\t 12 kB\nRssShmem:\t 8 kB\n"))
-	if r != 30<<10 || own != 18<<10 || !ok {
-		t.Errorf("%d, %d, %v", r, own, ok)
+	for text, want := range map[string]hosted{
+		"Name:\tx\nVmRSS:\t 30 kB\nRssAnon:\t 10 kB\nRssFile:\t 12 kB\nRssShmem:\t 8 kB\n": {
+			resident: 30 << 10, own: 18 << 10,
+		},
+		"Name:\tx\nRssAnon:\t 10 kB\nRssFile:\t 12 kB\nRssShmem:\t 0 kB\nVmSwap:\t 7 kB\n": {
+			resident: 22 << 10, own: 17 << 10, swapped: 7 << 10,
+		},
+		"Name:\tx\nState:\tZ (zombie)\n": {},
+	} {
+		if got, ok := parseStatus([]byte(text)); got != want || !ok {
+			t.Errorf("%q: %+v, %v, want %+v", text, got, ok, want)
+		}
 	}
-	if r, own, ok := parseStatus([]byte("Name:\tx\nState:\tZ (zombie)\n")); r != 0 || own != 0 || !ok {
-		t.Errorf("a zombie: %d, %d, %v", r, own, ok)
+	for _, bad := range []string{"Name:\tx\nRssAnon:\t-1 kB\n", "Name:\tx\nVmSwap:\t-1 kB\n", "Rss:\t1 kB\n"} {
+		if _, ok := parseStatus([]byte(bad)); ok {
+			t.Errorf("%q is taken", bad)
+		}
 	}
-	if _, _, ok := parseStatus([]byte("Name:\tx\nRssAnon:\t-1 kB\n")); ok {
-		t.Error("a negative figure is taken")
+}
+
+// The system may swap a program out while it takes more: of 300 MiB 58 stay and 9,216 are in
+// swap, zswap or zram, all of which VmSwap counts. A program that is out as a whole is still there.
+func TestSwapIsMemory(t *testing.T) {
+	s := Series{Name: "swapped"}
+	const looks = 40
+	for i := range looks {
+		file := filepath.Join(t.TempDir(), "status")
+		f := float64(i) / (looks - 1)
+		resident, swapped := 307200-int64(f*(307200-59392)), int64(f*9437184)
+		if i == looks-1 {
+			resident = 0
+			swapped += 59392
+		}
+		text := fmt.Sprintf("Name:\tx\nRssAnon:\t%d kB\nRssFile:\t0 kB\nRssShmem:\t0 kB\nVmSwap:\t%d kB\n", resident, swapped)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		status, err := os.Open(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Nothing new is looked for: there is no such process.
+		p := &procs{
+			open: map[int]*os.File{-1: status}, buf: make([]byte, maxStatus),
+			next: time.Now().Add(time.Hour), nextP: time.Now().Add(time.Hour),
+		}
+		pt := Point{Seconds: float64(i), Requests: int64(i)}
+		alive := p.look(&pt)
+		p.close()
+		if !alive {
+			t.Fatalf("look %d: it is taken for gone", i)
+		}
+		s.Points = append(s.Points, pt)
+	}
+	first, last := *s.Points[0].Anon, *s.Points[looks-1].Anon
+	if first>>20 != 300 || last>>20 != 9274 || *s.Points[looks-1].Swap>>20 != 9274 {
+		t.Errorf("%d to %d MiB, of them %d in swap", first>>20, last>>20, *s.Points[looks-1].Swap>>20)
+	}
+	if v := JudgeKind(s, Anon, JudgeOptions{Unit: Request}); v.State != Grows {
+		t.Errorf("%v", v)
+	}
+}
+
+// Shared memory in swap is in no figure of status (proc(5)): smaps_rollup counts it.
+func TestSharedInSwap(t *testing.T) {
+	for _, c := range []struct {
+		rollup  string
+		private int64 // VmSwap
+		want    int64
+	}{
+		{"Rss: 10 kB\nPss: 9 kB\nSwap: 0 kB\n", 0, 0},
+		{"Rss: 10 kB\nPss: 9 kB\nSwap: 20480 kB\nSwapPss: 1 kB\n", 4 << 20, 16 << 20},
+		{"Rss: 10 kB\nPss: 9 kB\nSwap: 20480 kB\n", 20 << 20, 0},
+		{"Rss: 10 kB\nPss: 9 kB\nSwap: 20480 kB\n", 21 << 20, 0},        // the kernel's counter is ahead
+		{"Rss: 10 kB\nPss: 9 kB\nSwap: 20480 kB\n", 20<<20 - 64<<10, 0}, // or behind
+		{"Rss: 10 kB\nPss: 9 kB\n", 0, 0},                               // Linux before 4.14 has no Swap there
+	} {
+		pss, swapped, ok := parseRollup([]byte(c.rollup))
+		if got := sharedSwap(swapped, c.private); pss != 9<<10 || !ok || got != c.want {
+			t.Errorf("%q: %d, %d, %v, want %d", c.rollup, pss, got, ok, c.want)
+		}
 	}
 }
 

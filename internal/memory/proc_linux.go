@@ -33,6 +33,7 @@ type procs struct {
 	nextP  time.Time // when to look at PSS
 	noTree bool      // the kernel has no children files
 	statm  bool      // the kernel's status does not tell anonymous from shared memory (before 4.5): statm instead
+	shared int64     // bytes of shared memory in swap, when smaps_rollup was looked at last
 }
 
 func newProcs(root int) *procs {
@@ -61,7 +62,14 @@ func (p *procs) pids() []int {
 	return out
 }
 
-// look fills in RSS and Anon, and PSS when its turn has come. It reports false
+// hosted is what a process has of memory, in bytes.
+type hosted struct {
+	resident int64
+	own      int64 // what the program took itself, wherever it lies
+	swapped  int64 // of that what lies in swap, zswap or zram
+}
+
+// look fills in RSS, Anon and Swap, and PSS when its turn has come. It reports false
 // when every process has ended.
 func (p *procs) look(pt *Point) bool {
 	now := time.Now()
@@ -70,71 +78,97 @@ func (p *procs) look(pt *Point) bool {
 		took := time.Since(now)
 		p.next = now.Add(max(treeEvery, time.Duration(float64(took)/share)))
 	}
-	var rss, anon int64
+	var sum hosted
 	for pid, f := range p.open {
-		r, a, ok := p.read(f)
+		h, ok := p.read(pid, f)
 		if !ok {
 			f.Close()
 			delete(p.open, pid)
 			continue
 		}
-		rss += r
-		anon += a
+		sum.resident += h.resident
+		sum.own += h.own
+		sum.swapped += h.swapped
 	}
 	// A program that has ended has no memory, and would look like one that gave
 	// all of it back; a zombie has none either.
-	if rss == 0 {
+	if sum == (hosted{}) {
 		return false
 	}
-	pt.RSS, pt.Anon = &rss, &anon
 	if began := time.Now(); !began.Before(p.nextP) {
-		if pss, ok := p.pss(); ok {
+		if pss, swapped, ok := p.rollup(); ok {
 			pt.PSS = &pss
+			p.shared = sharedSwap(swapped, sum.swapped)
 		}
 		p.nextP = began.Add(max(treeEvery, time.Duration(float64(time.Since(began))/share)))
+	}
+	sum.own += p.shared
+	sum.swapped += p.shared
+	pt.RSS, pt.Anon = &sum.resident, &sum.own
+	if sum.swapped > 0 {
+		pt.Swap = &sum.swapped
 	}
 	return true
 }
 
-// read gives a process' resident memory, and the part of it that the program took
-// itself, in bytes.
-func (p *procs) read(f *os.File) (resident, own int64, ok bool) {
-	n, err := f.ReadAt(p.buf, 0)
-	if n == 0 && err != nil {
-		return 0, 0, false
+// sharedSwap is how much shared memory is swapped out, of which VmSwap knows nothing: what
+// smaps_rollup says of all less VmSwap. Both move while they are read, and the kernel's counters
+// lag: what is below DefaultFloor is nothing.
+func sharedSwap(all, private int64) int64 {
+	if d := all - private; d >= DefaultFloor {
+		return d
 	}
-	if p.statm {
-		r, s, ok := parseStatm(p.buf[:n], p.page)
-		return r, r - s, ok
-	}
-	return parseStatus(p.buf[:n])
+	return 0
 }
 
-// parseStatus reads RssAnon, RssFile and RssShmem of a status file (proc(5)). A
+// read gives what a process has of memory.
+func (p *procs) read(pid int, f *os.File) (h hosted, ok bool) {
+	n, err := f.ReadAt(p.buf, 0)
+	if n == 0 && err != nil {
+		return h, false
+	}
+	if !p.statm {
+		return parseStatus(p.buf[:n])
+	}
+	r, s, ok := parseStatm(p.buf[:n], p.page)
+	h = hosted{resident: r, own: r - s}
+	if b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status"); err == nil && ok {
+		status, _ := parseStatus(b) // which has VmSwap since Linux 2.6.34
+		h.swapped = status.swapped
+		h.own += h.swapped
+	}
+	return h, ok
+}
+
+// parseStatus reads RssAnon, RssFile, RssShmem and VmSwap of a status file (proc(5)). A
 // zombie has none of them, and no memory. Shared memory that no file on a disk backs
-// (RssShmem) is the program's own: the system cannot take it back.
-func parseStatus(b []byte) (resident, own int64, ok bool) {
+// (RssShmem) is the program's own: the system cannot take it back. What the system has
+// swapped out it did not take back either.
+func parseStatus(b []byte) (h hosted, ok bool) {
 	if !bytes.HasPrefix(b, []byte("Name:")) {
-		return 0, 0, false
+		return hosted{}, false
 	}
 	for line := range bytes.Lines(b) {
 		name, rest, _ := bytes.Cut(line, []byte(":"))
-		if !bytes.HasPrefix(name, []byte("Rss")) {
+		if !bytes.HasPrefix(name, []byte("Rss")) && string(name) != "VmSwap" {
 			continue
 		}
 		kb, err := strconv.ParseInt(string(bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(rest), []byte("kB")))), 10, 48)
 		if err != nil || kb < 0 {
-			return 0, 0, false
+			return hosted{}, false
 		}
 		switch string(name) {
 		case "RssAnon", "RssShmem":
-			own += kb << 10
-			resident += kb << 10
+			h.own += kb << 10
+			h.resident += kb << 10
 		case "RssFile":
-			resident += kb << 10
+			h.resident += kb << 10
+		case "VmSwap":
+			h.own += kb << 10
+			h.swapped += kb << 10
 		}
 	}
-	return resident, own, true
+	return h, true
 }
 
 // parseStatm reads fields 2 and 3 of a statm file (proc(5)), in bytes.
@@ -152,29 +186,38 @@ func parseStatm(b []byte, page int64) (resident, shared int64, ok bool) {
 	return r * page, min(s, r) * page, true
 }
 
-// pss is Pss of smaps_rollup, for which the kernel walks every page.
-func (p *procs) pss() (sum int64, ok bool) {
+// rollup is Pss and Swap of smaps_rollup, for which the kernel walks every page.
+func (p *procs) rollup() (pss, swapped int64, ok bool) {
 	for pid := range p.open {
 		b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/smaps_rollup")
 		if err != nil {
 			continue // it has just ended, or belongs to another user
 		}
-		if n, found := parsePSS(b); found {
-			sum, ok = sum+n, true
+		if n, s, found := parseRollup(b); found {
+			pss, swapped, ok = pss+n, swapped+s, true
 		}
 	}
-	return sum, ok
+	return pss, swapped, ok
 }
 
-func parsePSS(b []byte) (int64, bool) {
+// parseRollup reads Pss and Swap, in bytes; false without a Pss.
+func parseRollup(b []byte) (pss, swapped int64, ok bool) {
 	for line := range bytes.Lines(b) {
-		if rest, ok := bytes.CutPrefix(line, []byte("Pss:")); ok {
-			rest = bytes.TrimSuffix(bytes.TrimSpace(rest), []byte(" kB"))
-			n, err := strconv.ParseInt(string(bytes.TrimSpace(rest)), 10, 50)
-			return n << 10, err == nil && n >= 0
+		name, rest, _ := bytes.Cut(line, []byte(":"))
+		if string(name) != "Pss" && string(name) != "Swap" {
+			continue
+		}
+		n, err := strconv.ParseInt(string(bytes.TrimSpace(bytes.TrimSuffix(bytes.TrimSpace(rest), []byte(" kB")))), 10, 48)
+		switch {
+		case err != nil || n < 0:
+			return 0, 0, false
+		case string(name) == "Pss":
+			pss, ok = n<<10, true
+		default:
+			swapped = n << 10
 		}
 	}
-	return 0, false
+	return pss, swapped, ok
 }
 
 // refresh opens the status of every process below the root that is new.

@@ -225,7 +225,7 @@ func (s *Sampler) look(p *procs, series *Series, at time.Duration) {
 	}
 	s.mu.Lock()
 	if s.o.Remote != nil {
-		pt.RSS, pt.Anon, pt.PSS = nil, nil, nil
+		pt.RSS, pt.Anon, pt.Swap, pt.PSS = nil, nil, nil, nil
 		if s.remote != nil {
 			pt.RSS, pt.Anon = &s.remote.WorkingSet, &s.remote.Private
 			s.remote = nil
@@ -278,6 +278,10 @@ func (s *Sampler) finish(series Series) Series {
 			series.Missed, series.Ticks, s.o.Every))
 	} else if series.Missed > 0 {
 		s.notes = append(s.notes, fmt.Sprintf("%d of %d looks were missed", series.Missed, series.Ticks))
+	}
+	if most := series.swapPeak(); most > 0 {
+		s.notes = append(s.notes, fmt.Sprintf("up to %s of its memory were swapped out, which is in the figure of anonymous "+
+			"memory and not in RSS; it is slower than it would be with enough memory", FormatBytes(float64(most))))
 	}
 	series.Device, s.notes = place(series.Points, s.idle, s.readings, s.o.Source, s.notes)
 	series.Device.Unknown = cmp.Or(s.lost, series.Device.Unknown)

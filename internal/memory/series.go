@@ -14,9 +14,10 @@ const (
 	// RSS is resident memory of a process and all below it; pages that two of
 	// them share are counted twice.
 	RSS Kind = "rss"
-	// Anon is the part of RSS that the program took itself: anonymous memory, and
-	// shared memory that no file on a disk backs (RssAnon and RssShmem of
-	// /proc/PID/status), such as mmap's MAP_SHARED|MAP_ANONYMOUS, memfd and tmpfs.
+	// Anon is what the program took itself, in memory or swapped out: anonymous memory, and
+	// shared memory that no file on a disk backs (RssAnon, RssShmem and VmSwap of
+	// /proc/PID/status), such as mmap's MAP_SHARED|MAP_ANONYMOUS, memfd and tmpfs. On
+	// Windows it is the commit, private bytes, which knows of no swap.
 	// Pages of a mapped model are not in it, unless the model lies in a tmpfs.
 	// Shared memory counts for each process that has touched it: twice for a
 	// program and its child. Linux before 4.5 tells no shared memory apart; it is
@@ -67,6 +68,7 @@ type Point struct {
 	Requests int64   `json:"requests,omitempty"`
 	RSS      *int64  `json:"rss,omitempty"` // bytes, like the others
 	Anon     *int64  `json:"anon,omitempty"`
+	Swap     *int64  `json:"swap,omitempty"` // the part of Anon that is swapped out; absent where nothing is
 	PSS      *int64  `json:"pss,omitempty"`
 	VRAM     *int64  `json:"vram,omitempty"`
 }
@@ -154,6 +156,16 @@ func (s Series) remoteAge() (at, age float64) {
 		}
 	}
 	return 0, 0
+}
+
+// swapPeak is the most that was swapped out, in bytes.
+func (s Series) swapPeak() (most int64) {
+	for _, p := range s.Points {
+		if p.Swap != nil {
+			most = max(most, *p.Swap)
+		}
+	}
+	return most
 }
 
 // Peak returns the largest figure of a kind, in bytes; false where there is none.

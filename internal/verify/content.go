@@ -172,7 +172,7 @@ func (r *Report) foreign(m *members, llama *binary.Llama, o Options) {
 	var machines, backends []string
 	for _, f := range m.bins {
 		machines = append(machines, strings.TrimPrefix(f.Machine, "EM_"))
-		if name := binary.Backend(path.Base(f.Name)); name != "" {
+		if name := binary.BackendOfName(path.Base(f.Name)); name != "" {
 			backends = append(backends, name)
 		}
 	}
