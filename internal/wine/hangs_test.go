@@ -43,12 +43,13 @@ func running(t *testing.T, dir string) (pids []string) {
 
 // Whatever a wine does, Start comes to an end, says what, and leaves nothing.
 func TestBadWine(t *testing.T) {
+	const hangs = `trap "" TERM INT HUP; case $2 in "") echo hi; sleep 300; sleep 300 ;; *) exit 5 ;; esac`
 	for script, want := range map[string]string{
 		`echo broken >&2; exit 3`: "broken",
 		`kill -9 $$`:              "killed",
-		`case $2 in /c) echo 5.1 ;; -v) ;; *) echo hi; cat ;; esac`:                               "is to be win7 (6.1.7601), and says: 5.1",
-		`case $1 in winecfg) exit 4 ;; *) echo hi; cat ;; esac`:                                   "wine's winecfg: ",
-		`trap "" TERM INT HUP; case $2 in "") echo hi; sleep 300; sleep 300 ;; *) exit 5 ;; esac`: "exit code 5",
+		`case $2 in /c) echo 5.1 ;; -v) ;; *) echo hi; cat ;; esac`: "is to be win7 (6.1.7601), and says: 5.1",
+		`case $1 in winecfg) exit 4 ;; *) echo hi; cat ;; esac`:     "wine's winecfg: ",
+		hangs: "exit code 5",
 	} {
 		start := time.Now()
 		w, dir, err := fake(t.Context(), t, script)
