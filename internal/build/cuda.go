@@ -48,7 +48,7 @@ func (o options) cuda(in Input) error {
 		return toolchainFault(in.Toolchain, "program", "it brings no program nvcc, and %s builds the backend cuda",
 			in.Recipe.Name)
 	}
-	cxx, found := in.Facts.Tools["cxx"]
+	host, found := in.Facts.Tools[in.Facts.nvccHost()]
 	if !found {
 		return toolchainFault(in.Toolchain, "program",
 			"it brings no program cxx, without which nvcc takes any host compiler that it finds")
@@ -63,7 +63,7 @@ func (o options) cuda(in Input) error {
 	if msvc(in.Toolchain) {
 		return nil // nvcc takes the cl.exe that Visual Studio set up, and flags from the environment
 	}
-	o.set("CMAKE_CUDA_HOST_COMPILER", cxx.Path, why)
+	o.set("CMAKE_CUDA_HOST_COMPILER", host.Path, why)
 	if in.Facts.CUDA.Root != "" {
 		o.set("CUDAToolkit_ROOT", in.Facts.CUDA.Root, "the toolkit of "+nvcc.Path)
 	}

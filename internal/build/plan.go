@@ -291,6 +291,9 @@ func canonical(in Input) Input {
 	for role := range in.Facts.Tools {
 		c.Facts.Tools[role] = ToolFact{Path: "/tools/" + role}
 	}
+	if _, ok := c.Facts.Tools[hostRole]; ok && in.Toolchain.Programs[hostRole].Optional {
+		c.Facts.Tools[hostRole] = c.Facts.Tools["cxx"] // as where one compiler is for both
+	}
 	if in.Facts.CUDA.Root != "" {
 		c.Facts.CUDA = CUDAFact{Root: "/tools/cuda"}
 	}

@@ -107,6 +107,17 @@ func TestGoldenCUDAPlans(t *testing.T) {
 			t.Errorf("%s: the backend alone is made by %q", name, argv)
 		}
 	}
+	// A compiler for nvcc alone is another compiler, and no other plan.
+	in := inputFor(t, "linux-cuda", "b8833")
+	base := mustPlan(t, in)
+	in.Facts.Tools[hostRole] = ToolFact{Path: "/opt/bin/nvcc-host", Version: "10.2.1"}
+	p := mustPlan(t, in)
+	if p.Digest != base.Digest {
+		t.Error("a host compiler for nvcc alone changes the digest")
+	}
+	if !slices.Contains(p.Steps[0].Argv, "-DCMAKE_CUDA_HOST_COMPILER=/opt/bin/nvcc-host") {
+		t.Errorf("nvcc is not told of it: %q", p.Steps[0].Argv)
+	}
 }
 
 func TestCUDAPlanRefuses(t *testing.T) {

@@ -52,8 +52,11 @@ func look(ctx context.Context, tc spec.Toolchain, rec spec.Recipe) (Facts, error
 	missing := &MissingTools{Toolchain: tc.Name}
 	for _, role := range roles(tc) {
 		t := tc.Programs[role]
+		if t.Optional && len(candidates(t, path)) == 0 {
+			continue
+		}
 		because := ""
-		if nvcc, ok := f.Tools["nvcc"]; ok && hostOfNvcc(tc, role) {
+		if nvcc, ok := f.Tools["nvcc"]; ok && hostOfNvcc(f, tc, role) {
 			t, because = forNvcc(t, nvcc)
 		}
 		fact, why, err := findTool(ctx, t, because, path)
@@ -128,23 +131,34 @@ func FindTool(ctx context.Context, tc spec.Toolchain, role string) (ToolFact, er
 }
 
 // roles are the programs that a toolchain builds with, in the order in which they
-// are looked for: nvcc first, because it says which host compilers will do.
+// are looked for: nvcc first, because it says which host compilers will do, and then a
+// host compiler of its own, with which the others are free.
 func roles(tc spec.Toolchain) []string {
 	all := slices.Sorted(maps.Keys(tc.Programs))
 	all = slices.DeleteFunc(all, func(role string) bool { return tc.Programs[role].For == spec.ForSmoke })
-	if i := slices.Index(all, "nvcc"); i > 0 {
-		all = slices.Insert(slices.Delete(all, i, i+1), 0, "nvcc")
+	for _, first := range []string{hostRole, "nvcc"} {
+		if i := slices.Index(all, first); i > 0 {
+			all = slices.Insert(slices.Delete(all, i, i+1), 0, first)
+		}
 	}
 	return all
 }
 
 // hostRole is the role of the host compiler of nvcc where the programs are compiled by
-// another: of what it makes, only the device code is taken.
+// another. Where clang compiles CUDA too, only the device code of what it makes is taken.
 const hostRole = "nvcc-host"
 
-// hostOfNvcc reports whether nvcc runs the program of a role.
-func hostOfNvcc(tc spec.Toolchain, role string) bool {
-	if _, own := tc.Programs[hostRole]; own {
+// nvccHost is the role of the compiler that nvcc calls for what runs on the processor.
+func (f Facts) nvccHost() string {
+	if f.Tools[hostRole].Path != "" {
+		return hostRole
+	}
+	return "cxx"
+}
+
+// hostOfNvcc reports whether the program of a role must be one that nvcc takes.
+func hostOfNvcc(f Facts, tc spec.Toolchain, role string) bool {
+	if t, own := tc.Programs[hostRole]; role == hostRole || own && (!t.Optional || f.nvccHost() == hostRole) {
 		return role == hostRole
 	}
 	return role == "cc" || role == "cxx"

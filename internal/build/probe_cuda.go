@@ -52,7 +52,7 @@ func newToolkitProbe(f Facts, host string, env []string, rec spec.Recipe) *toolk
 // toolkit, takes the host compiler, and makes code for the archs that are asked
 // for, which is read back from what it wrote. The error is a *BadToolkit.
 func probeCUDA(ctx context.Context, f Facts, tc spec.Toolchain, rec spec.Recipe) (CUDAFact, error) {
-	p := newToolkitProbe(f, "cxx", planEnv(f, tc, 0), rec)
+	p := newToolkitProbe(f, f.nvccHost(), planEnv(f, tc, 0), rec)
 	end, err := p.begin(map[string]string{"headers.cu": headersProbe, "kernel.cu": kernelProbe})
 	if err != nil {
 		return CUDAFact{}, err

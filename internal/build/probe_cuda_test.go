@@ -103,6 +103,43 @@ func TestProbeCUDA(t *testing.T) {
 	}
 }
 
+// Where there is a host compiler for nvcc alone, the others may be what nvcc does not take.
+func TestProbeHostOfNvcc(t *testing.T) {
+	for says, want := range map[string]string{
+		"":                                   "g++-11 g++-11",
+		"nvcc-host (Debian 10.2.1-6) 10.2.1": "g++-12 nvcc-host",
+		"nvcc-host (Debian 12.2.0) 12.2.0":   "is version 12.2.0, and 11 is the newest that nvcc 11.8.89",
+	} {
+		tc, rec, dir := toolkit(t, func(files map[string]string) {
+			if says != "" {
+				files["bin/nvcc-host"] = "#!/bin/sh\necho '" + says + "'\n"
+			}
+			// It tells with which host compiler it was called.
+			files["bin/nvcc"] = strings.Replace(fakeNvcc, "#!/bin/sh\n", "#!/bin/sh\necho \"$@\" >> ROOT/calls\n", 1)
+		})
+		tc.Programs[hostRole] = spec.Tool{Names: []string{"nvcc-host"}, Optional: true, Debian: "g++"}
+		f, err := Probe(t.Context(), tc, rec)
+		if err != nil {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("%q: %v", says, err)
+			}
+			continue
+		}
+		o := options{}
+		if err := o.cuda(Input{Recipe: rec, Toolchain: tc, Facts: f, Source: "/s", Dir: "/b"}); err != nil {
+			t.Fatal(err)
+		}
+		host := o["CMAKE_CUDA_HOST_COMPILER"].Value
+		if got := filepath.Base(f.Tools["cxx"].Path) + " " + filepath.Base(host); got != want {
+			t.Errorf("%q: %s, want %s", says, got, want)
+		}
+		calls, err := os.ReadFile(filepath.Join(dir, "calls"))
+		if err != nil || !strings.Contains(string(calls), "-ccbin "+host+" -fatbin") {
+			t.Errorf("%q: nvcc was called with\n%s, %v", says, calls, err)
+		}
+	}
+}
+
 // Which archs are tried is told by the version of nvcc.
 func TestProbeTakesArchsOfToolkit(t *testing.T) {
 	tc, rec, _ := toolkit(t, nil)

@@ -165,8 +165,9 @@ func (p *private) run(ctx context.Context, argv ...string) ([]byte, error) {
 	return host(ctx, []string{"APT_CONFIG=" + filepath.Join(p.dir, "apt.conf")}, argv...)
 }
 
-// resolve asks apt for everything that the declaration means, now.
-func (p *private) resolve(ctx context.Context, d Decl) (*Lock, error) {
+// resolve asks apt for what the declaration means of its own suite, now. alone are all packages
+// of the root that are unpacked whatever they depend on.
+func (p *private) resolve(ctx context.Context, d Decl, alone []string) ([]Package, error) {
 	if _, err := p.run(ctx, "apt-get", "update", "-q", "-o", "APT::Update::Error-Mode=any"); err != nil {
 		if strings.Contains(err.Error(), "is expired") {
 			err = fmt.Errorf("%w\n--past takes lists whose time is over, as those of a snapshot are", err)
@@ -188,7 +189,7 @@ func (p *private) resolve(ctx context.Context, d Decl) (*Lock, error) {
 		f := strings.Fields(line)
 		if len(f) >= 3 && f[0] == "Inst" {
 			name, _, _ := strings.Cut(f[1], ":")
-			if slices.Contains(d.Unpack, name) {
+			if slices.Contains(alone, name) {
 				return nil, fmt.Errorf("package %s is to be unpacked alone, and a package of the base depends on it", name)
 			}
 			want = append(want, name+"="+strings.TrimPrefix(f[2], "("))
@@ -198,7 +199,7 @@ func (p *private) resolve(ctx context.Context, d Decl) (*Lock, error) {
 		return nil, fmt.Errorf("apt would install %d packages for %s, and the base alone names %d", len(want), d.Name,
 			len(d.Base))
 	}
-	lock := &Lock{Kind: Debian, Suite: d.Suite, Arch: d.Arch}
+	var all []Package
 	out, err = p.run(ctx, append([]string{"apt-cache", "--no-all-versions", "show"}, slices.Concat(want, d.Unpack)...)...)
 	if err != nil {
 		return nil, fmt.Errorf("packages of %s: %w", d.Suite, err)
@@ -212,18 +213,12 @@ func (p *private) resolve(ctx context.Context, d Decl) (*Lock, error) {
 		if err := errors.Join(err1, err2); err != nil {
 			return nil, fmt.Errorf("package %s: %w", s["Package"], err)
 		}
-		lock.Packages = append(lock.Packages, Package{
+		all = append(all, Package{
 			Name: s["Package"], Version: s["Version"], Arch: s["Architecture"], Size: size, Installed: kib, SHA256: s["SHA256"],
 			File: strings.TrimPrefix(s["Filename"], "./"),
 		})
 	}
-	sortPackages(lock.Packages)
-	lock.Packages = slices.CompactFunc(lock.Packages, func(a, b Package) bool { return a == b })
-	if _, err := ParseLock([]byte(lock.String())); err != nil {
-		return nil, fmt.Errorf("what apt says of the packages of %s makes no lock: %w", d.Name, err)
-	}
-	d.Lock = lock
-	return lock, d.CheckLock()
+	return all, nil
 }
 
 // stanzas reads the paragraphs of a control file, each field's first line.

@@ -65,7 +65,7 @@ dpkg-deb --fsys-tarfile package.deb | tar -x --no-same-owner --no-same-permissio
 	if len(d.Gather) > 0 {
 		fmt.Fprintf(&b, `case $name in %s)
 dpkg-deb --fsys-tarfile package.deb | tar -t | sed '/\/$/d; s,^\.,,' >> files.alone;; esac;
-`, strings.Join(d.Unpack, "|"))
+`, strings.Join(d.alone(), "|"))
 	}
 	b.WriteString("rm package.deb;\ndone < \"$lock\";\n")
 	for _, dir := range slices.Sorted(maps.Keys(d.Gather)) {

@@ -89,21 +89,42 @@ func Update(ctx context.Context, d Decl, o Options) (*Lock, error) {
 	if err != nil {
 		return nil, err
 	}
+	lock := &Lock{Kind: Debian, Suite: d.source(), Arch: d.Arch}
+	if lock.Packages, err = resolve(ctx, d, d.alone(), mirror, o); err != nil {
+		return nil, err
+	}
+	for _, suite := range slices.Sorted(maps.Keys(d.From)) {
+		from := Decl{
+			Name: d.Name, Suite: suite, Arch: d.Arch, Components: d.From[suite].Components, Unpack: d.From[suite].Unpack,
+		}
+		more, err := resolve(ctx, from, nil, mirror, o)
+		if err != nil {
+			return nil, err
+		}
+		lock.Packages = append(lock.Packages, more...)
+	}
+	sortPackages(lock.Packages)
+	lock.Packages = slices.CompactFunc(lock.Packages, func(a, b Package) bool { return a == b })
+	if _, err := ParseLock([]byte(lock.String())); err != nil {
+		return nil, fmt.Errorf("what apt says of the packages of %s makes no lock: %w", d.Name, err)
+	}
+	d.Lock = lock
+	return lock, d.CheckLock()
+}
+
+// resolve asks an apt of its own for the packages of one suite.
+func resolve(ctx context.Context, d Decl, alone []string, mirror string, o Options) ([]Package, error) {
 	dir, err := os.MkdirTemp("", "llpatch-apt-")
 	if err != nil {
 		return nil, err
 	}
 	o.Progress("package lists of "+d.Suite, 0, 0)
-	lock, err := resolve(ctx, d, dir, mirror, o)
-	return lock, errors.Join(err, os.RemoveAll(dir))
-}
-
-func resolve(ctx context.Context, d Decl, dir, mirror string, o Options) (*Lock, error) {
 	apt, err := newPrivate(ctx, d, dir, mirror, o)
-	if err != nil {
-		return nil, err
+	var all []Package
+	if err == nil {
+		all, err = apt.resolve(ctx, d, alone)
 	}
-	return apt.resolve(ctx, d)
+	return all, errors.Join(err, os.RemoveAll(dir))
 }
 
 func (o Options) mirror(ctx context.Context) (string, error) {
@@ -116,7 +137,7 @@ func (o Options) mirror(ctx context.Context) (string, error) {
 // Create makes the root that the declaration and its lock describe, unless it is
 // there. Two at once wait for each other; what is there of one that was
 // interrupted serves the next; a root is there whole or not at all. The error is
-// an *Unlocked, a *Missing, an *Unavailable or a *BadArchive where it can be one.
+// an *Unlocked, a *Missing, an *Unavailable, a *BadArchive or an *Unfit where it can be one.
 func Create(ctx context.Context, d Decl, o Options) (Made, error) {
 	o.defaults()
 	start := time.Now()
@@ -324,6 +345,9 @@ func (c *creation) unpack(ctx context.Context, packages []Package, log *os.File)
 		return 0, err
 	}
 	n, err := c.each(ctx, packages, log, u.unpack, &u.bytes)
+	if err == nil {
+		err = u.fits()
+	}
 	if err != nil {
 		return 0, err
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -16,16 +17,18 @@ import (
 // Its root is made of Debian's packages; of NVIDIA's archives where Redist is there;
 // of Python's wheels where Wheels is; of a library alone where Library is and no suite.
 type Decl struct {
-	Name       string            `toml:"-" json:"name"`
-	Summary    string            `toml:"summary" json:"summary"`
-	Suite      string            `toml:"suite" json:"suite"` // of Debian, such as bookworm
-	Arch       string            `toml:"arch" json:"arch"`   // as Debian writes it, such as amd64
-	Components []string          `toml:"components" json:"components"`
-	Base       []string          `toml:"base" json:"base"`                 // packages, with all that they depend on
-	Unpack     []string          `toml:"unpack" json:"unpack,omitempty"`   // packages alone, whatever they depend on
-	Exclude    []string          `toml:"exclude" json:"exclude,omitempty"` // globs of paths that are left out
-	Keep       []string          `toml:"keep" json:"keep,omitempty"`       // globs of paths that Exclude does not reach
-	Links      map[string]string `toml:"links" json:"links,omitempty"`     // path in the root -> where it points
+	Name       string   `toml:"-" json:"name"`
+	Summary    string   `toml:"summary" json:"summary"`
+	Suite      string   `toml:"suite" json:"suite"` // of Debian, such as bookworm
+	Arch       string   `toml:"arch" json:"arch"`   // as Debian writes it, such as amd64
+	Components []string `toml:"components" json:"components"`
+	Base       []string `toml:"base" json:"base"`               // packages, with all that they depend on
+	Unpack     []string `toml:"unpack" json:"unpack,omitempty"` // packages alone, whatever they depend on
+	// by its name another suite of the same mirror, of which packages are unpacked too
+	From    map[string]From   `toml:"from" json:"from,omitempty"`
+	Exclude []string          `toml:"exclude" json:"exclude,omitempty"` // globs of paths that are left out
+	Keep    []string          `toml:"keep" json:"keep,omitempty"`       // globs of paths that Exclude does not reach
+	Links   map[string]string `toml:"links" json:"links,omitempty"`     // path in the root -> where it points
 	// folder in the root -> the one from which it has links to what the packages of Unpack have
 	// there
 	Gather   map[string]string  `toml:"gather" json:"gather,omitempty"`
@@ -44,6 +47,14 @@ type Decl struct {
 	// of a library alone: the digest of the root that it is built in; empty: built by this
 	// machine's programs
 	In string `toml:"-" json:"-"`
+}
+
+// From are packages of another suite than the root's, newer than it: they are unpacked as those of
+// Unpack are, and Create refuses them where they need a newer library of the root's, or bring
+// a file that the root has.
+type From struct {
+	Components []string `toml:"components" json:"components"`
+	Unpack     []string `toml:"unpack" json:"unpack"`
 }
 
 // Limits are the newest versions of the system's libraries that programs for Linux may
@@ -96,7 +107,27 @@ func (d Decl) source() string {
 	case Rust:
 		return d.Library.Version
 	}
-	return d.Suite
+	return strings.Join(append([]string{d.Suite}, slices.Sorted(maps.Keys(d.From))...), "+")
+}
+
+// alone are the packages that are unpacked whatever they depend on: of the root's suite, and of
+// the others.
+func (d Decl) alone() []string {
+	all := slices.Clone(d.Unpack)
+	for _, suite := range slices.Sorted(maps.Keys(d.From)) {
+		all = append(all, d.From[suite].Unpack...)
+	}
+	return all
+}
+
+// suiteOf is the other suite that a package is taken of; empty: it is of the root's own.
+func (d Decl) suiteOf(pkg string) string {
+	for suite, from := range d.From {
+		if slices.Contains(from.Unpack, pkg) {
+			return suite
+		}
+	}
+	return ""
 }
 
 // wanted are the packages that the lock must have: names of Debian's, as Package.key
@@ -118,7 +149,7 @@ func (d Decl) wanted() (keys []string) {
 		}
 		return keys
 	}
-	return slices.Concat(d.Base, d.Unpack)
+	return slices.Concat(d.Base, d.alone())
 }
 
 // Program is what a buildenv provides.
@@ -135,8 +166,9 @@ func (d Decl) Digest() string {
 		Alone        bool
 	}
 	var packages []entry
+	alone := d.alone()
 	for _, p := range d.Lock.Packages {
-		packages = append(packages, entry{p.Name, p.SHA256, slices.Contains(d.Unpack, p.Name)})
+		packages = append(packages, entry{p.Name, p.SHA256, slices.Contains(alone, p.Name)})
 	}
 	library := d.Library
 	if library != nil {
@@ -170,17 +202,21 @@ func (d Decl) Digest() string {
 }
 
 // order returns the lock's packages as they are unpacked: those with their
-// dependencies first, each kind by name.
+// dependencies first, those of another suite last, each kind by name.
 func (d Decl) order() []Package {
-	var base, alone []Package
+	var base, alone, from []Package
+	others := d.alone()[len(d.Unpack):]
 	for _, p := range d.Lock.Packages {
-		if slices.Contains(d.Unpack, p.Name) {
+		switch {
+		case slices.Contains(others, p.Name):
+			from = append(from, p)
+		case slices.Contains(d.Unpack, p.Name):
 			alone = append(alone, p)
-		} else {
+		default:
 			base = append(base, p)
 		}
 	}
-	return append(base, alone...)
+	return slices.Concat(base, alone, from)
 }
 
 // size is what the lock's packages take as files, bytes.

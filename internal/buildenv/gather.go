@@ -12,7 +12,7 @@ import (
 // gathering is what the packages have in the folders that the declaration gathers from.
 type gathering struct {
 	gather map[string]string
-	alone  bool                       // the package at hand is one of Decl.Unpack
+	alone  bool                       // the package at hand is one that is unpacked alone
 	own    map[string]map[string]bool // folder -> names in it that such packages have files at or below
 	other  map[string]map[string]bool // the same of the other packages
 }

@@ -23,6 +23,9 @@ import (
 // there; or that is a buildenv of its own, for a toolchain that has no root. The sources come
 // from a crate, which the user's own cargo fetches.
 type Library struct {
+	// buildenv whose library this is, built by the same steps in this root; all else is empty then, and what
+	// spec.Load returns has that library in the place of this one
+	Of string `toml:"of" json:"of,omitempty"`
 	// with the version of the sources, as the library itself says it: OpenSSL 3.5.5
 	Name    string `toml:"name" json:"name"`
 	Header  string `toml:"header" json:"header,omitempty"` // what a recipe's optional feature looks for: openssl/ssl.h

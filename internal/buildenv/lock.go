@@ -21,8 +21,10 @@ const (
 
 // Lock is packages.lock: every package of a root, by its hash.
 type Lock struct {
-	Kind     string // Debian, NVIDIA or Python
-	Suite    string // of Debian; of NVIDIA's archives their release, of wheels their platform
+	Kind string // Debian, NVIDIA or Python
+	// of Debian, the root's own before those of From, with a + between them; of NVIDIA's archives
+	// their release, of wheels their platform
+	Suite    string
 	Arch     string
 	Packages []Package // by name, and where one is there for several platforms by platform
 }
@@ -70,7 +72,7 @@ var (
 	nameRE           = regexp.MustCompile(`^[a-z0-9][a-z0-9+.-]+$`) // Debian policy 5.6.7; a wheel's is of that form too
 	componentRE      = regexp.MustCompile(`^[a-z0-9][a-z0-9_]*$`)
 	packageVersionRE = regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+~:-]*$`) // 5.6.12
-	suiteRE          = regexp.MustCompile(`^[a-z0-9][a-z0-9./_-]*$`)
+	suiteRE          = regexp.MustCompile(`^[a-z0-9][a-z0-9./_+-]*$`)
 )
 
 const lockHead = `# Made by llpatch env create NAME --update-lock; not for editing.

@@ -102,6 +102,7 @@ type deb struct {
 	control string
 	files   map[string]string // path -> content; "-> x" is a link
 	modes   map[string]string // as chmod takes them
+	newer   bool              // of the suite newer, not of tiny
 }
 
 // mirror is a Debian repository that tests serve, and can spoil.
@@ -218,6 +219,9 @@ func (d deb) make(dir string) error {
 		v = fields["Version"]
 	}
 	to := filepath.Join(dir, "pool/main", fields["Package"])
+	if d.newer {
+		to = filepath.Join(dir, "pool/newer", fields["Package"])
+	}
 	if err := errors.Join(os.Chmod(root, 0o755), os.MkdirAll(to, 0o755)); err != nil {
 		return err
 	}
@@ -257,27 +261,43 @@ func newMirror(t *testing.T) *mirror {
 	return m
 }
 
-// index writes the package list and signs it.
+// add puts packages into the mirror and its lists.
+func (m *mirror) add(all ...deb) {
+	m.t.Helper()
+	for _, d := range all {
+		must(m.t, d.make(m.dir))
+	}
+	m.index()
+}
+
+// index writes the package lists and signs them.
 func (m *mirror) index() {
 	m.t.Helper()
+	m.suite("tiny", "main")
+	m.suite("newer", "newer")
+}
+
+// suite writes the list of the packages below a folder of the pool.
+func (m *mirror) suite(name, below string) {
+	m.t.Helper()
 	var list strings.Builder
-	debs, err := filepath.Glob(filepath.Join(m.dir, "pool/*/*/*.deb"))
+	debs, err := filepath.Glob(filepath.Join(m.dir, "pool", below, "*/*.deb"))
 	must(m.t, err)
 	for _, file := range debs {
 		control, err := exec.Command("dpkg-deb", "-f", file).Output()
 		must(m.t, err)
 		data, err := os.ReadFile(file)
 		must(m.t, err)
-		name, err := filepath.Rel(m.dir, file)
+		path, err := filepath.Rel(m.dir, file)
 		must(m.t, err)
-		fmt.Fprintf(&list, "%sFilename: %s\nSize: %d\nInstalled-Size: 9\nSHA256: %s\n\n", control, name, len(data), sha(data))
+		fmt.Fprintf(&list, "%sFilename: %s\nSize: %d\nInstalled-Size: 9\nSHA256: %s\n\n", control, path, len(data), sha(data))
 	}
-	dist := filepath.Join(m.dir, "dists/tiny/main/binary-amd64")
+	dist := filepath.Join(m.dir, "dists", name, "main/binary-amd64")
 	must(m.t, os.MkdirAll(dist, 0o755))
 	must(m.t, os.WriteFile(filepath.Join(dist, "Packages"), []byte(list.String()), 0o644))
-	release := fmt.Sprintf("Origin: tests\nLabel: tests\nSuite: tiny\nCodename: tiny\nDate: %s\nArchitectures: "+
+	release := fmt.Sprintf("Origin: tests\nLabel: tests\nSuite: %s\nCodename: %[1]s\nDate: %s\nArchitectures: "+
 		"amd64\nComponents: main\nSHA256:\n %s %d main/binary-amd64/Packages\n",
-		time.Now().UTC().Format(time.RFC1123), sha([]byte(list.String())), list.Len())
+		name, time.Now().UTC().Format(time.RFC1123), sha([]byte(list.String())), list.Len())
 	if m.past {
 		release = strings.Replace(release, "Architectures", "Valid-Until: "+
 			time.Now().Add(-time.Hour).UTC().Format(time.RFC1123)+"\nArchitectures", 1)
@@ -288,7 +308,7 @@ func (m *mirror) index() {
 	_, err = io.WriteString(w, release)
 	must(m.t, err)
 	must(m.t, w.Close())
-	must(m.t, os.WriteFile(filepath.Join(m.dir, "dists/tiny/InRelease"), signed.Bytes(), 0o644))
+	must(m.t, os.WriteFile(filepath.Join(m.dir, "dists", name, "InRelease"), signed.Bytes(), 0o644))
 }
 
 func sha(b []byte) string {

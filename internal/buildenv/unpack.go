@@ -26,6 +26,7 @@ type unpacker struct {
 	dpkg  string // dpkg-deb
 	bytes int64  // of files written
 	gathering
+	over
 }
 
 // What is there before any package: Debian's still name /bin and /lib, and every
@@ -89,7 +90,8 @@ func (u *unpacker) make(links map[string]string) error {
 func (u *unpacker) unpack(ctx context.Context, p Package, file string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	u.alone = slices.Contains(u.decl.Unpack, p.Name)
+	u.alone = slices.Contains(u.decl.alone(), p.Name)
+	u.pkg, u.suite = p.Name, u.decl.suiteOf(p.Name)
 	r, w := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
@@ -150,7 +152,11 @@ func (u *unpacker) entry(t *tar.Reader, h *tar.Header, name string) error {
 	if err := u.root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return err
 	}
-	if there, err := u.root.Lstat(name); err == nil {
+	there, err := u.root.Lstat(name)
+	if err := u.lay(name, err == nil); err != nil {
+		return err
+	}
+	if err == nil {
 		if there.IsDir() {
 			return fmt.Errorf("%s is a folder, and here it is none", name)
 		}

@@ -105,17 +105,20 @@ func TestLinuxBundleName(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec, err := repo.Recipe("linux-cpu")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for most, want := range map[string]string{
-		"":     "llama-b8833-llp1-bin-linux-cpu-x64.tar.gz",
-		"2.31": "llama-b8833-llp1-bin-linux-cpu-glibc2.31-x64.tar.gz",
+	for _, c := range []struct{ target, cuda, most, want string }{
+		{"linux-cpu", "", "", "llama-b8833-llp1-bin-linux-cpu-x64.tar.gz"},
+		{"linux-cpu", "", "2.31", "llama-b8833-llp1-bin-linux-cpu-glibc2.31-x64.tar.gz"},
+		{"linux-cuda", "11.8", "", "llama-b8833-llp1-bin-linux-cuda-11.8-x64.tar.gz"},
+		{"linux-cuda", "11.8", "2.31", "llama-b8833-llp1-bin-linux-cuda-11.8-glibc2.31-x64.tar.gz"},
 	} {
-		rec.Verify.Limits = buildenv.Limits{GlibcMax: most}
-		if got := Name("b8833", rec, build.Plan{}, Info{Revision: 1, Glibc: "2.29"}); got != want {
-			t.Errorf("%s, want %s", got, want)
+		rec, err := repo.Recipe(c.target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rec.Verify.Limits = buildenv.Limits{GlibcMax: c.most}
+		p := build.Plan{CUDA: build.CUDAFact{Version: c.cuda}}
+		if got := Name("b8833", rec, p, Info{Revision: 1, Glibc: "2.29"}); got != c.want {
+			t.Errorf("%s, want %s", got, c.want)
 		}
 	}
 }

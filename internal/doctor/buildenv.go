@@ -66,7 +66,7 @@ func (r *Report) environments(o Options, tc spec.Toolchain) (fit []buildenv.Decl
 		}
 		for role, p := range tc.Programs {
 			_, has := d.Programs[role]
-			fits = fits && (has || p.For != "") // what runs the result runs outside
+			fits = fits && (has || p.Optional || p.For != "") // what runs the result runs outside
 		}
 		if !fits {
 			continue

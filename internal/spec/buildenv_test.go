@@ -128,6 +128,43 @@ func TestEnv(t *testing.T) {
 	}
 }
 
+// Packages of another suite are named beside the root's own.
+func TestEnvFrom(t *testing.T) {
+	good := strings.Replace(goodEnv, "[links]", "[from.trixie]\ncomponents = [\"main\"]\nunpack = [\"libnvvm4\"]\n[links]", 1)
+	lock := strings.Replace(goodLock, "suite bookworm", "suite bookworm+trixie", 1)
+	r, err := loadEnv(t, good, lock)
+	if err != nil || len(r.Buildenvs["x"].From["trixie"].Unpack) != 1 {
+		t.Fatal(err)
+	}
+	alone := strings.Replace(good, `unpack = ["nvidia-cuda-dev"]`, `unpack = []`, 1) // gather takes what From has as well
+	if _, err := loadEnv(t, alone, lock); err != nil {
+		t.Error(err)
+	}
+	for _, c := range []struct{ old, new, want string }{
+		{"[from.trixie]", "[from.bookworm]", "env.toml:8:2: bookworm is the root's own suite"},
+		{"[from.trixie]", "[from.\"a b\"]", `"a b" is not a word of Debian's for a suite`},
+		{"components = [\"main\"]\nunpack", "unpack", "env.toml:8:2: components is empty"},
+		{
+			"components = [\"main\"]\nunpack", "components = [\"a b\"]\nunpack",
+			`env.toml:9:1: "a b" is not a word of Debian's`,
+		},
+		{`["libnvvm4"]`, `[]`, "unpack is empty: name the packages that are taken of trixie"},
+		{`["libnvvm4"]`, `["Libnvvm4"]`, `env.toml:10:1: "Libnvvm4" is not the name of a Debian package`},
+		{`["libnvvm4"]`, `["libnvvm4", "libnvvm4"]`, "package libnvvm4 stands here twice"},
+		{`["libnvvm4"]`, `["cmake"]`, "env.toml:10:1: package cmake is taken of the root's own suite as well"},
+		{
+			"[links]", "[from.sid]\ncomponents = [\"main\"]\nunpack = [\"libnvvm4\"]\n[links]",
+			"package libnvvm4 is taken of sid as well",
+		},
+		{`base = ["cmake"]`, `base = []`, "base is empty: packages of another suite are laid over a root"},
+	} {
+		if _, err := loadEnv(t, strings.Replace(good, c.old, c.new, 1), lock); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v\nwant %q", c.new, err, c.want)
+		}
+	}
+}
+
 const goodRedist = `summary = "s"
 arch = "amd64"
 room-mib = 10
@@ -191,6 +228,10 @@ func TestEnvArchives(t *testing.T) {
 		{goodRedist, `arch =`, "base = [\"cmake\"]\narch =", "base has no place in a buildenv of redist"},
 		{goodRedist, `arch =`, "runtime = \"x\"\narch =", "runtime has no place in a buildenv of redist"},
 		{goodRedist, `[redist]`, "[gather]\n\"/a\" = \"/b\"\n[redist]", "gather has no place in a buildenv of redist"},
+		{
+			goodRedist, `[redist]`, "[from.sid]\nunpack = [\"x1\"]\n[redist]",
+			"from has no place in a buildenv of redist",
+		},
 		{
 			goodRedist, `[redist]`, "[wheels]\nplatform = \"win_amd64\"\npackages = [\"a==1\"]\n[redist]",
 			"redist has no place in a buildenv of redist",
@@ -294,6 +335,35 @@ func TestLibraryDeclaration(t *testing.T) {
 		if _, err := loadEnv(t, strings.Replace(good, c.old, c.new, 1), goodLock); err == nil ||
 			!strings.Contains(err.Error(), "buildenv/x/env.toml:") || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v\nwant %q", c.new, err, c.want)
+		}
+	}
+}
+
+// A root may be given the library that another root has.
+func TestLibraryOf(t *testing.T) {
+	load := func(of, other string) (*spec.Repo, error) {
+		m := files(t, "testdata/good.txtar")
+		m["buildenv/x/env.toml"] = &fstest.MapFile{Data: []byte(goodEnv + of)}
+		m["buildenv/y/env.toml"] = &fstest.MapFile{Data: []byte(goodEnv + other)}
+		return spec.Load(m)
+	}
+	r, err := load("[library]\nof = \"y\"\n", goodLibrary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if x, y := r.Buildenvs["x"], r.Buildenvs["y"]; x.Library.Name != "OpenSSL 3.5.5" || x.Library.Of != "" ||
+		x.Library != y.Library {
+		t.Errorf("%+v", x.Library)
+	}
+	for _, c := range []struct{ of, other, want string }{
+		{"y", "", `buildenv/x/env.toml:16:1: there is no buildenv "y" of Debian's packages with a library of its own`},
+		{"z", goodLibrary, `there is no buildenv "z" of Debian's packages`},
+		{"x", goodLibrary, `there is no buildenv "x" of`},
+		{"y", "[library]\nof = \"x\"\n", `there is no buildenv "y" of`},
+		{"y\"\nname = \"Z 1", goodLibrary, "env.toml:15:2: of says all of a library that is another buildenv's"},
+	} {
+		if _, err := load("[library]\nof = \""+c.of+"\"\n", c.other); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v\nwant %q", c.of, err, c.want)
 		}
 	}
 }

@@ -3,8 +3,10 @@ package spec
 import (
 	"errors"
 	"io/fs"
+	"maps"
 	"net/url"
 	"path"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -65,7 +67,27 @@ func (l *loader) buildenvs() map[string]buildenv.Decl {
 				"buildenv %s is of %s, and this one of %s", r.Name, r.Arch, all[name].Arch))
 		}
 	}
+	l.libraries(all)
 	return all
+}
+
+// libraries gives each buildenv whose library is another one's what that one declares.
+func (l *loader) libraries(all map[string]buildenv.Decl) {
+	own := maps.Clone(all) // as declared: one that has another's has none to give
+	for _, name := range sortedKeys(own) {
+		d := own[name]
+		if d.Library == nil || d.Library.Of == "" {
+			continue
+		}
+		of := own[d.Library.Of]
+		if of.Kind() != buildenv.Debian || of.Library == nil || of.Library.Of != "" {
+			l.fail(ErrorAt(l.fsys, path.Join(BuildenvFolder, name, BuildenvFile), "library.of",
+				"there is no buildenv %q of Debian's packages with a library of its own", d.Library.Of))
+			continue
+		}
+		d.Library = of.Library
+		all[name] = d
+	}
 }
 
 func (l *loader) env(dir string) (buildenv.Decl, bool) {
@@ -104,7 +126,7 @@ func (l *loader) env(dir string) (buildenv.Decl, bool) {
 			f.fail("gather", "%q = %q must be two folders of the root, absolute ones", dir, from)
 		case within(dir, from) || within(from, dir):
 			f.fail("gather", "%s and %s must lie beside each other", dir, from)
-		case len(d.Unpack) == 0:
+		case len(d.Unpack) == 0 && len(d.From) == 0:
 			f.fail("gather", "gather takes what packages of unpack have, and unpack is empty")
 		}
 	}
@@ -124,6 +146,7 @@ func (f *file) debian(d buildenv.Decl) {
 	}
 	f.packages("base", d.Base)
 	f.packages("unpack", d.Unpack)
+	f.from(d)
 	// A buildenv of libraries alone is not built in.
 	libraries := len(d.Base) == 0 && len(d.Programs) == 0
 	f.refuse(len(d.Base) == 0 && (!libraries || len(d.Unpack) == 0), "base",
@@ -138,10 +161,41 @@ func (f *file) debian(d buildenv.Decl) {
 			"version %q must be numbers with dots between them", p.Version)
 	}
 	f.refuse(len(d.Programs) == 0 && !libraries, "program", "no program is promised: a root is proven by running one")
-	if d.Library != nil {
-		f.library(*d.Library)
+	switch l := d.Library; {
+	case l == nil:
+	case l.Of == "":
+		f.library(*l)
+	default:
+		f.refuse(!reflect.DeepEqual(*l, buildenv.Library{Of: l.Of}), "library", "of says all of a library that is another "+
+			"buildenv's, and this one says more")
 	}
 	f.refuse(len(d.Holds) > 0 || d.RoomMiB != 0, "holds", "holds and room-mib are for archives and wheels")
+}
+
+// from checks what is said of packages of other suites.
+func (f *file) from(d buildenv.Decl) {
+	owner := map[string]string{}
+	for _, p := range slices.Concat(d.Base, d.Unpack) {
+		owner[p] = "the root's own suite"
+	}
+	for _, suite := range sortedKeys(d.From) {
+		key, from := "from."+suite, d.From[suite]
+		f.refuse(!wordRE.MatchString(suite), key, "%q is not a word of Debian's for a suite", suite)
+		f.refuse(suite == d.Suite, key, "%s is the root's own suite: its packages are named in base or unpack", suite)
+		f.refuse(len(d.Base) == 0, key, "base is empty: packages of another suite are laid over a root")
+		f.refuse(len(from.Components) == 0, key, "components is empty")
+		for _, w := range from.Components {
+			f.refuse(!wordRE.MatchString(w), key+".components", "%q is not a word of Debian's for components", w)
+		}
+		f.refuse(len(from.Unpack) == 0, key, "unpack is empty: name the packages that are taken of %s", suite)
+		f.packages(key+".unpack", from.Unpack)
+		for _, p := range from.Unpack {
+			f.refuse(owner[p] != "", key+".unpack", "package %s is taken of %s as well", p, owner[p])
+		}
+		for _, p := range from.Unpack {
+			owner[p] = suite
+		}
+	}
 }
 
 // library checks what is said of a library that is built in a root.
@@ -183,7 +237,7 @@ func (f *file) alone(d buildenv.Decl) {
 	for key, said := range map[string]bool{
 		"suite": d.Suite != "", "components": len(d.Components) > 0, "base": len(d.Base) > 0, "unpack": len(d.Unpack) > 0,
 		"program": len(d.Programs) > 0, "verify": d.Verify != buildenv.Limits{}, "runtime": d.Runtime != "",
-		"gather": len(d.Gather) > 0, "redist": d.Redist != nil && d.Wheels != nil,
+		"from": len(d.From) > 0, "gather": len(d.Gather) > 0, "redist": d.Redist != nil && d.Wheels != nil,
 		"library": d.Library != nil && d.Kind() != buildenv.Rust,
 	} {
 		f.refuse(said, key, "%s has no place in a buildenv of %s", key, d.Kind())

@@ -271,6 +271,8 @@ type Tool struct {
 	Debian string   `toml:"debian" json:"debian,omitempty"` // the package that brings it
 	Hint   string   `toml:"hint" json:"hint,omitempty"`     // other ways to get it
 	For    string   `toml:"for" json:"for,omitempty"`       // ForSmoke: a build can do without; empty: it cannot
+	// a build does without it where none of Names is there
+	Optional bool `toml:"optional" json:"optional,omitempty"`
 }
 
 // FirstDirs is a program whose own folders come before the PATH.
