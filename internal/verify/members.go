@@ -26,6 +26,8 @@ import (
 // members are what an archive or a folder holds, names below its top folder.
 type members struct {
 	sum     string            // of the archive, empty for a folder
+	size    int64             // of the archive
+	parts   int               // of which the archive consists here; 0: it is whole
 	files   map[string]string // SHA-256 of each regular file; nil: nothing could be read
 	links   map[string]string
 	text    map[string][]byte // the small files that are looked into
@@ -45,7 +47,12 @@ const (
 )
 
 // broken says why an archive cannot be read to its end.
-type broken struct{ why, sum string }
+type broken struct {
+	why, sum string
+	size     int64 // as of members
+	parts    int
+	strange  bool // it does not even begin as an archive does
+}
 
 func (e *broken) Error() string { return e.why }
 
@@ -55,27 +62,26 @@ func newMembers() *members {
 
 // readArchive reads a tar.gz or a zip. The error is a *broken, or one of this machine's.
 func readArchive(ctx context.Context, name string) (*members, error) {
-	f, err := regular.Open(name)
+	f, err := openBody(name)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // only read from
 	h := sha256.New()
-	size, err := io.Copy(h, regular.Until(ctx, f))
+	size, err := io.Copy(h, regular.Until(ctx, f.reader()))
 	if err != nil {
 		return nil, err
 	}
 	sum := hex.EncodeToString(h.Sum(nil))
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return nil, err
-	}
 	m := newMembers()
-	m.sum = sum
-	magic := make([]byte, 2) // a wheel is a zip as well, and a .tgz a tar.gz
-	if _, err = f.ReadAt(magic, 0); err == nil && string(magic) == "PK" {
+	m.sum, m.size, m.parts = sum, size, f.parts
+	var magic [2]byte // a wheel is a zip as well, and a .tgz a tar.gz
+	_, err = f.ReadAt(magic[:], 0)
+	strange := err != nil || string(magic[:]) != "PK" && string(magic[:]) != "\x1f\x8b"
+	if err == nil && string(magic[:]) == "PK" {
 		err = m.zip(ctx, f, size)
 	} else {
-		err = m.tarGz(ctx, f)
+		err = m.tarGz(ctx, f.reader())
 	}
 	var disk *fs.PathError
 	switch {
@@ -86,7 +92,7 @@ func readArchive(ctx context.Context, name string) (*members, error) {
 	case errors.As(err, &disk):
 		return nil, err
 	}
-	return nil, &broken{err.Error(), sum}
+	return nil, &broken{err.Error(), sum, size, f.parts, strange}
 }
 
 func (m *members) tarGz(ctx context.Context, f io.Reader) error {
