@@ -161,12 +161,27 @@ func (e *BadSignature) Error() string { return e.Why }
 // Verify checks the text of a signature file against what r holds, and returns its comment.
 // The error is a *BadSignature, or one of reading.
 func (p PublicKey) Verify(r io.Reader, signature []byte) (comment string, err error) {
+	m := NewMessage(r)
+	if _, err := io.Copy(io.Discard, m.Reader); err != nil {
+		return "", err
+	}
+	return p.VerifyMessage(m, signature)
+}
+
+// Message is what is or was signed; once its Reader was read to its end, several keys can look at it.
+type Message struct{ *minisign.Reader }
+
+// NewMessage is what r holds.
+func NewMessage(r io.Reader) Message { return Message{minisign.NewReader(r)} }
+
+// VerifyMessage is Verify for a message that was read to its end. The error is a *BadSignature.
+func (p PublicKey) VerifyMessage(m Message, signature []byte) (comment string, err error) {
 	var s minisign.Signature
 	if err := s.UnmarshalText(signature); err != nil {
 		return "", &BadSignature{Key: p.Name(), Why: "it is no signature of minisign's form"}
 	}
-	// What the signature does not cover, its first line and how it is written, is ours too.
-	if canonical, err := s.MarshalText(); err != nil || s.UntrustedComment != untrusted ||
+	// What the signature does not cover, its first line, its kind (of a hash, always) and how it is written, is ours too.
+	if canonical, err := s.MarshalText(); err != nil || s.Algorithm != minisign.HashEdDSA || s.UntrustedComment != untrusted ||
 		!bytes.Equal(bytes.TrimRight(canonical, "\n"), bytes.TrimSuffix(signature, []byte("\n"))) {
 		return "", &BadSignature{Key: p.Name(), Why: "it is not written as llpatch writes one"}
 	}
@@ -174,11 +189,7 @@ func (p PublicKey) Verify(r io.Reader, signature []byte) (comment string, err er
 		by := fmt.Sprintf("%016X", s.KeyID)
 		return "", &BadSignature{p.Name(), fmt.Sprintf("key %s made it, not %s", by, p.Name()), by}
 	}
-	message := minisign.NewReader(r)
-	if _, err := io.Copy(io.Discard, message); err != nil {
-		return "", err
-	}
-	if !message.Verify(p.PublicKey, signature) {
+	if !m.Verify(p.PublicKey, signature) {
 		return "", &BadSignature{Key: p.Name(), Why: "it does not fit: the file, the comment or the signature was changed"}
 	}
 	return s.TrustedComment, nil

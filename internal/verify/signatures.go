@@ -36,7 +36,7 @@ func (r *Report) signatures(s *set, info *bundle.Info, o Options) (*trust.Public
 		return nil, nil
 	}
 	key := *o.Key
-	comment, err := s.verify(key, signature)
+	comment, err := key.VerifyMessage(s.m.message, signature)
 	if bad := new(trust.BadSignature); errors.As(err, &bad) {
 		next, refused, failed := s.succession(key, signature)
 		switch {
@@ -46,7 +46,7 @@ func (r *Report) signatures(s *set, info *bundle.Info, o Options) (*trust.Public
 			r.wrong("signature", "%s", refused)
 			return nil, nil
 		case next != nil:
-			if comment, err = s.verify(next.PublicKey, signature); err == nil {
+			if comment, err = next.VerifyMessage(s.m.message, signature); err == nil {
 				key = next.PublicKey
 				r.is("signature", "%s", next.says(o.Key))
 				r.set = append(r.set, next.files...)
@@ -97,16 +97,6 @@ func (s *set) signature(r *Report, name, as string) ([]byte, error) {
 		r.set = append(r.set, File{name + trust.SignatureSuffix, as + trust.SignatureSuffix, sumOf(data)})
 	}
 	return data, err
-}
-
-// verify checks the archive's signature.
-func (s *set) verify(key trust.PublicKey, signature []byte) (string, error) {
-	f, err := openBody(s.file)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }() // only read from
-	return key.Verify(f.reader(), signature)
 }
 
 // successor is a key that others let take their places, one after another.

@@ -272,7 +272,6 @@ func archive(ctx context.Context, name string, o Options) (*Report, error) {
 			return nil, &NotArchive{name, "is no archive"}
 		}
 		r.wrong("files", "The archive cannot be read: %s.", broken.why)
-		m = &members{sum: broken.sum, size: broken.size, parts: broken.parts}
 	} else if err != nil {
 		return nil, err
 	}

@@ -21,8 +21,8 @@ import (
 )
 
 // release makes a signed release of two real programs and a library, in a folder, and returns
-// its archive.
-func release(t testing.TB, dir, tag, format string, key *trust.Key) string {
+// its archive. It has a library more for each of the files that it is given, with that in it.
+func release(t testing.TB, dir, tag, format string, key *trust.Key, inside ...string) string {
 	t.Helper()
 	top := filepath.Join(dir, "stage")
 	cc := func(args ...string) {
@@ -47,6 +47,17 @@ func release(t testing.TB, dir, tag, format string, key *trust.Key) string {
 	for _, name := range []string{"llama-server", "llama-cli"} {
 		cc("-o", filepath.Join(top, name), filepath.Join(dir, "main.c"), lib, "-Wl,-rpath,$ORIGIN")
 	}
+	names := []string{"libanswer.so", "llama-server", "llama-cli"}
+	for n, file := range inside {
+		name := fmt.Sprintf("libdata%d.so", n)
+		source := filepath.Join(dir, "data.s")
+		if err := os.WriteFile(source, fmt.Appendf(nil, ".section .rodata\n.incbin %q\n"+
+			".section .note.GNU-stack,\"\",%%progbits\n", file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cc("-shared", "-nostdlib", "-Wl,-soname,"+name, "-o", filepath.Join(top, name), source)
+		names = append(names, name)
+	}
 	patch := []byte("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n")
 	i := bundle.Info{
 		Llpatch: "test", Upstream: spec.LlamaCpp, Tag: tag, Build: 8833, Commit: strings.Repeat("c", 40),
@@ -70,7 +81,7 @@ func release(t testing.TB, dir, tag, format string, key *trust.Key) string {
 			}}},
 		},
 	}
-	for _, name := range []string{"libanswer.so", "llama-server", "llama-cli"} {
+	for _, name := range names {
 		f, err := binary.Inspect(filepath.Join(top, name))
 		if err != nil {
 			t.Fatal(err)
