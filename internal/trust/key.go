@@ -180,8 +180,10 @@ func (p PublicKey) VerifyMessage(m Message, signature []byte) (comment string, e
 	if err := s.UnmarshalText(signature); err != nil {
 		return "", &BadSignature{Key: p.Name(), Why: "it is no signature of minisign's form"}
 	}
-	// What the signature does not cover, its first line, its kind (of a hash, always) and how it is written, is ours too.
-	if canonical, err := s.MarshalText(); err != nil || s.Algorithm != minisign.HashEdDSA || s.UntrustedComment != untrusted ||
+	// What the signature does not cover, its first line, its kind (always of a hash) and how it is
+	// written, is ours too.
+	if canonical, err := s.MarshalText(); err != nil || s.Algorithm != minisign.HashEdDSA ||
+		s.UntrustedComment != untrusted ||
 		!bytes.Equal(bytes.TrimRight(canonical, "\n"), bytes.TrimSuffix(signature, []byte("\n"))) {
 		return "", &BadSignature{Key: p.Name(), Why: "it is not written as llpatch writes one"}
 	}
