@@ -148,7 +148,30 @@ func Sums(text []byte) []Sum {
 	return all
 }
 
-// sums is the SHA256SUMS beside an archive: of it, its parts, and what is called after it.
+// SumsOf is what a SHA256SUMS beside an archive says of it.
+type SumsOf struct {
+	Archive string // its SHA-256; empty: it is not named
+	Parts   []Sum  // in their order
+	Beside  []Sum  // what is called after it, and NotesFile
+}
+
+// ReadSums reads such a file, whose other lines are of other archives.
+func ReadSums(text []byte, archive string) (s SumsOf) {
+	for _, sum := range Sums(text) {
+		of, part := PartOf(sum.Name)
+		switch {
+		case sum.Name == archive:
+			s.Archive = sum.SHA256
+		case part && of == archive:
+			s.Parts = append(s.Parts, sum)
+		case sum.Name == NotesFile || strings.HasPrefix(sum.Name, archive+"."):
+			s.Beside = append(s.Beside, sum)
+		}
+	}
+	return s
+}
+
+// sums is the SHA256SUMS beside an archive: of it, its parts, what is called after it, and NotesFile.
 func (p Packed) sums(beside map[string][]byte) []byte {
 	name := filepath.Base(p.Archive)
 	sums := fmt.Appendf(nil, "%s  %s\n", p.SHA256, name)
@@ -156,7 +179,7 @@ func (p Packed) sums(beside map[string][]byte) []byte {
 		sums = fmt.Appendf(sums, "%s  %s\n", part.SHA256, part.Name)
 	}
 	for _, other := range slices.Sorted(maps.Keys(beside)) {
-		if strings.HasPrefix(other, name+".") {
+		if other == NotesFile || strings.HasPrefix(other, name+".") {
 			sums = fmt.Appendf(sums, "%x  %s\n", sha256.Sum256(beside[other]), other)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/klauspost/compress/flate"
 	gzip "github.com/klauspost/pgzip"
 
 	"github.com/llpatch/llpatch/internal/regular"
@@ -94,6 +95,7 @@ func ReadZip(ctx context.Context, f io.ReaderAt, size int64,
 	if err != nil {
 		return "", err
 	}
+	z.RegisterDecompressor(zip.Deflate, flate.NewReader) // twice as fast as the library's own
 	var b bounds
 	for _, e := range z.File {
 		h := &tar.Header{Name: e.Name, Size: int64(min(e.UncompressedSize64, MaxFile+1)), Mode: int64(e.Mode().Perm())}

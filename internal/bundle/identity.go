@@ -2,7 +2,10 @@ package bundle
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -13,6 +16,38 @@ import (
 
 // InfoFile is the page of a bundle that says how it was made.
 const InfoFile = "BUILD_INFO.json"
+
+// maxValues is more values than the BUILD_INFO.json of any bundle has: one of some hundred files has a few thousand.
+const maxValues = 200_000
+
+// ReadInfo reads a BUILD_INFO.json, which may be anybody's. The error says what is wrong with it.
+func ReadInfo(text []byte) (i Info, err error) {
+	if values(text) > maxValues { // each takes many times the memory that it takes in the text
+		return i, errors.New("it lists more than that of any bundle")
+	}
+	if json.Unmarshal(text, &i) != nil || i.Series == nil || i.Tag == "" || slices.Contains(i.Files, nil) {
+		return i, errors.New("it is none of llpatch's")
+	}
+	return i, nil
+}
+
+// values is how many values a text of JSON has, or some more.
+func values(text []byte) (n int) {
+	quoted := false
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			quoted = !quoted
+		case '\\':
+			i++
+		case '{', '[', ',':
+			if !quoted {
+				n++
+			}
+		}
+	}
+	return n
+}
 
 // Identity is what programs were built from, as far as it tells their defects.
 type Identity struct {
@@ -32,7 +67,7 @@ type named struct {
 // of itself, nil where it says nothing. It reports false where neither tells a build.
 func Identify(data []byte, l *binary.Llama) (Identity, bool) {
 	var id Identity
-	if json.Unmarshal(data, &id) == nil && id.Upstream != "" && id.Build > 0 {
+	if values(data) <= maxValues && json.Unmarshal(data, &id) == nil && id.Upstream != "" && id.Build > 0 {
 		return id, true
 	}
 	if l == nil || l.Build == 0 {
@@ -54,6 +89,18 @@ func (id Identity) Known(all spec.Advisories) *spec.Known {
 	k := all.Of(id.Upstream, id.Build, id.Series, c)
 	return &k
 }
+
+// OtherLlpatch says that another version of llpatch made an archive than the one that is here, and how to have it.
+func OtherLlpatch(made, here string) string {
+	text := fmt.Sprintf("llpatch %s made it, and this is %s: take that one", made, here)
+	if versionRE.MatchString(made) {
+		text += " (go install github.com/llpatch/llpatch/cmd/llpatch@" + made + ")"
+	}
+	return text
+}
+
+// versionRE is what a version of Go's is called, and nothing that a shell takes for more.
+var versionRE = regexp.MustCompile(`^v[0-9][0-9A-Za-z.+-]*$`)
 
 // MayDiffer is a part of the programs that two builds of one plan need not have alike.
 type MayDiffer struct {

@@ -60,6 +60,9 @@ type Archive struct {
 	Facts    map[string]string `json:"facts"` // Info.Facts
 }
 
+// firstYear is that of llama.cpp's first commit.
+const firstYear = 2023
+
 // ReadIndex reads an index. The error says what is wrong with it, and not where it is.
 func ReadIndex(data []byte) (x Index, err error) {
 	if err := json.Unmarshal(data, &x); err != nil || x.Schema == 0 {
@@ -67,6 +70,9 @@ func ReadIndex(data []byte) (x Index, err error) {
 	}
 	if x.Schema > IndexSchema {
 		return x, fmt.Errorf("it has the form %d, and this llpatch knows %d: take a newer llpatch", x.Schema, IndexSchema)
+	}
+	if x.Date.Year() < firstYear {
+		return x, errors.New("it does not say when it was written")
 	}
 	for _, r := range x.Releases {
 		for _, a := range r.Archives {
@@ -109,14 +115,30 @@ func (x Index) Find(name, sum string) (release Release, found Archive, there boo
 	return release, found, there
 }
 
+// Like is where an archive of that tag, revision, target and use stands, whatever its bytes are; false where none
+// does. Of two releases with one, that counts which was withdrawn.
+func (x Index) Like(of Archive) (release Release, found Archive, there bool) {
+	for _, r := range x.Releases {
+		for _, a := range r.Archives {
+			if same(a, of) && a.Tag == of.Tag && a.Revision == of.Revision && (!there || r.Withdrawn != nil) {
+				release, found, there = r, a, true
+			}
+		}
+	}
+	return release, found, there
+}
+
+// same reports whether two archives are for the same use.
+func same(a, b Archive) bool {
+	return a.Upstream == b.Upstream && a.Target == b.Target && a.Runtime == b.Runtime && a.DropIn == b.DropIn
+}
+
 // Newer is an archive for the same target and use as another, of a later build or revision that
 // was not withdrawn; false where there is none.
 func (x Index) Newer(than Archive) (Archive, bool) {
 	for _, r := range x.Releases {
 		for _, a := range r.Archives {
-			same := a.Upstream == than.Upstream && a.Target == than.Target && a.Runtime == than.Runtime &&
-				a.DropIn == than.DropIn
-			if same && r.Withdrawn == nil && cmp.Or(cmp.Compare(a.Build, than.Build),
+			if same(a, than) && r.Withdrawn == nil && cmp.Or(cmp.Compare(a.Build, than.Build),
 				cmp.Compare(a.Revision, than.Revision)) > 0 {
 				return a, true
 			}

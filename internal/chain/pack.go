@@ -55,7 +55,8 @@ func Pack(ctx context.Context, e Workspace, c Checked, limit int64, key *trust.K
 		return packed, err // the pattern is ours
 	}
 	for _, file := range append(old, packed.Archive+bundle.StatementsSuffix) {
-		if beside[filepath.Base(file)] == nil {
+		key := strings.HasSuffix(file, trust.PublicSuffix+trust.SignatureSuffix) // laid there, and not of an archive
+		if beside[filepath.Base(file)] == nil && !key {
 			if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return packed, err
 			}

@@ -31,7 +31,7 @@ type CannotRebuild struct {
 
 // Error names what is not as it was.
 func (e *CannotRebuild) Error() string {
-	text := fmt.Sprintf("%s %s cannot be built again here:", e.Tag, e.Target)
+	text := patch.Printable(e.Tag+" "+e.Target) + " cannot be built again here:"
 	for _, lack := range e.Lacks {
 		text += "\n  " + patch.Printable(lack)
 	}
@@ -51,8 +51,7 @@ func (e *CannotRebuild) Hint() string {
 func Again(e Workspace, info *bundle.Info) (Order, error) {
 	t, err := tag.Parse(info.Tag)
 	if err == nil && e.Version != info.Llpatch {
-		err = fmt.Errorf("llpatch %s made it, and this is %s: take that one (go install "+
-			"github.com/llpatch/llpatch/cmd/llpatch@%s)", info.Llpatch, e.Version, info.Llpatch)
+		err = errors.New(bundle.OtherLlpatch(info.Llpatch, e.Version))
 	}
 	if err != nil {
 		return Order{}, cannot(info, err.Error())
@@ -136,6 +135,9 @@ func Rebuild(ctx context.Context, e Workspace, o Order, m Machine) (_ Rebuilt, e
 	out.Archive, out.SHA256 = packed.Archive, packed.SHA256
 	return out, errors.Join(err, c.Close())
 }
+
+// Unless is a *CannotRebuild of an order of Again's for an error that tells what of it is not here.
+func Unless(ctx context.Context, o Order, err error) error { return unless(ctx, o.As, err) }
 
 // unless is a *CannotRebuild for an error that tells what is not here, but one of the source,
 // or of who stopped it, stays what it is.

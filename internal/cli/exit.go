@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/llpatch/llpatch/internal/exit"
+	"github.com/llpatch/llpatch/internal/patch"
 )
 
 // interrupted is the annotation of a command with what helps where it was interrupted.
@@ -58,7 +59,7 @@ func (a *app) report(ctx context.Context, c *cobra.Command, err error) int {
 	if hint == "" {
 		hint = a.elsewhere(err)
 	}
-	_, _ = fmt.Fprintf(a.stderr, "llpatch: error: %s\n", strings.TrimRight(err.Error(), "\n"))
+	_, _ = fmt.Fprintf(a.stderr, "llpatch: error: %s\n", printable(strings.TrimRight(err.Error(), "\n")))
 	if hint != "" {
 		a.hint(hint)
 	}
@@ -66,7 +67,21 @@ func (a *app) report(ctx context.Context, c *cobra.Command, err error) int {
 }
 
 // hint tells what to do next.
-func (a *app) hint(text string) { _, _ = fmt.Fprintf(a.stderr, "llpatch: hint: %s\n", text) }
+func (a *app) hint(text string) { _, _ = fmt.Fprintf(a.stderr, "llpatch: hint: %s\n", printable(text)) }
+
+// printable is patch.Printable for a text of several lines: names in it may be anybody's, and no terminal must take
+// them for more.
+func printable(text string) string {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		words := strings.Split(line, "\t")
+		for j, word := range words {
+			words[j] = patch.Printable(word)
+		}
+		lines[i] = strings.Join(words, "\t")
+	}
+	return strings.Join(lines, "\n")
+}
 
 // elsewhere says how to take another folder than one that cannot be used.
 func (a *app) elsewhere(err error) string {

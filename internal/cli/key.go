@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
+	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/regular"
 	"github.com/llpatch/llpatch/internal/trust"
 )
@@ -23,9 +23,6 @@ const (
 	keyPasswordEnv  = "LLPATCH_KEY_PASSWORD"
 	keyPasswordFlag = "key-password-file"
 )
-
-// publicSuffix is behind a key file's name in that of its public half.
-const publicSuffix = ".pub"
 
 // secret reads a variable, and takes it away so that no program that is run gets it.
 func secret(name string) ([]byte, error) {
@@ -96,7 +93,7 @@ func readKey(file string, password []byte) (trust.Key, error) {
 	}
 	k, err := trust.ReadKey(text, password)
 	if err != nil && len(password) == 0 && trust.Locked(text) && term.IsTerminal(int(os.Stdin.Fd())) {
-		if password, err = ask("password of " + file); err == nil {
+		if password, err = ask("password of " + patch.Printable(file)); err == nil {
 			k, err = trust.ReadKey(text, password)
 		}
 	}
@@ -172,7 +169,7 @@ type newKey struct {
 
 // writeKey writes a key and its public half, over nothing that is there.
 func writeKey(k trust.Key, file string, password []byte) (newKey, error) {
-	for _, name := range []string{file, file + publicSuffix} {
+	for _, name := range []string{file, file + trust.PublicSuffix} {
 		if _, err := os.Lstat(name); !errors.Is(err, fs.ErrNotExist) {
 			return newKey{}, usage("%s is there already, and a key is never written over; give another name", name)
 		}
@@ -184,15 +181,16 @@ func writeKey(k trust.Key, file string, password []byte) (newKey, error) {
 	if err := atomicfile.WriteFile(file, text, 0o600); err != nil {
 		return newKey{}, err
 	}
-	if err := atomicfile.WriteFile(file+publicSuffix, k.Public().Text(), 0o644); err != nil {
+	if err := atomicfile.WriteFile(file+trust.PublicSuffix, k.Public().Text(), 0o644); err != nil {
 		return newKey{}, errors.Join(err, os.Remove(file))
 	}
 	return newKey{file, k.Public().String(), k.Public().Name()}, nil
 }
 
 func (n newKey) text() string {
-	return fmt.Sprintf("%s  keep it, and a copy elsewhere; it signs\n%s%s  give it to everybody; key %s\n", n.File,
-		n.File, publicSuffix, n.ID)
+	file := patch.Printable(n.File)
+	return fmt.Sprintf("%s  keep it, and a copy elsewhere; it signs\n%s%s  give it to everybody; key %s\n", file,
+		file, trust.PublicSuffix, n.ID)
 }
 
 func (a *app) keyNewCmd() *cobra.Command {
@@ -264,6 +262,9 @@ func (a *app) keyRotateCmd() *cobra.Command {
 			}
 		}
 		old, err := readKey(got[0], oldPassword)
+		if bad := new(trust.BadKey); errors.As(err, &bad) && bad.Locked {
+			return &usageError{err, "give its password: --old-password-file FILE"}
+		}
 		if err != nil {
 			return err
 		}
@@ -279,19 +280,19 @@ func (a *app) keyRotateCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if _, err := os.Lstat(got[1] + publicSuffix + trust.SignatureSuffix); !errors.Is(err, fs.ErrNotExist) {
-			return usage("%s is there already; give another name", got[1]+publicSuffix+trust.SignatureSuffix)
+		if _, err := os.Lstat(got[1] + trust.PublicSuffix + trust.SignatureSuffix); !errors.Is(err, fs.ErrNotExist) {
+			return usage("%s is there already; give another name", got[1]+trust.PublicSuffix+trust.SignatureSuffix)
 		}
 		made, err := writeKey(k, got[1], locked)
 		if err != nil {
 			return err
 		}
-		if err := atomicfile.WriteFile(got[1]+publicSuffix+trust.SignatureSuffix, succession, 0o644); err != nil {
+		if err := atomicfile.WriteFile(got[1]+trust.PublicSuffix+trust.SignatureSuffix, succession, 0o644); err != nil {
 			return err
 		}
 		return a.print(made, func() string {
-			return made.text() + strings.Join([]string{got[1] + publicSuffix + trust.SignatureSuffix, " lay it and " + got[1] +
-				publicSuffix + " beside each release\n"}, " ")
+			public := patch.Printable(got[1]) + trust.PublicSuffix
+			return fmt.Sprintf("%s%s%s  lay it and %s beside each release\n", made.text(), public, trust.SignatureSuffix, public)
 		})
 	}
 	return c

@@ -87,32 +87,34 @@ func (a *app) publishCmd() *cobra.Command {
 				return err
 			}
 		}
-		at, err := publish.Open(c.Context(), to, t)
+		at, err := publish.Open(c.Context(), to, t, withdraw != "")
 		if err != nil {
 			return err
 		}
 		var all []publish.Done
 		if withdraw != "" {
-			d, err := publish.Withdraw(c.Context(), at, withdraw, why, o)
-			if err != nil {
-				return err
+			var d publish.Done
+			if d, err = publish.Withdraw(c.Context(), at, withdraw, why, o); err == nil {
+				all = append(all, d)
 			}
-			all = append(all, d)
 		}
 		for _, s := range sets {
-			d, err := publish.Publish(c.Context(), at, s, o)
-			if err != nil {
-				return err
+			var d publish.Done
+			if d, err = publish.Publish(c.Context(), at, s, o); err != nil {
+				break
 			}
 			all = append(all, d)
 		}
-		return a.print(all, func() string {
+		if err != nil && len(all) == 0 {
+			return err
+		}
+		return errors.Join(a.print(all, func() string { // also where another one failed: what is public stays so
 			var b strings.Builder
 			for _, d := range all {
 				b.WriteString(d.Text())
 			}
 			return b.String()
-		})
+		}), err)
 	}
 	return c
 }
@@ -129,7 +131,7 @@ func (a *app) readSets(c *cobra.Command, dirs []string, tag, key string) ([]*pub
 	}
 	sets, err := publish.Read(c.Context(), dirs, tag, o)
 	if p := new(fs.PathError); errors.As(err, &p) && errors.Is(err, fs.ErrNotExist) {
-		return nil, &usageError{err, missing(p.Path)}
+		return nil, &usageError{err, missingOr(p.Path, "llpatch release TAG TARGET --key KEY leaves such a folder")}
 	}
 	return sets, err
 }

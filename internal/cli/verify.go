@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,7 @@ import (
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/bundle"
 	"github.com/llpatch/llpatch/internal/chain"
+	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/regular"
 	"github.com/llpatch/llpatch/internal/spec"
 	"github.com/llpatch/llpatch/internal/trust"
@@ -91,7 +93,7 @@ func (a *app) verifyCmd() *cobra.Command {
 		}
 		reports, err := verify.Path(c.Context(), got[0], o)
 		if errors.Is(err, fs.ErrNotExist) {
-			return &usageError{err, missing(got[0])}
+			return &usageError{err, missingOr(got[0], exit.Hint(&verify.NotArchive{}))}
 		}
 		if err != nil {
 			return err
@@ -135,8 +137,22 @@ func publicKey(flag, key string) (*trust.PublicKey, error) {
 		return nil, usage("%s: %w", flag, err)
 	}
 	p, err := trust.ReadPublicKey(text)
-	return &p, named(err, name)
+	if err != nil && name != key && !lineRE.MatchString(key) { // it was meant for a file
+		return nil, &usageError{
+			fmt.Errorf("%s: %s is not there, and is no public key itself", flag, key),
+			missingOr(key, publicHint),
+		}
+	}
+	if err != nil {
+		return nil, &usageError{named(err, name), publicHint}
+	}
+	return &p, nil
 }
+
+const publicHint = "it takes FILE.pub, as llpatch key new makes it beside FILE, or the line in it that begins with RW"
+
+// lineRE is what a public key looks like, and a path hardly.
+var lineRE = regexp.MustCompile(`^RW[A-Za-z0-9+/=]{40,}$`)
 
 // rebuild is what the flags of verify say of a second build.
 type rebuild struct {
@@ -191,7 +207,9 @@ func (r *rebuild) build(ctx context.Context, a *app, e chain.Workspace, report *
 	order, err := chain.Again(e, report.Manifest())
 	var machine chain.Machine
 	if name := report.Manifest().Buildenv; err == nil && name != "" {
-		machine.Root, machine.Libraries, err = a.buildenvs(e, name)
+		if machine.Root, machine.Libraries, err = a.buildenvs(e, name); err != nil {
+			err = chain.Unless(ctx, order, err)
+		}
 	}
 	if err == nil {
 		err = report.Rebuild(ctx, e, order, machine, r.signer)
@@ -207,9 +225,9 @@ func rebuiltText(b *verify.Rebuild) string {
 	if b == nil || len(b.Allowed)+len(b.Differ) == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("A is what was given, B is %s\n", b.Archive)
+	text := fmt.Sprintf("A is what was given, B is %s\n", shown(b.Archive))
 	for _, a := range b.Allowed {
-		text += fmt.Sprintf("%s: may differ: %s\n", shown(a.Path), a.Why)
+		text += fmt.Sprintf("%s: may differ: %s\n", shown(a.Path), printable(a.Why))
 	}
 	return text + compareText(&binary.Comparison{Same: b.Same, Differ: b.Differ})
 }

@@ -80,7 +80,7 @@ func (h *host) index(ctx context.Context) (data []byte, err error) {
 // setIndex writes the files as one commit on what index read. Where somebody else published
 // meanwhile, the host refuses it.
 func (h *host) setIndex(ctx context.Context, files map[string][]byte, why string) error {
-	err := h.try(ctx, nil, func(ctx context.Context) error {
+	return h.try(ctx, nil, func(ctx context.Context) error {
 		if h.gitea {
 			return h.changeFiles(ctx, files, why)
 		}
@@ -114,11 +114,6 @@ func (h *host) setIndex(ctx context.Context, files map[string][]byte, why string
 		}
 		return err
 	})
-	if refused := new(Refused); errors.As(err, &refused) {
-		refused.Err = fmt.Errorf("the release is as it should be, and the index was not written: %w", refused.Err)
-		refused.Next = "run the same command again: somebody may have published there meanwhile"
-	}
-	return err
 }
 
 // changeFiles is a commit as Gitea makes one. A first one makes the branch, from the default one.

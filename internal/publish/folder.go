@@ -14,6 +14,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/atomicfile"
 	"github.com/llpatch/llpatch/internal/lock"
+	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/regular"
 )
 
@@ -29,8 +30,12 @@ const (
 	withdrawnFile = "WITHDRAWN.md"
 )
 
-// openFolder makes the folder where it is not, and keeps others from publishing there meanwhile.
-func openFolder(ctx context.Context, dir string) (*folder, error) {
+// openFolder makes the folder where it is not, unless it must be there, and keeps others from
+// publishing there meanwhile.
+func openFolder(ctx context.Context, dir string, exists bool) (*folder, error) {
+	if _, err := os.Stat(dir); exists && err != nil {
+		return nil, &BadPlace{fmt.Sprintf("%s, where the release should lie: %v", patch.Printable(dir), err)}
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -30,6 +29,7 @@ type host struct {
 	homes       []string // scheme and host of the addresses that the token is for
 	owner, repo string
 	gitea       bool
+	quiet       time.Duration // how long an answer may take, but to an upload
 	pause       time.Duration // before the first further attempt; it doubles
 	head, tree  string        // of the index as it was read: a commit and its tree, or Gitea's name of the file
 }
@@ -40,8 +40,9 @@ type Tokens struct{ GitHub, Enterprise, Gitea string }
 // Limits of what is waited for.
 const (
 	attempts = 4
-	stall    = 5 * time.Minute // a host may take long to hash what it got
-	patience = 2 * time.Minute // longer, a rate limit ends it
+	stall    = 5 * time.Minute  // a host may take long to hash what it got
+	quiet    = 30 * time.Second // without a word to anything else
+	patience = 2 * time.Minute  // longer, a rate limit ends it
 )
 
 // nameRE is what owners and repositories are called.
@@ -55,100 +56,6 @@ func (e *BadPlace) Error() string { return "--to: " + e.Why }
 
 // ExitCode is exit.Usage.
 func (e *BadPlace) ExitCode() int { return 2 }
-
-// Open finds the place that to names: the page of a repository on GitHub or on a Gitea, or a
-// folder, by its path or as file://. The error is a *BadPlace, a *Refused, or one of a folder.
-func Open(ctx context.Context, to string, t Tokens) (Place, error) {
-	scheme, _, hasScheme := strings.Cut(to, "://")
-	if !hasScheme {
-		if likeHost(to) {
-			return nil, &BadPlace{to + " looks like an address: begin it with https://, or a folder with ./"}
-		}
-		return openFolder(ctx, to)
-	}
-	u, err := url.Parse(to)
-	switch {
-	case err != nil:
-		return nil, &BadPlace{"it is no address"} // the cause may have a password in it
-	case u.User != nil:
-		return nil, &BadPlace{"an address with a user or a password is not taken: the token comes from the environment"}
-	case scheme == "file" && (u.RawQuery != "" || u.Fragment != "" || u.Path == ""):
-		return nil, &BadPlace{"file:// takes a path; write # as %23 and ? as %3F"}
-	case scheme == "file" && (u.Host == "" || u.Host == "localhost"):
-		return openFolder(ctx, u.Path)
-	case scheme == "http" && !loopback(u.Hostname()):
-		return nil, &BadPlace{"http would show the token to everybody on the way: take https"}
-	case scheme != "https" && scheme != "http":
-		return nil, &BadPlace{fmt.Sprintf("%s:// is not known; https://HOST/OWNER/REPO, file:///DIR and a folder are",
-			scheme)}
-	}
-	u.RawQuery, u.Fragment = "", ""
-	u.Path = strings.TrimSuffix(strings.TrimSuffix(u.Path, "/"), ".git")
-	parts := strings.Split(u.Path, "/")
-	if len(parts) < 3 || !nameRE.MatchString(parts[len(parts)-1]) || !nameRE.MatchString(parts[len(parts)-2]) {
-		return nil, &BadPlace{"it is https://HOST/OWNER/REPO, the page of a repository"}
-	}
-	h := &host{web: u, owner: parts[len(parts)-2], repo: parts[len(parts)-1], pause: time.Second}
-	h.http = &http.Client{Transport: withToken{h}}
-	base := *u
-	base.Path = strings.Join(parts[:len(parts)-2], "/")
-	return h, h.connect(ctx, base.String(), t)
-}
-
-// connect finds out what kind of host it is, without a token, and takes the one for it.
-func (h *host) connect(ctx context.Context, base string, t Tokens) (err error) {
-	var variable string
-	var opts []github.ClientOptionsFunc
-	switch {
-	case base == "https://github.com":
-		h.token, variable = t.GitHub, "GITHUB_TOKEN"
-	case h.answers(ctx, base+"/api/v1/version", "version"):
-		h.gitea, h.token, variable = true, t.Gitea, "GITEA_TOKEN"
-		api := base + "/api/v1/"
-		opts = append(opts, github.WithURLs(&api, &api))
-	case h.answers(ctx, base+"/api/v3/meta", ""):
-		h.token, variable = t.Enterprise, "GH_ENTERPRISE_TOKEN"
-		opts = append(opts, github.WithEnterpriseURLs(base+"/", base+"/"))
-	default:
-		return refuse(h.web.String(), "look whether the address is right and the host can be reached",
-			"it answers neither as GitHub nor as Gitea")
-	}
-	if h.token == "" {
-		return refuse(h.web.String(), "put a token that may write to the repository into "+variable, "there is no token")
-	}
-	h.c, err = github.NewClient(append(opts,
-		github.WithHTTPClient(&http.Client{Transport: withToken{h}, CheckRedirect: h.stay}),
-		github.WithUserAgent("llpatch"))...)
-	if err != nil {
-		return err
-	}
-	for _, home := range []string{h.web.String(), h.c.BaseURL(), h.c.UploadURL()} {
-		u, err := url.Parse(home)
-		if err != nil {
-			return err
-		}
-		h.homes = append(h.homes, u.Scheme+"://"+u.Host)
-	}
-	return nil
-}
-
-// answers reports whether an address, asked without a token, gives an object of JSON with a key.
-func (h *host) answers(ctx context.Context, address, key string) bool {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return false
-	}
-	resp, err := h.http.Do(req)
-	if err != nil {
-		return false
-	}
-	defer func() { _ = resp.Body.Close() }() // nothing more is read
-	var object map[string]json.RawMessage
-	err = json.NewDecoder(resp.Body).Decode(&object)
-	return err == nil && resp.StatusCode == http.StatusOK && (key == "" || object[key] != nil)
-}
 
 // try does one thing, again where the host or the way to it failed and that may pass. before,
 // which may be nil, looks what a failed attempt left, and reports whether it was enough.

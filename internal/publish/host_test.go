@@ -19,7 +19,7 @@ import (
 // open opens the repository of a GitHub of one's own. What fails is tried again at once.
 func (g *gitHub) open(t *testing.T) *host {
 	t.Helper()
-	h := must[Place](t)(Open(t.Context(), g.URL+"/o/r", Tokens{Enterprise: token})).(*host)
+	h := must[Place](t)(Open(t.Context(), g.URL+"/o/r", Tokens{Enterprise: token}, false)).(*host)
 	h.pause = time.Millisecond
 	return h
 }
@@ -199,7 +199,7 @@ func TestGitHubRefuses(t *testing.T) {
 	}
 	must[Done](t)(Publish(t.Context(), g.open(t), first, now))
 
-	h := must[Place](t)(Open(t.Context(), g.URL+"/o/r", Tokens{Enterprise: "wrong-" + token}))
+	h := must[Place](t)(Open(t.Context(), g.URL+"/o/r", Tokens{Enterprise: "wrong-" + token}, false))
 	_, err := Publish(t.Context(), h, first, now)
 	if exit.Code(err) != exit.Source || !strings.Contains(err.Error(), "401: Bad credentials") ||
 		strings.Contains(err.Error(), token) {
@@ -211,8 +211,8 @@ func TestGitHubRefuses(t *testing.T) {
 		strings.Contains(err.Error(), token) {
 		t.Error(err)
 	}
-	if _, err := Open(t.Context(), g.URL+"/o/r", Tokens{Enterprise: token}); exit.Code(err) != exit.Source ||
-		!strings.Contains(err.Error(), "neither as GitHub nor as Gitea") {
+	if _, err := Open(t.Context(), g.URL+"/o/r", Tokens{Enterprise: token}, false); exit.Code(err) != exit.Source ||
+		!strings.Contains(err.Error(), "it answers neither as Gitea (") {
 		t.Error(err)
 	}
 }
@@ -264,12 +264,12 @@ func TestBadPlaces(t *testing.T) {
 		"github.com/o/r", "git@github.com:o/r", "file:/srv/x", "file:///srv/w#1",
 		"file:///srv/w?x", "file://localhost", "ssh://h/o/r", "https://u:p@h/o/r", "http://example.com/o/r",
 	} {
-		if _, err := Open(t.Context(), to, Tokens{}); !errors.As(err, new(*BadPlace)) {
+		if _, err := Open(t.Context(), to, Tokens{}, false); !errors.As(err, new(*BadPlace)) {
 			t.Errorf("%s: %v", to, err)
 		}
 	}
 	for _, to := range []string{"www", "./x.y/z"} {
-		must[Place](t)(Open(t.Context(), to, Tokens{}))
+		must[Place](t)(Open(t.Context(), to, Tokens{}, false))
 	}
 	for _, name := range []string{"index.html", "index.json", "which.sh", "which.cmd", ".x", "-x", "a/b"} {
 		if PlainName(name) {
@@ -290,7 +290,7 @@ func TestNoGitea(t *testing.T) {
 	if _, err := Open(t.Context(), s.URL+"/o/r", Tokens{
 		Enterprise: token,
 		Gitea:      token,
-	}); exit.Code(err) != exit.Source || !strings.Contains(err.Error(), "neither as GitHub nor as Gitea") {
+	}, false); exit.Code(err) != exit.Source || !strings.Contains(err.Error(), "it answers neither as Gitea (") {
 		t.Error(err)
 	}
 }
@@ -346,7 +346,7 @@ func TestWithdraw(t *testing.T) {
 func TestSubset(t *testing.T) {
 	key, public := newKey(t)
 	cpu, cuda := makeRelease(t, "b8833", "linux-cpu", key, 1<<20), makeRelease(t, "b8833", "linux-cuda", key, 1<<20)
-	at := must[Place](t)(Open(t.Context(), t.TempDir(), Tokens{}))
+	at := must[Place](t)(Open(t.Context(), t.TempDir(), Tokens{}, false))
 	must[Done](t)(Publish(t.Context(), at, read(t, public, cpu, cuda), now))
 	if d := must[Done](t)(Publish(t.Context(), at, read(t, public, cpu), now)); !d.Already {
 		t.Errorf("%+v", d)
@@ -360,11 +360,16 @@ func TestSubset(t *testing.T) {
 // An index is made into scripts: what no bundle says of itself is not taken.
 func TestHostileIndex(t *testing.T) {
 	for _, facts := range []string{`{"x=1; echo y; z": "1"}`, `{"cards": "8.6\r\necho y"}`, `{"x": "\u0000"}`} {
-		text := strings.ReplaceAll(`{"schema":1,"releases":[{"name":"b1-llp1","archives":[{"name":"a","facts":FACTS}]}]}`,
+		text := strings.ReplaceAll(`{"schema":1,"date":"2026-12-01T00:00:00Z","releases":[{"name":"b1-llp1","archives":[{"name":"a","facts":FACTS}]}]}`,
 			"FACTS", facts)
 		if _, err := bundle.ReadIndex([]byte(text)); err == nil || !strings.Contains(err.Error(),
 			"a fact that no bundle has") {
 			t.Errorf("%s: %v", facts, err)
+		}
+	}
+	for _, date := range []string{"", `"date":"0001-01-01T00:00:00Z",`, `"date":"1970-01-01T00:00:00Z",`} {
+		if _, err := bundle.ReadIndex([]byte(`{"schema":1,` + date + `"releases":[]}`)); err == nil {
+			t.Errorf("%s is taken", date)
 		}
 	}
 }

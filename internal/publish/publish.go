@@ -117,7 +117,7 @@ type Options struct {
 }
 
 // Publish publishes a set at a place, or goes on where an earlier run was cut. The error is a
-// *Refused, or one of this machine's.
+// *Refused, a *NoIndex once the release is public, or one of this machine's.
 func Publish(ctx context.Context, at Place, s *Set, o Options) (Done, error) {
 	d := Done{Name: s.Name}
 	old, err := readIndex(ctx, at)
@@ -176,7 +176,7 @@ func Publish(ctx context.Context, at Place, s *Set, o Options) (Done, error) {
 			}
 		}
 	}
-	return d, writeIndex(ctx, at, old.with(entry), public, o.Now, "publish "+s.Name)
+	return d, writeIndex(ctx, at, old.with(entry), public, o.Now, s.Name, "publish "+s.Name)
 }
 
 // send sends what a draft lacks, and takes off it what is not of the set.
@@ -295,7 +295,7 @@ func Withdraw(ctx context.Context, at Place, name, why string, o Options) (Done,
 		}
 	}
 	d.Page, d.Index = at.page(name), at.home()
-	return d, writeIndex(ctx, at, x, public, o.Now, "withdraw "+name)
+	return d, writeIndex(ctx, at, x, public, o.Now, name, "withdraw "+name)
 }
 
 // index is bundle.Index with what is done to it here.
@@ -350,8 +350,34 @@ func readIndex(ctx context.Context, at Place) (*index, error) {
 	return &index{x}, nil
 }
 
-// writeIndex writes the index of what is public, and its pages.
-func writeIndex(ctx context.Context, at Place, x *index, public []string, now time.Time, why string) error {
+// NoIndex says that a release is as it should be, for all to see, and the index does not say so.
+type NoIndex struct {
+	Name string
+	Err  error
+}
+
+// Error names the release and the cause.
+func (e *NoIndex) Error() string {
+	return fmt.Sprintf("%s is there as it should be, for all to see, and the index was not written: %v", e.Name, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *NoIndex) Unwrap() error { return e.Err }
+
+// Hint says what to do.
+func (e *NoIndex) Hint() string {
+	return "run the same command again: it changes no file of the release, and somebody may have published there meanwhile"
+}
+
+// writeIndex writes the index of what is public, and its pages. The error is a *NoIndex.
+func writeIndex(ctx context.Context, at Place, x *index, public []string, now time.Time, name, why string) error {
+	if err := makeIndex(ctx, at, x, public, now, why); err != nil {
+		return &NoIndex{name, err}
+	}
+	return nil
+}
+
+func makeIndex(ctx context.Context, at Place, x *index, public []string, now time.Time, why string) error {
 	x.Releases = slices.DeleteFunc(x.Releases, func(r bundle.Release) bool {
 		return r.Withdrawn == nil && !slices.Contains(public, r.Name)
 	})

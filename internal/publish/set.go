@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,7 +18,6 @@ import (
 	"github.com/llpatch/llpatch/internal/bundle"
 	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/regular"
-	"github.com/llpatch/llpatch/internal/trust"
 	"github.com/llpatch/llpatch/internal/verify"
 )
 
@@ -57,6 +55,10 @@ func (e *Bad) ExitCode() int { return e.Code }
 
 // Hint says how to have a set that can be published.
 func (e *Bad) Hint() string {
+	var unproven *verify.Unproven
+	if errors.As(e.Err, &unproven) && unproven.Report.Other() {
+		return unproven.Hint()
+	}
 	if e.Code == exit.NotRun {
 		return "only what is proven is published: llpatch release TAG TARGET --key KEY signs it, and publish --key " +
 			"KEY.pub verifies it"
@@ -96,7 +98,7 @@ func Read(ctx context.Context, dirs []string, name string, o verify.Options) ([]
 			if i < 0 {
 				sets, i = append(sets, &Set{Name: called}), len(sets)
 			}
-			if err := sets[i].add(ctx, dir, r); err != nil {
+			if err := sets[i].add(dir, r); err != nil {
 				return nil, err
 			}
 		}
@@ -110,76 +112,40 @@ func PlainName(name string) bool {
 	return !taken && nameRE.MatchString(name) && !strings.HasPrefix(name, ".") && !strings.HasPrefix(name, "-")
 }
 
-// add adds an archive and what lies beside it.
-func (s *Set) add(ctx context.Context, dir string, r *verify.Report) error {
+// add adds an archive and what lies beside it, as verify found it.
+func (s *Set) add(dir string, r *verify.Report) error {
 	archive := r.Subject
 	if slices.ContainsFunc(s.Archives, func(a bundle.Archive) bool { return a.Name == archive }) {
 		return &Bad{dir, fmt.Errorf("%s comes from another folder too", archive), exit.Usage}
 	}
-	entry := r.Manifest().Entry(bundle.Packed{SHA256: r.SHA256}, archive)
-	st, err := os.Stat(filepath.Join(dir, archive))
-	if err != nil {
-		return err
-	}
-	entry.Bytes = st.Size()
-	if _, err := os.Lstat(filepath.Join(dir, archive+bundle.SumsSuffix)); err == nil {
-		return &Bad{
-			dir, fmt.Errorf("%s lies there, as beside what was published already", archive+bundle.SumsSuffix),
-			exit.Usage,
+	entry := r.Manifest().Entry(bundle.Packed{SHA256: r.SHA256, Bytes: r.Bytes}, archive)
+	var notes []byte
+	for _, v := range r.Set() {
+		if v.As == v.Name && v.Name == archive+bundle.SumsSuffix {
+			return &Bad{
+				dir, fmt.Errorf("%s lies there, as beside what was published already", v.Name),
+				exit.Usage,
+			}
 		}
-	}
-	text, err := regular.ReadFile(filepath.Join(dir, bundle.SumsFile))
-	if err != nil {
-		return err
-	}
-	want, names := map[string]string{archive: r.SHA256}, []string{}
-	var parts []string
-	for _, sum := range bundle.Sums(text) {
-		want[sum.Name] = sum.SHA256
-		if of, part := bundle.PartOf(sum.Name); part && of == archive {
-			parts = append(parts, sum.Name)
-		} else if strings.HasPrefix(sum.Name, archive+".") {
-			names = append(names, sum.Name)
-		}
-	}
-	// A release page takes no file of 2 GiB: where there are parts, they are what is published.
-	entry.URLs = parts
-	if len(parts) == 0 {
-		entry.URLs = []string{archive}
-	}
-	names = append(names, entry.URLs...)
-	for _, pattern := range []string{archive + trust.SignatureSuffix, bundle.SumsFile, bundle.SumsFile +
-		trust.SignatureSuffix, bundle.NotesFile, "*.pub", "*.pub" + trust.SignatureSuffix} {
-		found, err := fs.Glob(os.DirFS(dir), pattern)
+		f := file{name: v.As, path: filepath.Join(dir, v.Name), sha256: v.SHA256}
+		st, err := os.Stat(f.path)
 		if err != nil {
 			return err
 		}
-		names = append(names, found...)
-	}
-	for _, name := range names {
-		f := file{name: name, path: filepath.Join(dir, name)}
-		if name == bundle.NotesFile || strings.HasPrefix(name, bundle.SumsFile) {
-			f.name = archive + "." + name // each archive of a release has its own
-		}
-		if f.sha256, err = regular.Sum(ctx, f.path); err != nil {
-			return err
-		}
-		if w, ok := want[name]; ok && w != f.sha256 {
-			return &Bad{dir, fmt.Errorf("%s is not what SHA256SUMS says it is", name), exit.Smoke}
-		}
-		if st, err = os.Stat(f.path); err != nil {
-			return err
-		}
 		f.bytes = st.Size()
+		if of, part := bundle.PartOf(v.Name); v.Name == archive || part && of == archive {
+			entry.URLs = append(entry.URLs, v.Name)
+		}
+		if v.Name == bundle.NotesFile {
+			if notes, err = regular.ReadFile(f.path); err != nil {
+				return err
+			}
+		}
 		if i := slices.IndexFunc(s.files, func(other file) bool { return other.name == f.name }); i < 0 {
 			s.files = append(s.files, f)
 		} else if s.files[i].sha256 != f.sha256 {
 			return &Bad{dir, fmt.Errorf("%s is another file than %s", f.path, s.files[i].path), exit.Usage}
 		}
-	}
-	notes, err := regular.ReadFile(filepath.Join(dir, bundle.NotesFile))
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
 	}
 	s.Archives, s.Notes = append(s.Archives, entry), s.Notes+string(bytes.TrimSpace(notes))+"\n\n"
 	return nil

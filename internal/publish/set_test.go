@@ -161,7 +161,7 @@ func TestVerifyPublished(t *testing.T) {
 	key, public := newKey(t)
 	s := read(t, public, makeRelease(t, "b8833", "linux-cpu", key, 1<<20), makeRelease(t, "b8833", "win7", key, 1<<20))
 	dir := t.TempDir()
-	at := must[Place](t)(Open(t.Context(), "file://"+dir, Tokens{}))
+	at := must[Place](t)(Open(t.Context(), "file://"+dir, Tokens{}, false))
 	must[Done](t)(Publish(t.Context(), at, s, Options{Now: time.Unix(2e9, 0)}))
 	reports := must[[]*verify.Report](t)(verify.Path(t.Context(), filepath.Join(dir, s.Name),
 		verify.Options{Key: public, Version: "test", Expect: "b8833"}))
@@ -190,7 +190,7 @@ func TestFolder(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	at := must[Place](t)(Open(t.Context(), dir, Tokens{}))
+	at := must[Place](t)(Open(t.Context(), dir, Tokens{}, false))
 	var done, total int64
 	o := Options{Now: time.Unix(2e9, 0), Progress: func(_ string, d, t int64) { done, total = d, t }}
 	d := must[Done](t)(Publish(t.Context(), at, s, o))
@@ -225,12 +225,12 @@ func TestOpenRefuses(t *testing.T) {
 		"https://github.com/o/r%0aX":         "the page of a repository",
 		"https://exa mple.com/o/secret:x@y/": "it is no address",
 	} {
-		_, err := Open(t.Context(), to, Tokens{GitHub: "x"})
+		_, err := Open(t.Context(), to, Tokens{GitHub: "x"}, false)
 		if exit.Code(err) != exit.Usage || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v", to, err)
 		}
 	}
-	if _, err := Open(t.Context(), "https://github.com/o/r", Tokens{Gitea: "x"}); exit.Code(err) != exit.Source ||
+	if _, err := Open(t.Context(), "https://github.com/o/r", Tokens{Gitea: "x"}, false); exit.Code(err) != exit.Source ||
 		!strings.Contains(exit.Hint(err), "GITHUB_TOKEN") {
 		t.Error(err)
 	}

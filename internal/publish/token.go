@@ -1,7 +1,9 @@
 package publish
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -10,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/llpatch/llpatch/internal/patch"
 )
@@ -24,7 +27,7 @@ func (w withToken) RoundTrip(req *http.Request) (*http.Response, error) {
 		req = req.Clone(req.Context())
 		req.Header.Set("Authorization", "Bearer "+w.h.token)
 	}
-	resp, err := transport.RoundTrip(req)
+	resp, err := w.h.answer(req)
 	if err == nil && req.Header.Get("Accept") != octets {
 		resp.Body = struct {
 			io.Reader
@@ -42,12 +45,47 @@ const (
 
 var errEndless = &final{errors.New("the host's list has no end")}
 
-// transport gives a host that does not answer up.
+// transport gives a host up that takes a file and does not answer.
 var transport = func() http.RoundTripper {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.ResponseHeaderTimeout = stall
 	return t
 }()
+
+// errQuiet says that a host did not answer.
+var errQuiet = errors.New("no answer came")
+
+// answer is one request. A host that got a file may take its time; anything else it answers soon, or never.
+func (h *host) answer(req *http.Request) (*http.Response, error) {
+	if req.Header.Get("Content-Type") == octets {
+		return transport.RoundTrip(req)
+	}
+	ctx, cancel := context.WithCancelCause(req.Context())
+	late := time.AfterFunc(h.quiet, func() { cancel(fmt.Errorf("%w for %v", errQuiet, h.quiet)) })
+	resp, err := transport.RoundTrip(req.WithContext(ctx))
+	if !late.Stop() && err != nil && req.Context().Err() == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		cancel(nil)
+		return nil, err
+	}
+	resp.Body = &cancelled{resp.Body, cancel}
+	return resp, nil
+}
+
+// cancelled is a body that ends its request's context.
+type cancelled struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+}
+
+// Close closes the body.
+func (c *cancelled) Close() error {
+	err := c.ReadCloser.Close()
+	c.cancel(nil)
+	return err
+}
 
 // owns reports whether an address is one of the host's: its scheme counts, since http shows the
 // token to everybody on the way.
@@ -64,7 +102,10 @@ func (h *host) stay(req *http.Request, via []*http.Request) error {
 // shown is a host's own text, which may be of any length and give the token back.
 func (h *host) shown(text string) string {
 	const most = 500
-	if text = strings.ReplaceAll(text, h.token, "(the token)"); len(text) > most {
+	if h.token != "" {
+		text = strings.ReplaceAll(text, h.token, "(the token)")
+	}
+	if len(text) > most {
 		text = strings.ToValidUTF8(text[:most], "") + "..."
 	}
 	return patch.Printable(text)

@@ -1,6 +1,6 @@
 @echo off
-rem Prints the address of the newest archive here that runs on this Windows, or one sentence why
-rem none does. It changes nothing. Exit code 0: there is one, 1: there is none.
+rem Prints the address of the newest archive here that runs on this Windows and nothing else, or on
+rem standard error one sentence why none does. It changes nothing. Exit code 0: there is one, 1: there is none.
 rem llpatch publish wrote it; what it knows of each archive is what check-win7.cmd inside knows.
 setlocal EnableExtensions DisableDelayedExpansion
 set "NoDefaultCurrentDirectoryInExePath=1"
@@ -28,7 +28,7 @@ set "found="
 set "why="
 archives-here
 if not defined found if not defined why set "why=None of the archives here is for Windows."
-if not defined found echo %why%
+if not defined found >&2 echo %why%
 if not defined found exit /b 1
 for %%u in (%found%) do echo %%u
 exit /b 0

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Prints the address of the newest archive here that runs on this machine, or one sentence why none
-# does. It changes nothing and needs no network. Exit code 0: there is one, 1: there is none.
+# Prints the address of the newest archive here that runs on this machine and nothing else, or on
+# standard error one sentence why none does. It changes nothing and needs no network. Exit code 0: there is one, 1: there is none.
 # llpatch publish wrote it; what it knows of each archive is what check.sh inside knows.
 # shellcheck disable=SC2034 # what only some archives have
 
@@ -143,7 +143,7 @@ judge() {
 archives-here
 
 if test -z "$answer"; then
-	echo "None of the archives here fits. ${reason:-${cardless:-There is none for Linux}}."
+	echo "None of the archives here fits. ${reason:-${cardless:-There is none for Linux}}." >&2
 	exit 1
 fi
 # shellcheck disable=SC2086 # a list

@@ -197,7 +197,13 @@ func TestWhichSh(t *testing.T) {
 					t.Errorf("%v: exit code %d, want %d: %v", shell, code, c.code, err)
 				}
 				said := strings.TrimSpace(out.String())
-				if !strings.HasSuffix(said, c.want) || strings.Contains(said, "\n") || c.code == 0 &&
+				if c.code != 0 { // curl -fLO "$(sh which.sh)" shows the reason
+					if out.Len() > 0 || !strings.HasSuffix(strings.TrimSpace(aside.String()), c.want) {
+						t.Errorf("%v: %q, and %q, want %q", shell, said, aside.String(), c.want)
+					}
+					continue
+				}
+				if !strings.HasSuffix(said, c.want) || strings.Contains(said, "\n") ||
 					!strings.HasPrefix(said, "https://") {
 					t.Errorf("%v: %q, want %q", shell, said, c.want)
 				}

@@ -24,6 +24,9 @@ import (
 // SignatureSuffix is behind the name of a file in that of its signature, as minisign has it.
 const SignatureSuffix = ".minisig"
 
+// PublicSuffix is behind a key file's name in that of its public half.
+const PublicSuffix = ".pub"
+
 // Key signs. Its file is minisign's own, which that program reads as well.
 type Key struct{ private minisign.PrivateKey }
 
@@ -39,7 +42,7 @@ func ReadKey(text, password []byte) (Key, error) {
 	var k Key
 	switch locked := Locked(text); {
 	case locked && len(password) == 0:
-		return k, &BadKey{Why: "it has a password, and none was given"}
+		return k, &BadKey{Why: "it has a password, and none was given", Locked: true}
 	case locked:
 		private, err := minisign.DecryptKey(string(password), text)
 		if err != nil {
@@ -149,6 +152,7 @@ func (p PublicKey) Name() string { return fmt.Sprintf("%016X", p.ID()) }
 type BadSignature struct {
 	Key string // that should have signed it
 	Why string
+	By  string // the key that did, by its own word; empty: not known
 }
 
 // Error says why.
@@ -157,32 +161,55 @@ func (e *BadSignature) Error() string { return e.Why }
 // Verify checks the text of a signature file against what r holds, and returns its comment.
 // The error is a *BadSignature, or one of reading.
 func (p PublicKey) Verify(r io.Reader, signature []byte) (comment string, err error) {
-	var s minisign.Signature
-	if err := s.UnmarshalText(signature); err != nil {
-		return "", &BadSignature{p.Name(), "it is no signature of minisign's form"}
-	}
-	// What the signature does not cover, its first line and how it is written, is ours too.
-	if canonical, err := s.MarshalText(); err != nil || s.UntrustedComment != untrusted ||
-		!bytes.Equal(bytes.TrimRight(canonical, "\n"), bytes.TrimSuffix(signature, []byte("\n"))) {
-		return "", &BadSignature{p.Name(), "it is not written as llpatch writes one"}
-	}
-	if s.KeyID != p.ID() {
-		return "", &BadSignature{p.Name(), fmt.Sprintf("key %016X made it, not %s", s.KeyID, p.Name())}
-	}
-	message := minisign.NewReader(r)
-	if _, err := io.Copy(io.Discard, message); err != nil {
+	m := NewMessage(r)
+	if _, err := io.Copy(io.Discard, m.Reader); err != nil {
 		return "", err
 	}
-	if !message.Verify(p.PublicKey, signature) {
-		return "", &BadSignature{p.Name(), "it does not fit: the file, the comment or the signature was changed"}
+	return p.VerifyMessage(m, signature)
+}
+
+// Message is what is or was signed; once its Reader was read to its end, several keys can look at it.
+type Message struct{ *minisign.Reader }
+
+// NewMessage is what r holds.
+func NewMessage(r io.Reader) Message { return Message{minisign.NewReader(r)} }
+
+// VerifyMessage is Verify for a message that was read to its end. The error is a *BadSignature.
+func (p PublicKey) VerifyMessage(m Message, signature []byte) (comment string, err error) {
+	var s minisign.Signature
+	if err := s.UnmarshalText(signature); err != nil {
+		return "", &BadSignature{Key: p.Name(), Why: "it is no signature of minisign's form"}
+	}
+	// What the signature does not cover, its first line, its kind (always of a hash) and how it is
+	// written, is ours too.
+	if canonical, err := s.MarshalText(); err != nil || s.Algorithm != minisign.HashEdDSA ||
+		s.UntrustedComment != untrusted ||
+		!bytes.Equal(bytes.TrimRight(canonical, "\n"), bytes.TrimSuffix(signature, []byte("\n"))) {
+		return "", &BadSignature{Key: p.Name(), Why: "it is not written as llpatch writes one"}
+	}
+	if s.KeyID != p.ID() {
+		by := fmt.Sprintf("%016X", s.KeyID)
+		return "", &BadSignature{p.Name(), fmt.Sprintf("key %s made it, not %s", by, p.Name()), by}
+	}
+	if !m.Verify(p.PublicKey, signature) {
+		return "", &BadSignature{Key: p.Name(), Why: "it does not fit: the file, the comment or the signature was changed"}
 	}
 	return s.TrustedComment, nil
+}
+
+// SignedBy is the number of the key that a signature file says has made it, 0 where it is none.
+func SignedBy(signature []byte) uint64 {
+	var s minisign.Signature
+	if err := s.UnmarshalText(signature); err != nil {
+		return 0
+	}
+	return s.KeyID
 }
 
 // Open returns the statement in a DSSE envelope that the key signed. The error is a
 // *BadSignature.
 func (p PublicKey) Open(ctx context.Context, envelope []byte) ([]byte, error) {
-	bad := func(why string) error { return &BadSignature{p.Name(), why} }
+	bad := func(why string) error { return &BadSignature{Key: p.Name(), Why: why} }
 	var e dsse.Envelope
 	d := json.NewDecoder(bytes.NewReader(envelope))
 	d.DisallowUnknownFields()
@@ -253,7 +280,7 @@ func (p PublicKey) Succeeded(text, signature []byte) (PublicKey, error) {
 		return PublicKey{}, err
 	}
 	if comment != succeeds+p.Name() {
-		return PublicKey{}, &BadSignature{p.Name(), fmt.Sprintf("it was made for something else: %q", comment)}
+		return PublicKey{}, &BadSignature{Key: p.Name(), Why: fmt.Sprintf("it was made for something else: %q", comment)}
 	}
 	return ReadPublicKey(text)
 }
@@ -263,6 +290,8 @@ type BadKey struct {
 	File string // empty: not known
 	Why  string
 	Err  error // nil where Why is the whole cause
+
+	Locked bool // it has a password, which is all that lacks
 }
 
 // Error names the file and the cause.
@@ -277,7 +306,12 @@ func (e *BadKey) Error() string {
 func (e *BadKey) ExitCode() int { return exit.Usage }
 
 // Hint says how to have one.
-func (e *BadKey) Hint() string { return "llpatch key new FILE makes a key, and FILE.pub beside it" }
+func (e *BadKey) Hint() string {
+	if e.Locked {
+		return "give its password: --key-password-file FILE, or the variable LLPATCH_KEY_PASSWORD"
+	}
+	return "llpatch key new FILE makes a key, and FILE.pub beside it"
+}
 
 // Unwrap returns Err.
 func (e *BadKey) Unwrap() error { return e.Err }

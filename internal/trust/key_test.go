@@ -49,6 +49,23 @@ func TestSign(t *testing.T) {
 	}
 }
 
+// A signature file of which one bit is another is none.
+func TestFlippedSignature(t *testing.T) {
+	k := newKey(t)
+	text := []byte("the bytes of a release")
+	signature, err := k.Sign(bytes.NewReader(text), "file:x tag:b1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := range len(signature) * 8 {
+		bad := bytes.Clone(signature)
+		bad[n/8] ^= 1 << (n % 8)
+		if comment, err := k.Public().Verify(bytes.NewReader(text), bad); err == nil {
+			t.Errorf("byte %d of %d, %q for %q: %q", n/8, len(bad), bad[n/8], signature[n/8], comment)
+		}
+	}
+}
+
 func TestEnvelope(t *testing.T) {
 	k, other := newKey(t), newKey(t)
 	statement := []byte(`{"_type":"x"}`)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"strings"
 	"time"
@@ -154,13 +153,13 @@ func verifier(r *root.TrustedRoot) (*sigstore.Verifier, error) {
 
 // digests reads the archive once more, for the sum that npm's statements have.
 func (r *Report) digests() (digests, error) {
-	f, err := os.Open(r.file)
+	f, err := openBody(r.file)
 	if err != nil {
 		return digests{}, err
 	}
 	defer f.Close()
 	short, long := sha256.New(), sha512.New()
-	if _, err := io.Copy(io.MultiWriter(short, long), f); err != nil {
+	if _, err := io.Copy(io.MultiWriter(short, long), f.reader()); err != nil {
 		return digests{}, err
 	}
 	if fmt.Sprintf("%x", short.Sum(nil)) != r.SHA256 {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"path"
@@ -46,17 +45,20 @@ func (r *Report) content(m *members, o Options) *bundle.Info {
 	if id, ok := bundle.Identify(text, llama); ok {
 		r.Security = id.Known(o.Advisories)
 	}
-	if text == nil {
+	if _, there := m.files[bundle.InfoFile]; text == nil && !there {
 		r.foreign(m, llama, o)
 		return nil
 	}
 	for _, strange := range m.strange {
 		r.wrong("files", "%s", strange)
 	}
-	var info bundle.Info
-	if err := json.Unmarshal(text, &info); err != nil || info.Series == nil || info.Tag == "" ||
-		slices.Contains(info.Files, nil) {
-		r.wrong("manifest", "BUILD_INFO.json cannot be read.")
+	if text == nil {
+		r.wrong("manifest", "BUILD_INFO.json cannot be read: it is larger than that of any bundle, or a program.")
+		return nil
+	}
+	info, err := bundle.ReadInfo(text)
+	if err != nil {
+		r.wrong("manifest", "BUILD_INFO.json cannot be read: %v.", err)
 		return nil
 	}
 	r.Tag, r.Target = info.Tag, info.Target

@@ -86,7 +86,28 @@ func TestSumsLeadOut(t *testing.T) {
 	}
 	r, err := archive(t.Context(), file, Options{})
 	if err != nil || !strings.Contains(r.Text(), "which is no file beside it") ||
-		!strings.Contains(r.Text(), name+".d cannot be read") {
+		!strings.Contains(r.Text(), name+".d, beside it, is no regular file") {
 		t.Errorf("%v\n%s", err, r.Text())
+	}
+}
+
+// A manifest that is too large to be one, or that lists what no memory holds, is wrong, and is not read.
+func TestLargeManifest(t *testing.T) {
+	for what, text := range map[string]string{
+		"values": `{"tag":"b1","series":{},"files":[` + strings.Repeat("{},", 5_000_000) + `{}]}`,
+		"quoted": `{"tag":"b1","series":{},"llpatch":"\"","files":[` + strings.Repeat("{},", 300_000) + `{}]}`,
+		"bytes":  `{"tag":"b1","series":{},"files":[]}` + strings.Repeat(" ", maxText),
+	} {
+		file := packed(t, "BUILD_INFO.json", strings.NewReader(text), int64(len(text)))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		r, err := archive(t.Context(), file, Options{})
+		runtime.ReadMemStats(&after)
+		if err != nil || !strings.Contains(r.Text(), "BUILD_INFO.json cannot be read: it") || !r.has(Wrong) {
+			t.Errorf("%s: %v, %s", what, err, r.Text())
+		}
+		if got := after.TotalAlloc - before.TotalAlloc; got > 150<<20 {
+			t.Errorf("%s: %d MiB were taken", what, got>>20)
+		}
 	}
 }

@@ -85,7 +85,7 @@ func TestOwnSums(t *testing.T) {
 	archive := release(t, dir, "b8833", "tar.gz", &k)
 	there := t.TempDir()
 	err := copyAll(filepath.Dir(archive), there, func(name string) string {
-		if strings.HasPrefix(name, bundle.SumsFile) {
+		if strings.HasPrefix(name, bundle.SumsFile) || name == bundle.NotesFile {
 			return filepath.Base(archive) + "." + name
 		}
 		return name

@@ -21,11 +21,15 @@ import (
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/bundle"
 	"github.com/llpatch/llpatch/internal/regular"
+	"github.com/llpatch/llpatch/internal/trust"
 )
 
 // members are what an archive or a folder holds, names below its top folder.
 type members struct {
 	sum     string            // of the archive, empty for a folder
+	size    int64             // of the archive
+	message trust.Message     // the archive
+	parts   int               // of which the archive consists here; 0: it is whole
 	files   map[string]string // SHA-256 of each regular file; nil: nothing could be read
 	links   map[string]string
 	text    map[string][]byte // the small files that are looked into
@@ -45,7 +49,10 @@ const (
 )
 
 // broken says why an archive cannot be read to its end.
-type broken struct{ why, sum string }
+type broken struct {
+	why     string
+	strange bool // it does not even begin as an archive does
+}
 
 func (e *broken) Error() string { return e.why }
 
@@ -53,30 +60,35 @@ func newMembers() *members {
 	return &members{files: map[string]string{}, links: map[string]string{}, text: map[string][]byte{}}
 }
 
-// readArchive reads a tar.gz or a zip. The error is a *broken, or one of this machine's.
+// readArchive reads a tar.gz or a zip. The error is one of this machine's, or a *broken: then the members have what is
+// known of the archive itself.
 func readArchive(ctx context.Context, name string) (*members, error) {
-	f, err := regular.Open(name)
+	f, err := openBody(name)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // only read from
-	h := sha256.New()
-	size, err := io.Copy(h, regular.Until(ctx, f))
-	if err != nil {
-		return nil, err
-	}
-	sum := hex.EncodeToString(h.Sum(nil))
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return nil, err
-	}
+	// Both sums of the archive are made of one reading, while another looks at what it holds.
+	h, message := sha256.New(), trust.NewMessage(regular.Until(ctx, f.reader()))
+	summed := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(h, message.Reader)
+		summed <- err
+	}()
 	m := newMembers()
-	m.sum = sum
-	magic := make([]byte, 2) // a wheel is a zip as well, and a .tgz a tar.gz
-	if _, err = f.ReadAt(magic, 0); err == nil && string(magic) == "PK" {
-		err = m.zip(ctx, f, size)
+	m.size, m.parts, m.message = f.size(), f.parts, message
+	var magic [2]byte // a wheel is a zip as well, and a .tgz a tar.gz
+	_, err = f.ReadAt(magic[:], 0)
+	strange := err != nil || string(magic[:]) != "PK" && string(magic[:]) != "\x1f\x8b"
+	if err == nil && string(magic[:]) == "PK" {
+		err = m.zip(ctx, f, f.size())
 	} else {
-		err = m.tarGz(ctx, f)
+		err = m.tarGz(ctx, f.reader())
 	}
+	if failed := <-summed; failed != nil {
+		return nil, failed
+	}
+	m.sum = hex.EncodeToString(h.Sum(nil))
 	var disk *fs.PathError
 	switch {
 	case err == nil:
@@ -86,7 +98,8 @@ func readArchive(ctx context.Context, name string) (*members, error) {
 	case errors.As(err, &disk):
 		return nil, err
 	}
-	return nil, &broken{err.Error(), sum}
+	m.files = nil
+	return m, &broken{err.Error(), strange}
 }
 
 func (m *members) tarGz(ctx context.Context, f io.Reader) error {

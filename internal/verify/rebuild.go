@@ -3,7 +3,6 @@ package verify
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -66,6 +65,8 @@ func (r *Report) CanRebuild() error {
 		return &NotAgain{r.Subject, "something in it is wrong already"}
 	case r.info == nil:
 		return &NotAgain{r.Subject, "it is not llpatch's, and does not say how it was built"}
+	case r.inParts:
+		return &NotAgain{r.Subject, "it is there in parts: join them first (cat NAME.part* > NAME)"}
 	case r.file == "":
 		return &NotAgain{r.Subject, "it is a folder; the archive that it comes from can be"}
 	}
@@ -208,9 +209,9 @@ func (b *Rebuild) follows(info *bundle.Info, ours, name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	var again bundle.Info
-	if err := json.Unmarshal(data, &again); err != nil {
-		return false, err
+	again, err := bundle.ReadInfo(data)
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", bundle.InfoFile, err)
 	}
 	for _, a := range b.Allowed {
 		again.Sums[a.Path] = info.Sums[a.Path]

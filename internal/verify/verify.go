@@ -59,6 +59,7 @@ type Finding struct {
 type Report struct {
 	Subject  string      `json:"subject"` // the archive's name
 	SHA256   string      `json:"sha256,omitempty"`
+	Bytes    int64       `json:"bytes,omitempty"` // of the archive
 	Tag      string      `json:"tag,omitempty"`
 	Target   string      `json:"target,omitempty"`
 	Findings []Finding   `json:"findings"`
@@ -68,6 +69,10 @@ type Report struct {
 	file     string       // the archive; empty: it is a folder
 	files    int          // regular ones that it holds
 	empty    bool         // it is a folder without a program
+	inParts  bool         // the archive is there in parts alone
+	set      []File       // the archive, or its parts, and what lies beside it
+	by       string       // says that another llpatch made it, so that this one cannot prove all of it; empty: it can
+	otherKey string       // that made the signature, and is not the one that should have
 	attested bool         // its host states how it was made
 	info     *bundle.Info // what it says of itself; nil: it is not llpatch's
 }
@@ -83,6 +88,18 @@ func (r *Report) open(about, format string, args ...any)  { r.add(about, Open, f
 func (r *Report) has(s Status) bool {
 	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Status == s })
 }
+
+// Other reports whether it is another llpatch that made the archive, and nothing else, for which it is not proven.
+func (r *Report) Other() bool {
+	return r.by != "" && !slices.ContainsFunc(r.Findings, func(f Finding) bool {
+		return f.Status == Open && f.About != "materials"
+	})
+}
+
+// Set are the files of the archive's set, each with the SHA-256 that was proven, or that is in
+// SHA256SUMS: the archive or, where that is given in parts, these in its place. Of public keys it
+// has the one that signed, and those by which it took the place of the one that is trusted.
+func (r *Report) Set() []File { return slices.Clone(r.set) }
 
 // Text is a line for each look, and a last one with the verdict.
 func (r *Report) Text() string {
@@ -144,6 +161,10 @@ func (e *Failed) ExitCode() int { return exit.Smoke }
 
 // Hint says where to get it again.
 func (e *Failed) Hint() string {
+	if e.Report.otherKey != "" {
+		return "look whether --key is the publisher's own key, as he shows it elsewhere than beside the archive; a key that " +
+			"took its place comes with NEW.pub and NEW.pub.minisig beside the archive"
+	}
 	return "get it again from where it was published, with what lies beside it; if it is wrong again, tell who " +
 		"published it"
 }
@@ -159,6 +180,9 @@ func (e *Unproven) ExitCode() int { return exit.NotRun }
 
 // Hint says how to prove more.
 func (e *Unproven) Hint() string {
+	if r := e.Report; r.Other() {
+		return r.by + ", which compares all that it wrote"
+	}
 	return "llpatch verify PATH --key KEY, with the public key of whom you trust, which you have from elsewhere than " +
 		"the archive"
 }
@@ -191,13 +215,9 @@ func (e *NotArchive) Hint() string {
 // Path looks at an archive, at each archive in the folder of a release, or at an unpacked
 // bundle. The error is a *NotArchive, or one of reading.
 func Path(ctx context.Context, name string, o Options) ([]*Report, error) {
-	st, err := os.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !st.IsDir() {
-		if of, part := bundle.PartOf(name); part {
-			return nil, &NotArchive{name, "is a part of " + filepath.Base(of) + ": join them first (cat NAME.part* > NAME)"}
+	if st, err := os.Stat(name); err != nil || !st.IsDir() {
+		if of, part := bundle.PartOf(name); part && err == nil {
+			name = of
 		}
 		r, err := archive(ctx, name, o)
 		return []*Report{r}, err
@@ -213,11 +233,17 @@ func Path(ctx context.Context, name string, o Options) ([]*Report, error) {
 		return nil, err
 	}
 	var all []*Report
+	seen := map[string]bool{}
 	for _, e := range entries {
-		if !isArchive(e.Name()) || e.IsDir() {
+		file := e.Name()
+		if of, part := bundle.PartOf(file); part {
+			file = of
+		}
+		if !isArchive(file) || e.IsDir() || seen[file] {
 			continue
 		}
-		r, err := archive(ctx, filepath.Join(name, e.Name()), o)
+		seen[file] = true
+		r, err := archive(ctx, filepath.Join(name, file), o)
 		if err != nil {
 			return nil, err
 		}
@@ -242,17 +268,19 @@ func archive(ctx context.Context, name string, o Options) (*Report, error) {
 	r := &Report{Subject: filepath.Base(name)}
 	m, err := readArchive(ctx, name)
 	if broken := new(broken); errors.As(err, &broken) {
+		if broken.strange && !isArchive(name) {
+			return nil, &NotArchive{name, "is no archive"}
+		}
 		r.wrong("files", "The archive cannot be read: %s.", broken.why)
-		m = &members{sum: broken.sum}
 	} else if err != nil {
 		return nil, err
 	}
-	r.SHA256 = m.sum
-	s := set{file: name, m: m}
-	if err := s.readSums(); err != nil {
+	r.SHA256, r.Bytes = m.sum, m.size
+	s := &set{file: name, m: m}
+	if err := s.readSums(r); err != nil {
 		return nil, err
 	}
-	r.file, r.files = name, len(m.files)
+	r.file, r.files, r.inParts = name, len(m.files), m.parts > 0
 	if broken := m.files == nil; !broken {
 		r.info = r.content(m, o)
 	}
@@ -272,6 +300,7 @@ func unpacked(ctx context.Context, dir string, o Options) (*Report, error) {
 		return nil, err
 	}
 	r.info, r.empty = r.content(m, o), len(m.bins) == 0
+	r.alike(o)
 	r.open("signature", "A folder has no signature: verify the archive that it comes from.")
 	return r, nil
 }

@@ -21,8 +21,8 @@ import (
 )
 
 // release makes a signed release of two real programs and a library, in a folder, and returns
-// its archive.
-func release(t testing.TB, dir, tag, format string, key *trust.Key) string {
+// its archive. It has a library more for each of the files that it is given, with that in it.
+func release(t testing.TB, dir, tag, format string, key *trust.Key, inside ...string) string {
 	t.Helper()
 	top := filepath.Join(dir, "stage")
 	cc := func(args ...string) {
@@ -47,6 +47,17 @@ func release(t testing.TB, dir, tag, format string, key *trust.Key) string {
 	for _, name := range []string{"llama-server", "llama-cli"} {
 		cc("-o", filepath.Join(top, name), filepath.Join(dir, "main.c"), lib, "-Wl,-rpath,$ORIGIN")
 	}
+	names := []string{"libanswer.so", "llama-server", "llama-cli"}
+	for n, file := range inside {
+		name := fmt.Sprintf("libdata%d.so", n)
+		source := filepath.Join(dir, "data.s")
+		if err := os.WriteFile(source, fmt.Appendf(nil, ".section .rodata\n.incbin %q\n"+
+			".section .note.GNU-stack,\"\",%%progbits\n", file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cc("-shared", "-nostdlib", "-Wl,-soname,"+name, "-o", filepath.Join(top, name), source)
+		names = append(names, name)
+	}
 	patch := []byte("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n")
 	i := bundle.Info{
 		Llpatch: "test", Upstream: spec.LlamaCpp, Tag: tag, Build: 8833, Commit: strings.Repeat("c", 40),
@@ -70,7 +81,7 @@ func release(t testing.TB, dir, tag, format string, key *trust.Key) string {
 			}}},
 		},
 	}
-	for _, name := range []string{"libanswer.so", "llama-server", "llama-cli"} {
+	for _, name := range names {
 		f, err := binary.Inspect(filepath.Join(top, name))
 		if err != nil {
 			t.Fatal(err)
@@ -244,7 +255,30 @@ func TestUnpacked(t *testing.T) {
 	}
 }
 
-// Whatever is changed of a signed release is found: 200 random changes of ten kinds.
+// A replay is an older release as it was published: it is found by the tag that is expected, or by
+// an index that names a newer one.
+func replays(t *testing.T, older, dir string, rnd *rand.Rand) (o Options, err error) {
+	t.Helper()
+	o.Expect = "b8833"
+	if rnd.IntN(2) == 0 {
+		of := bundle.Archive{Upstream: spec.LlamaCpp, Target: "linux-cpu", Tag: "b8800", Build: 8833, Revision: 1}
+		newer := of
+		newer.Name, newer.Tag, newer.Build = "llama-b8833-llp1-bin-linux-cpu-x64.tar.gz", "b8833", 8834
+		of.Name = "llama-b8800-llp1-bin-linux-cpu-x64.tar.gz"
+		of.SHA256, err = build.SumFile(filepath.Join(older, of.Name))
+		o = Options{Index: &bundle.Index{Date: time.Unix(2e9, 0), Releases: []bundle.Release{
+			{Archives: []bundle.Archive{newer}}, {Archives: []bundle.Archive{of}},
+		}}}
+	}
+	entries, err1 := os.ReadDir(dir)
+	err = errors.Join(err, err1)
+	for _, e := range entries {
+		err = errors.Join(err, os.Remove(filepath.Join(dir, e.Name())))
+	}
+	return o, errors.Join(err, copyAll(older, dir, func(name string) string { return name }))
+}
+
+// Whatever is changed of a signed release is found: 200 random changes of 14 kinds.
 func TestCorruptions(t *testing.T) {
 	k, public := newKey(t)
 	mallory, _ := newKey(t)
@@ -257,17 +291,28 @@ func TestCorruptions(t *testing.T) {
 	}
 	var names []string
 	for _, e := range entries {
-		if e.Name() != bundle.NotesFile { // a page to read, which nothing is taken from
-			names = append(names, e.Name())
-		}
+		names = append(names, e.Name())
 	}
-	if len(names) != 6 {
+	if len(names) != 7 {
 		t.Fatalf("a release has %v", names)
 	}
 	archive := names[slices.IndexFunc(names, isArchive)]
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 0))
+	const replay = "an older release, as it was published"
 	kinds := map[string]func(dir, file string) error{
+		replay: nil,
+		"the signature of another archive": func(dir, _ string) error {
+			return copyFile(filepath.Join(older, strings.Replace(archive, "b8833", "b8800", 1)+trust.SignatureSuffix),
+				filepath.Join(dir, archive+trust.SignatureSuffix))
+		},
+		"a stale manifest in the archive": func(dir, _ string) error {
+			return repack(t, filepath.Join(dir, archive), `sed -i s/b8833/b8800/ BUILD_INFO.json`)
+		},
+		"a stale manifest in the archive, whose sums fit": func(dir, _ string) error {
+			return repack(t, filepath.Join(dir, archive), `sed -i s/b8833/b8800/ BUILD_INFO.json
+				find . -type f ! -name SHA256SUMS | sort | sed 's,^\./,,' | xargs sha256sum >SHA256SUMS`)
+		},
 		"a bit flips": func(_, file string) error {
 			data, err := os.ReadFile(file)
 			if err == nil {
@@ -309,11 +354,7 @@ func TestCorruptions(t *testing.T) {
 			return copyAll(older, dir, func(name string) string { return strings.Replace(name, "b8800", "b8833", 1) })
 		},
 		"a file in the archive": func(dir, _ string) error {
-			file := filepath.Join(dir, archive)
-			c := exec.Command("sh", "-c", `gunzip -c "$1" >"$2/x.tar" && mkdir -p "$2/$3" && echo "$RANDOM" >"$2/$3/more" && tar -C "$2" -rf "$2/x.tar" "$3/more" && gzip -c "$2/x.tar" >"$1"`,
-				"sh", file, t.TempDir(), strings.TrimSuffix(archive, ".tar.gz"))
-			out, err := c.CombinedOutput()
-			return errors.Join(err, map[bool]error{true: errors.New(string(out))}[err != nil])
+			return repack(t, filepath.Join(dir, archive), "date +%N >more")
 		},
 	}
 	order := make([]string, 0, len(kinds))
@@ -323,14 +364,21 @@ func TestCorruptions(t *testing.T) {
 	slices.Sort(order)
 	o := Options{Key: public, Expect: "b8833", Version: "test"}
 	const rounds = 200
-	found := 0
+	found := map[string]int{}
 	for n := 0; n < rounds; {
 		kind, name := order[n%len(order)], names[rnd.IntN(len(names))]
 		dir := t.TempDir()
 		if err := copyAll(good, dir, func(name string) string { return name }); err != nil {
 			t.Fatal(err)
 		}
-		if err := kinds[kind](dir, filepath.Join(dir, name)); err != nil {
+		o, at := o, filepath.Join(dir, archive)
+		if kind == replay {
+			of, err := replays(t, older, dir, rnd)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o.Expect, o.Index, at = of.Expect, of.Index, filepath.Join(dir, strings.Replace(archive, "b8833", "b8800", 1))
+		} else if err := kinds[kind](dir, filepath.Join(dir, name)); err != nil {
 			t.Fatalf("%s, %s: %v", kind, name, err)
 		}
 		if changed, err := differ(good, dir, names); err != nil {
@@ -339,17 +387,33 @@ func TestCorruptions(t *testing.T) {
 			continue // another's key gives the same archive
 		}
 		n++
-		reports, err := Path(t.Context(), filepath.Join(dir, archive), o)
+		reports, err := Path(t.Context(), at, o)
 		switch {
 		case err != nil && (name != archive || kind != "not there"):
 			t.Errorf("%s, %s, seed %d: %v", kind, name, seed, err)
 		case err == nil && reports[0].Err() == nil:
 			t.Errorf("%s, %s, seed %d: not found:\n%s", kind, name, seed, reports[0].Text())
 		default:
-			found++
+			found[kind]++
 		}
 	}
-	t.Logf("%d of %d found", found, rounds)
+	all := 0
+	for _, kind := range order {
+		t.Logf("%2d  %s", found[kind], kind)
+		all += found[kind]
+	}
+	t.Logf("%d of %d found (seed %d)", all, rounds, seed)
+}
+
+// repack does something in the top folder of an archive.
+func repack(t *testing.T, file, what string) error {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "sh", "-ec", `cd "$2"; tar xzf "$1"; cd */; eval "$3"; cd ..; tar czf "$1" *`,
+		"sh", file, t.TempDir(), what).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
 }
 
 func copyFile(from, to string) error {
