@@ -41,10 +41,14 @@ var (
 )
 
 // proofs are cache entries that show whether an option that looks for something
-// found it; without it CMake goes on and leaves the feature out.
-var proofs = map[string]struct{ entry, what string }{
-	"LLAMA_OPENSSL": {"OPENSSL_SSL_LIBRARY", "OpenSSL's library"},
-	"GGML_OPENMP":   {"OpenMP_CXX_FLAGS", "OpenMP"},
+// found it, any one of them; without it CMake goes on and leaves the feature out. FindOpenSSL
+// has names of its own for MinGW.
+var proofs = map[string]struct {
+	entries []string
+	what    string
+}{
+	"LLAMA_OPENSSL": {[]string{"OPENSSL_SSL_LIBRARY", "SSL_EAY"}, "OpenSSL's library"},
+	"GGML_OPENMP":   {[]string{"OpenMP_CXX_FLAGS"}, "OpenMP"},
 }
 
 // checkOptions compares what was asked for with what CMake made of it: output
@@ -83,10 +87,11 @@ func (p Plan) checkOptions(output []string, cache map[string]string) error {
 		if !sameValue(got, o.Value) {
 			return fail("was changed by CMake to %q", got)
 		}
-		if proof, has := proofs[o.Name]; has && o.Value == "ON" {
-			if v := cache[proof.entry]; v == "" || strings.HasSuffix(v, "NOTFOUND") {
-				return fail("is on, but CMake did not find %s", proof.what)
-			}
+		proof, has := proofs[o.Name]
+		if has && o.Value == "ON" && !slices.ContainsFunc(proof.entries, func(name string) bool {
+			return cache[name] != "" && !strings.HasSuffix(cache[name], "NOTFOUND")
+		}) {
+			return fail("is on, but CMake did not find %s", proof.what)
 		}
 	}
 	return nil

@@ -61,3 +61,18 @@ func TestToolchainLibrary(t *testing.T) {
 		t.Errorf("%q", gone.Off)
 	}
 }
+
+// FindOpenSSL keeps what it found under other names for MinGW.
+func TestOpenSSLFound(t *testing.T) {
+	p := Plan{Options: []Option{{Name: "LLAMA_OPENSSL", Value: "ON"}}}
+	for entry, found := range map[string]bool{
+		"OPENSSL_SSL_LIBRARY=/usr/lib/libssl.so": true, "SSL_EAY=/lib/libssl.a": true,
+		"OPENSSL_SSL_LIBRARY=OPENSSL_SSL_LIBRARY-NOTFOUND": false, "SSL_EAY=": false,
+	} {
+		name, value, _ := strings.Cut(entry, "=")
+		err := p.checkOptions(nil, map[string]string{"LLAMA_OPENSSL": "ON", name: value})
+		if (err == nil) != found {
+			t.Errorf("%s: %v", entry, err)
+		}
+	}
+}

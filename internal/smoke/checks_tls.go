@@ -50,6 +50,11 @@ func tlsCheck(a *args) step {
 			return outcome{}, err
 		}
 		defer h.Close()
+		if s.wine != nil { // Windows has a store of its own, and no variable
+			if err := s.wine.Trust(ctx, h.authority); err != nil {
+				return outcome{}, err
+			}
+		}
 		s.stop(ctx) // it is another server's turn, and its environment is another
 		env := s.current.Env
 		defer func() { s.current.Env = env }()
@@ -100,9 +105,11 @@ type hub struct {
 	certs map[string]*tls.Certificate
 	shows atomic.Pointer[tls.Certificate]
 	roots *x509.CertPool
-	asked atomic.Int32  // requests
-	heard chan struct{} // one of them, as soon as it comes
-	given atomic.Int32  // of them for the model itself
+	// of which roots has one, in DER
+	authority []byte
+	asked     atomic.Int32  // requests
+	heard     chan struct{} // one of them, as soon as it comes
+	given     atomic.Int32  // of them for the model itself
 }
 
 // newHub starts one, with the files of an authority and of a certificate for localhost in dir.
@@ -122,6 +129,7 @@ func newHub(ctx context.Context, model, dir string) (*hub, error) {
 		return nil, err
 	}
 	h.roots.AddCert(ca.Leaf)
+	h.authority = ca.Certificate[0]
 	for name, of := range map[string]struct {
 		by    *tls.Certificate
 		host  string

@@ -6,6 +6,9 @@ package wine
 import (
 	"cmp"
 	"context"
+	"crypto/sha1"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -180,6 +183,20 @@ func (w *Windows) own(ctx context.Context, argv ...string) (string, error) {
 		return "", fmt.Errorf("wine's %s: %w", argv[0], err)
 	}
 	return strings.TrimSpace(string(out)), nil
+}
+
+// Trust puts an authority's certificate, in DER, among those that this Windows trusts for
+// every user (the store ROOT), until it is stopped. Windows keeps them in the registry, by the
+// SHA-1 of the certificate, as a list of properties; number 32 is the certificate itself
+// (CERT_CERT_PROP_ID of wincrypt.h).
+func (w *Windows) Trust(ctx context.Context, der []byte) error {
+	blob := binary.LittleEndian.AppendUint32(nil, 32)
+	blob = binary.LittleEndian.AppendUint32(blob, 1)
+	blob = binary.LittleEndian.AppendUint32(blob, uint32(len(der)))
+	blob = append(blob, der...)
+	key := fmt.Sprintf(`HKLM\Software\Microsoft\SystemCertificates\ROOT\Certificates\%X`, sha1.Sum(der))
+	_, err := w.own(ctx, "reg", "add", key, "/v", "Blob", "/t", "REG_BINARY", "/d", hex.EncodeToString(blob), "/f")
+	return err
 }
 
 // Stop ends wine's server and services and removes its folder. The error is of what is left.

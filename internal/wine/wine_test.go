@@ -5,6 +5,7 @@ package wine
 import (
 	"context"
 	"errors"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -80,5 +81,55 @@ func TestPipes(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "wine")); !os.IsNotExist(err) {
 		t.Errorf("its folder: %v", err)
+	}
+}
+
+// asks looks for the certificate in argv[1] in the store that TLS libraries read on Windows.
+const asks = `#include <windows.h>
+#include <wincrypt.h>
+#include <stdio.h>
+int main(int n, char **arg) {
+    static unsigned char der[4096];
+    FILE *f = fopen(arg[1], "rb");
+    size_t size = fread(der, 1, sizeof der, f);
+    HCERTSTORE store = CertOpenSystemStoreA(0, "ROOT");
+    for (PCCERT_CONTEXT c = 0; (c = CertEnumCertificatesInStore(store, c));)
+        if (c->cbCertEncoded == size && !memcmp(c->pbCertEncoded, der, size)) return puts("trusted") < 0;
+    return puts("unknown") < 0;
+}
+`
+
+func TestTrust(t *testing.T) {
+	program, found := Find()
+	gcc, err := exec.LookPath("x86_64-w64-mingw32-gcc-posix")
+	if !found || err != nil {
+		t.Skip("no wine64 or no MinGW (sh scripts/setup win7): no store of certificates was asked here")
+	}
+	dir := t.TempDir()
+	source, asking, file := filepath.Join(dir, "asks.c"), filepath.Join(dir, "asks.exe"), filepath.Join(dir, "der")
+	server := httptest.NewTLSServer(nil)
+	server.Close()
+	der := server.Certificate().Raw
+	err = errors.Join(os.WriteFile(source, []byte(asks), 0o644), os.WriteFile(file, der, 0o644))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.CommandContext(t.Context(), gcc, "-o", asking, source, "-lcrypt32").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	w, err := Start(t.Context(), Options{
+		Program: program, Version: spec.Win7, Dir: dir, Env: []string{"PATH=/usr/bin:/bin", "HOME=" + dir},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop(context.WithoutCancel(t.Context()))
+	for _, want := range []string{"unknown", "trusted"} {
+		if out, err := w.own(t.Context(), "cmd", "/c", asking+" "+file); err != nil || out != want {
+			t.Errorf("%s, %v, want %s", out, err, want)
+		}
+		if err := w.Trust(t.Context(), der); err != nil {
+			t.Error(err)
+		}
 	}
 }
