@@ -63,10 +63,13 @@ part by part, and how far to trust each part.
 				return usage("%w", err)
 			}
 			o.Ctx = cmp.Or(o.Ctx, h.Context)
-			if o.Ctx == 0 {
+			if o.Ctx == 0 && memory.Companion(&h) == "" && memory.Compared(&h) {
 				return usage("%s does not say for how many tokens it was trained: give --ctx", argv[0])
 			}
 			n, err := memory.Forecast(&h, o)
+			if _, ok := errors.AsType[*memory.Unproven](err); ok {
+				return fmt.Errorf("%s: %w", argv[0], err)
+			}
 			if err != nil {
 				return usage("%s: %w", argv[0], err)
 			}
@@ -118,7 +121,9 @@ func (c *cardSize) Set(text string) error {
 
 func vramText(h *gguf.Header, o memory.NeedOptions, n memory.Need) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s, %d layers, %d tokens of context\n", h.Arch, h.Name, h.Layers, o.Ctx)
+	if memory.Companion(h) == "" {
+		fmt.Fprintf(&b, "%s %s, %d layers, %d tokens of context\n", h.Arch, h.Name, h.Layers, o.Ctx)
+	}
 	rows := [][]string{{"PART", "MIB", "PER TOKEN", "TAKEN", "TRUST", "WHY"}}
 	per := func(v float64) string {
 		if v == 0 {

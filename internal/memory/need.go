@@ -89,6 +89,12 @@ const MLAPart = "MLA scratch"
 
 // Forecast computes what a model needs.
 func Forecast(h *gguf.Header, o NeedOptions) (Need, error) {
+	if kind := Companion(h); kind != "" {
+		return companion(h, o, kind), nil
+	}
+	if !Compared(h) {
+		return Need{}, &Unproven{Arch: h.Arch}
+	}
 	o.UBatch = cmp.Or(o.UBatch, 512)
 	o.Parallel = cmp.Or(o.Parallel, 1)
 	for _, n := range []struct {
@@ -150,6 +156,12 @@ func (o NeedOptions) onCard(layer, layers int) bool {
 	return o.GPULayers < 0 || layer >= layers+1-o.GPULayers
 }
 
+// cells are those of the cache: each slot has its own, in steps of 256 (llama_context::llama_context).
+func (o NeedOptions) cells() int64 {
+	slots := int64(max(o.Parallel, 1))
+	return times(pad256(pad256(int64(o.Ctx))/slots), slots)
+}
+
 func need(h *gguf.Header, o NeedOptions) Need {
 	var n Need
 	add := func(p Part) {
@@ -158,11 +170,7 @@ func need(h *gguf.Header, o NeedOptions) Need {
 		}
 	}
 	add(weights(h, o))
-	kv, note := cache(h, o)
-	add(kv)
-	if note != "" {
-		n.Notes = append(n.Notes, note)
-	}
+	add(cache(h, o))
 	add(scratch(h, o))
 	if o.IK && h.KVRank > 0 {
 		add(mla(h, o))
@@ -213,17 +221,11 @@ func weights(h *gguf.Header, o NeedOptions) Part {
 	return Part{Name: "weights", Bytes: sum, When: "start", Trust: Measured, Why: why}
 }
 
-// cache is the KV cache: every cell is reserved at the start. Layers with a
-// window keep fewer cells (llama-kv-cache-iswa.cpp), where the file says which.
-func cache(h *gguf.Header, o NeedOptions) (Part, string) {
-	cells := pad256(int64(o.Ctx))
-	windows, known := windowed(h)
-	small := cells
-	if h.Window > 0 && known {
-		small = min(cells, pad256(int64(h.Window)*int64(o.Parallel)+int64(o.UBatch)))
-	}
+// cache is the KV cache: every cell is reserved at the start, in every layer, for the architectures of compared.
+func cache(h *gguf.Header, o NeedOptions) Part {
 	p := Part{Name: "KV cache", When: "start", Trust: Formula, Why: fmt.Sprintf("K %s, V %s, every cell from the start",
 		o.KeyType, o.ValueType)}
+	var row int64
 	for i := range h.Layers {
 		if !o.onCard(i, h.Layers) {
 			continue
@@ -231,44 +233,10 @@ func cache(h *gguf.Header, o NeedOptions) (Part, string) {
 		k, v := h.KVElems(i)
 		bk, _ := o.KeyType.Size(uint64(k))
 		bv, _ := o.ValueType.Size(uint64(v))
-		row := int64(bk + bv)
-		if known && windows[i] {
-			p.Bytes = plus(p.Bytes, times(row, small))
-			continue
-		}
-		p.Bytes = plus(p.Bytes, times(row, cells))
-		p.PerToken += float64(row)
+		row = plus(row, int64(bk+bv))
 	}
-	note := ""
-	if h.Window > 0 && !known {
-		p.Why += "; at most: layers with a window keep fewer"
-		note = fmt.Sprintf("the model has layers with a window of %d tokens, and the file does not say which: the KV "+
-			"cache is an upper bound", h.Window)
-	}
-	if h.Has(h.Arch + ".ssm.state_size") {
-		note = strings.TrimPrefix(note+"; the state of recurrent layers is not in the forecast", "; ")
-	}
-	return p, note
-}
-
-// windowed says which layers have a sliding window, from the file's pattern: a
-// flag a layer, or every so manieth layer without one.
-func windowed(h *gguf.Header) ([]bool, bool) {
-	pattern := h.Ints(h.Arch + ".attention.sliding_window_pattern")
-	out := make([]bool, h.Layers)
-	switch {
-	case len(pattern) >= h.Layers:
-		for i := range out {
-			out[i] = pattern[i] != 0
-		}
-	case len(pattern) == 1 && pattern[0] > 1:
-		for i := range out {
-			out[i] = int64(i)%pattern[0] < pattern[0]-1
-		}
-	default:
-		return out, false
-	}
-	return out, true
+	p.Bytes, p.PerToken = times(row, o.cells()), float64(row)
+	return p
 }
 
 // scratch is what flash attention takes while a prompt is read: f16 copies of a

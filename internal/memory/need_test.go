@@ -27,11 +27,13 @@ func TestMLAScratch(t *testing.T) {
 	// The same from a header, as llama.cpp's converter writes it and as older files have it.
 	for name, h := range map[string]gguf.Header{
 		"new": {
-			Layers: 61, Heads: same(61, 64), KVHeads: same(61, 1), KVRank: 512, KeyLength: 576, ValueLength: 512,
+			Arch: "deepseek2", Layers: 61,
+			Heads: same(61, 64), KVHeads: same(61, 1), KVRank: 512, KeyLength: 576, ValueLength: 512,
 			KeyLengthMLA: 192, ValueLengthMLA: 128, RopeDim: 64,
 		},
 		"old": {
-			Layers: 61, Heads: same(61, 64), KVHeads: same(61, 64), KVRank: 512, KeyLength: 192, ValueLength: 128,
+			Arch: "deepseek2", Layers: 61,
+			Heads: same(61, 64), KVHeads: same(61, 64), KVRank: 512, KeyLength: 192, ValueLength: 128,
 			RopeDim: 64,
 		},
 	} {
@@ -167,7 +169,7 @@ func TestForecastCard(t *testing.T) {
 		!strings.Contains(n.Notes[0], "no weights") {
 		t.Errorf("a vocabulary: %v, %q", err, n.Notes)
 	}
-	if _, err := Forecast(&gguf.Header{}, NeedOptions{Ctx: 1}); err == nil ||
+	if _, err := Forecast(&gguf.Header{Arch: "llama"}, NeedOptions{Ctx: 1}); err == nil ||
 		!strings.Contains(err.Error(), "vocabulary") {
 		t.Errorf("a file without layers: %v", err)
 	}
