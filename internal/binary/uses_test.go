@@ -178,11 +178,14 @@ func TestWasmOfFile(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]Wasm{
-		"browser": {Kind: "module", Bits: 64, Imports: []string{"env"},
+		"browser": {
+			Kind: "module", Bits: 64, Imports: []string{"env"},
 			For: "a browser or Node, with the JavaScript that was made with it (imports of env)",
 		},
-		"wasi": {Kind: "module", Bits: 32, Imports: []string{"wasi_snapshot_preview1"},
-			For: "a runtime with WASI, or Node"},
+		"wasi": {
+			Kind: "module", Bits: 32, Imports: []string{"wasi_snapshot_preview1"},
+			For: "a runtime with WASI, or Node",
+		},
 		"alone":     {Kind: "module", Bits: 32, For: "any runtime"},
 		"component": {Kind: "component", Bits: 32, For: "a runtime of the component model"},
 	} {

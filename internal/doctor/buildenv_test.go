@@ -63,12 +63,24 @@ func TestRecommendedGlibc(t *testing.T) {
 		fix    string
 		here   bool // this machine's own glibc is named
 	}{
-		{[]Finding{tool}, []buildenv.Decl{env("new", "9.99-1", "")}, Missing, "up to 9.99, new's, and this machine has 2.",
-			"build where the tools are installed", false},
-		{[]Finding{tool}, []buildenv.Decl{env("new", "9.99-1", ""), env("old", "2.4-1", "")}, Missing,
-			"up to 9.99, new's", "--env old makes it for glibc 2.4", false},
-		{[]Finding{tool}, []buildenv.Decl{env("bound", "9.99-1", "2.5")}, OK,
-			"--env bound, the result will need no newer glibc than bound's, 2.5", "", false},
+		{
+			[]Finding{tool},
+			[]buildenv.Decl{env("new", "9.99-1", "")},
+			Missing, "up to 9.99, new's, and this machine has 2.",
+			"build where the tools are installed", false,
+		},
+		{
+			[]Finding{tool},
+			[]buildenv.Decl{env("new", "9.99-1", ""), env("old", "2.4-1", "")},
+			Missing,
+			"up to 9.99, new's", "--env old makes it for glibc 2.4", false,
+		},
+		{
+			[]Finding{tool},
+			[]buildenv.Decl{env("bound", "9.99-1", "2.5")},
+			OK,
+			"--env bound, the result will need no newer glibc than bound's, 2.5", "", false,
+		},
 		{[]Finding{tool}, nil, "", "", "", false},
 		{nil, []buildenv.Decl{env("new", "9.99-1", "")}, OK, "no newer glibc than this machine's, 2.", "", true},
 	} {

@@ -112,14 +112,18 @@ gcc -shared -fPIC -o bun/bin/libggml-cpu-haswell.so b.c
 		says   string
 	}{
 		"CUDA's is missing": {cuda, false, Missing, "libggml-cuda.so needs libnowhere.so.12, which is not here."},
-		"Vulkan serves": {cuda + "gcc -shared -fPIC -o bun/bin/libggml-vulkan.so b.c", true, Missing,
-			"libggml-cuda.so needs libnowhere.so.12, which is not here: that backend is not loaded."},
+		"Vulkan serves": {
+			cuda + "gcc -shared -fPIC -o bun/bin/libggml-vulkan.so b.c", true, Missing,
+			"libggml-cuda.so needs libnowhere.so.12, which is not here: that backend is not loaded.",
+		},
 		"BLAS is missing, and the processor's own is there": {
 			strings.ReplaceAll(cuda, "libggml-cuda", "libggml-blas"), true, Missing,
 			"libggml-blas.so needs libnowhere.so.12, which is not here: that backend is not loaded.",
 		},
-		"RPC alone does not": {cuda + "gcc -shared -fPIC -o bun/bin/libggml-rpc.so b.c", false, Missing,
-			"libggml-cuda.so needs libnowhere.so.12, which is not here."},
+		"RPC alone does not": {
+			cuda + "gcc -shared -fPIC -o bun/bin/libggml-rpc.so b.c", false, Missing,
+			"libggml-cuda.so needs libnowhere.so.12, which is not here.",
+		},
 	} {
 		dir := laid(t)
 		sh(t, dir, backendless+backend+c.script)

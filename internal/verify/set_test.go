@@ -42,13 +42,15 @@ func TestSuccession(t *testing.T) {
 		err  any
 		set  []string // of keys
 	}{
-		"a chain": {func(archive string) {
-			lay(t, archive, "z", b, a)
-			lay(t, archive, "c", c, b)
-			lay(t, archive, "other", d)
-		}, fmt.Sprintf("Key %s took the place of %s, which signed that. Key %s took the place of %[1]s, which signed that.",
-			b.Public().Name(), a.Public().Name(), c.Public().Name()), nil,
-			[]string{"c.pub", "c.pub.minisig", "z.pub", "z.pub.minisig"}},
+		"a chain": {
+			func(archive string) {
+				lay(t, archive, "z", b, a)
+				lay(t, archive, "c", c, b)
+				lay(t, archive, "other", d)
+			}, fmt.Sprintf("Key %s took the place of %s, which signed that. Key %s took the place of %[1]s, which signed that.",
+				b.Public().Name(), a.Public().Name(), c.Public().Name()), nil,
+			[]string{"c.pub", "c.pub.minisig", "z.pub", "z.pub.minisig"},
+		},
 		"a chain with a gap": {func(archive string) { lay(t, archive, "c", c, b) }, "made it, not", new(*Failed), nil},
 		"a way back": {func(archive string) {
 			lay(t, archive, "b", b, a)
@@ -269,8 +271,11 @@ func TestIndexUnpacked(t *testing.T) {
 		status   Status
 		says     string
 	}{
-		"there": {[]bundle.Release{{Archives: []bundle.Archive{mine}}}, Open,
-			"By its name and no more: The index of 2026-12-01 has it, and no newer"},
+		"there": {
+			[]bundle.Release{{Archives: []bundle.Archive{mine}}},
+			Open,
+			"By its name and no more: The index of 2026-12-01 has it, and no newer",
+		},
 		"old": {[]bundle.Release{{Archives: []bundle.Archive{mine, next}}}, Wrong, "has a newer one"},
 		"withdrawn": {
 			[]bundle.Release{{Archives: []bundle.Archive{mine}, Withdrawn: &bundle.Withdrawn{Why: "It crashes."}}},
