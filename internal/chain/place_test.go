@@ -41,12 +41,16 @@ func TestStockOfOneSystem(t *testing.T) {
 	if err := txtar.Write(a, dir); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"toolchains/win7-x64-mingw.toml", "recipes/check-win7.cmd", "recipes/start-server.cmd"} {
+	for _, name := range []string{
+		"toolchains/win7-x64-mingw.toml", "buildenv/openssl-mingw/env.toml", "recipes/check-win7.cmd",
+		"recipes/start-server.cmd",
+	} {
 		text, err := os.ReadFile(filepath.Join("../..", name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, "decl", name), text, 0o644); err != nil {
+		to := filepath.Join(dir, "decl", name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(to), 0o755), os.WriteFile(to, text, 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -2,6 +2,7 @@ package smoke
 
 import (
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -107,27 +108,45 @@ type hub struct {
 	roots *x509.CertPool
 	// of which roots has one, in DER
 	authority []byte
-	asked     atomic.Int32  // requests
-	heard     chan struct{} // one of them, as soon as it comes
-	given     atomic.Int32  // of them for the model itself
+	// the authority's list of revoked certificates, which is empty
+	revoked *httptest.Server
+	asked   atomic.Int32  // requests
+	heard   chan struct{} // one of them, as soon as it comes
+	given   atomic.Int32  // of them for the model itself
 }
 
 // newHub starts one, with the files of an authority and of a certificate for localhost in dir.
-func newHub(ctx context.Context, model, dir string) (*hub, error) {
-	h := &hub{model: model, heard: make(chan struct{}, 1), certs: map[string]*tls.Certificate{}, roots: x509.NewCertPool()}
-	var err error
+func newHub(ctx context.Context, model, dir string) (h *hub, err error) {
+	h = &hub{model: model, heard: make(chan struct{}, 1), certs: map[string]*tls.Certificate{}, roots: x509.NewCertPool()}
 	if h.sum, err = regular.Sum(ctx, model); err != nil {
 		return nil, err
 	}
 	now := time.Now()
-	ca, err := issue(nil, "llpatch smoke", now.Add(24*time.Hour))
+	ca, err := issue(nil, "llpatch smoke", now.Add(24*time.Hour), "")
 	if err != nil {
 		return nil, err
 	}
-	other, err := issue(nil, "llpatch smoke, another", now.Add(24*time.Hour))
+	other, err := issue(nil, "llpatch smoke, another", now.Add(24*time.Hour), "")
 	if err != nil {
 		return nil, err
 	}
+	// Windows refuses a certificate of which nobody can say whether it was revoked.
+	crl, err := x509.CreateRevocationList(rand.Reader, &x509.RevocationList{
+		Number: big.NewInt(1), ThisUpdate: now.Add(-time.Hour), NextUpdate: now.Add(24 * time.Hour),
+	}, ca.Leaf, ca.PrivateKey.(crypto.Signer))
+	if err != nil {
+		return nil, err
+	}
+	revoked := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/pkix-crl")
+		_, _ = w.Write(crl) // a client that is gone has its own fault
+	}))
+	defer func() {
+		if err != nil {
+			revoked.Close()
+		}
+	}()
+	h.revoked = revoked
 	h.roots.AddCert(ca.Leaf)
 	h.authority = ca.Certificate[0]
 	for name, of := range map[string]struct {
@@ -138,7 +157,7 @@ func newHub(ctx context.Context, model, dir string) (*hub, error) {
 		good: {ca, "localhost", now.Add(24 * time.Hour)}, otherAuthority: {other, "localhost", now.Add(24 * time.Hour)},
 		otherHost: {ca, "example.org", now.Add(24 * time.Hour)}, past: {ca, "localhost", now.Add(-time.Hour)},
 	} {
-		if h.certs[name], err = issue(of.by, of.host, of.until); err != nil {
+		if h.certs[name], err = issue(of.by, of.host, of.until, revoked.URL); err != nil {
 			return nil, err
 		}
 	}
@@ -169,8 +188,15 @@ func newHub(ctx context.Context, model, dir string) (*hub, error) {
 	return h, err
 }
 
-// issue makes a certificate for a host, signed by an authority; by nil: one of an authority.
-func issue(by *tls.Certificate, name string, until time.Time) (*tls.Certificate, error) {
+// Close ends the hub and its authority's list.
+func (h *hub) Close() {
+	h.Server.Close()
+	h.revoked.Close()
+}
+
+// issue makes a certificate for a host, signed by an authority whose list of revoked ones is
+// at crl; by nil: one of an authority.
+func issue(by *tls.Certificate, name string, until time.Time, crl string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return nil, err
@@ -187,8 +213,10 @@ func issue(by *tls.Certificate, name string, until time.Time) (*tls.Certificate,
 	}
 	parent, signer := c, any(key)
 	if by == nil {
-		c.IsCA, c.BasicConstraintsValid, c.KeyUsage, c.ExtKeyUsage, c.DNSNames = true, true, x509.KeyUsageCertSign, nil, nil
+		c.IsCA, c.BasicConstraintsValid, c.ExtKeyUsage, c.DNSNames = true, true, nil, nil
+		c.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageCRLSign
 	} else {
+		c.CRLDistributionPoints = []string{crl}
 		parent, signer = by.Leaf, by.PrivateKey
 	}
 	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
