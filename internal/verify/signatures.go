@@ -12,7 +12,6 @@ import (
 	"strings"
 
 	"github.com/llpatch/llpatch/internal/bundle"
-	"github.com/llpatch/llpatch/internal/regular"
 	"github.com/llpatch/llpatch/internal/trust"
 )
 
@@ -182,11 +181,8 @@ func (s *set) keys(suffix string) (all []publicFile, err error) {
 		if k.text, err = s.try(name); err == nil && suffix != "" {
 			k.signature, err = s.try(e.Name())
 		}
-		switch {
-		case errors.Is(err, regular.ErrNot): // no key of anybody's
-		case err != nil:
-			return nil, err
-		case k.text != nil && len(k.text)+len(k.signature) <= maxKey:
+		// What cannot be read is no key of anybody's.
+		if err == nil && k.text != nil && len(k.text)+len(k.signature) <= maxKey {
 			all = append(all, k)
 		}
 	}
