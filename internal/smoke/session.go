@@ -51,7 +51,8 @@ func newSession(o Options, r *Report) (*session, error) {
 	if len(o.Checks) == 0 {
 		return nil, errors.New("the recipe names no smoke check")
 	}
-	if err := os.MkdirAll(filepath.Join(work, "cache"), 0o755); err != nil {
+	cache := filepath.Join(work, "cache") // a model that an earlier run fetched would hide that this one fetches none
+	if err := errors.Join(os.RemoveAll(cache), os.MkdirAll(cache, 0o755)); err != nil {
 		return nil, fmt.Errorf("work folder: %w", err)
 	}
 	old, err := fs.Glob(os.DirFS(work), "*.log")

@@ -9,14 +9,29 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
-// fakeFetch gets a model by name as llama-server does, but for what mode has wrong.
+// fakeFetch gets a model by name as llama-server does, but for what mode has wrong: without a
+// hub it takes the one that it has.
 func fakeFetch(mode, repo string) error {
+	kept := filepath.Join(os.Getenv("LLAMA_CACHE"), "kept")
+	err := fakeAsk(mode, repo)
+	if err == nil {
+		return os.WriteFile(kept, nil, 0o600)
+	}
+	if _, kerr := os.Stat(kept); kerr == nil {
+		return nil
+	}
+	return err
+}
+
+// fakeAsk gets it from the hub.
+func fakeAsk(mode, repo string) error {
 	if mode == "no https" {
 		return errors.New("HTTPS is not supported. Please rebuild")
 	}
@@ -85,6 +100,12 @@ func TestTLS(t *testing.T) {
 			if strings.HasPrefix(f.Name(), "tls-") {
 				t.Errorf("%q: %s is left", mode, f.Name())
 			}
+		}
+	}
+	again := options(t, "", check("tls"))
+	for i := range 2 { // what the first run fetched is not the second's
+		if _, err := Run(t.Context(), again); err != nil {
+			t.Errorf("run %d in the same folder: %v", i+1, err)
 		}
 	}
 	for mode, c := range map[string]struct {
