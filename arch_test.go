@@ -12,22 +12,28 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"unicode/utf8"
 )
 
 const module = "github.com/llpatch/llpatch"
 
-// layers is the order of the packages: each may import only those below it.
-// It is docs/design.md's list.
-var layers = []string{
-	"cli", "publish", "verify", "doctor", "fork", "chain", "lint", "merge", "bundle", "stage", "authenticode", "smoke",
-	"evidence", "leak", "compat", "report", "llamaserver", "memory", "gguf", "sim", "wine",
-	"build", "page", "binary", "broken", "patch", "source", "records", "spec", "buildenv", "sshd", "run", "tag", "trust",
-	"download", "lock", "disk", "atomicfile", "regular", "exit", "golden",
-}
+// layers is the order of the packages, as docs/design.md lists them: each may import only those
+// below it.
+var layers = sync.OnceValue(func() (names []string) {
+	page, err := os.ReadFile(filepath.Join("docs", "design.md"))
+	if err != nil {
+		panic(err)
+	}
+	for _, m := range regexp.MustCompile(`(?m)^internal/(\w+) +\S`).FindAllSubmatch(page, -1) {
+		names = append(names, string(m[1]))
+	}
+	return names
+})
 
 // owners says which packages may import what (tests may import anything).
 var owners = map[string][]string{
@@ -80,13 +86,13 @@ func packages(t *testing.T) []listed {
 func violations(p listed) []string {
 	var bad []string
 	name, internal := strings.CutPrefix(p.ImportPath, module+"/internal/")
-	level := slices.Index(layers, name)
+	level := slices.Index(layers(), name)
 	if internal && level < 0 {
-		bad = append(bad, p.ImportPath+" is not in the list of layers")
+		bad = append(bad, p.ImportPath+" is not in docs/design.md's list of packages")
 	}
 	for _, imp := range p.Imports {
 		if below, ok := strings.CutPrefix(imp, module+"/internal/"); ok {
-			if internal && slices.Index(layers, below) <= level {
+			if internal && slices.Index(layers(), below) <= level {
 				bad = append(bad, name+" imports "+below+", which is not below it")
 			}
 			if p.ImportPath == module+"/cmd/llpatch" && below != "cli" && below != "run" {
@@ -103,6 +109,11 @@ func violations(p listed) []string {
 }
 
 func TestLayers(t *testing.T) {
+	for _, name := range layers() {
+		if _, err := os.Stat(filepath.Join("internal", name)); err != nil {
+			t.Errorf("docs/design.md lists a package that is not there: %v", err)
+		}
+	}
 	for _, p := range packages(t) {
 		for _, v := range violations(p) {
 			t.Error(v)

@@ -48,6 +48,7 @@ type Plan struct {
 	Target        string              `json:"target"`
 	Build         int                 `json:"build"`
 	VersionCommit string              `json:"version_commit"` // as --version prints it: 45cac7ca7-llp1
+	Revision      int                 `json:"revision"`       // its n of -llp<n>
 	Tree          string              `json:"tree"`
 	Series        []string            `json:"series"`
 	Touched       map[string][]string `json:"touched,omitempty"`
@@ -143,7 +144,7 @@ func newPlan(in Input) (Plan, error) {
 	p := Plan{
 		Upstream: cmp.Or(in.Recipe.Upstream, spec.LlamaCpp), Tag: in.Tag, Target: in.Recipe.Name, Build: in.Build,
 		Tree: in.Tree, Series: in.Series, Touched: in.Touched, Page: in.Page,
-		VersionCommit: versionCommit(in), Source: in.Source, Dir: in.Dir,
+		VersionCommit: versionCommit(in), Revision: in.Revision, Source: in.Source, Dir: in.Dir,
 		Programs: in.Recipe.Programs, Backends: in.Recipe.Backends, Tools: in.Facts.Tools, CUDA: in.Facts.CUDA,
 		HIP: in.Facts.HIP, Library: in.Facts.Library, Root: in.Facts.Root, Remote: in.Facts.Remote,
 		Box: boxFact(in.Toolchain),

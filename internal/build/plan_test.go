@@ -200,7 +200,7 @@ func TestDigest(t *testing.T) {
 	base := mustPlan(t, realInput(t, "b8833")).Digest
 	for name, change := range map[string]func(*Input){
 		"paths":    func(in *Input) { in.Source, in.Dir = "/elsewhere/a/b", "/elsewhere/a/b/c" },
-		"level":    func(in *Input) { in.Revision = 7 },
+		"revision": func(in *Input) { in.Revision = 7 },
 		"jobs":     func(in *Input) { in.Facts.Cores, in.Facts.MemoryMiB = 64, 0 },
 		"home":     func(in *Input) { in.Facts.Env = map[string]string{"HOME": "/root"} },
 		"launcher": func(in *Input) { in.Facts.Launcher = "" },

@@ -32,7 +32,7 @@ type Info struct {
 	Tree     string `json:"tree"`
 	Patched  string `json:"patched_tree"`
 	Target   string `json:"target"`
-	Revision int    `json:"level"`
+	Revision int    `json:"revision"`
 	// spec.Thin or spec.Full, where the target uses a toolkit's libraries
 	Runtime string   `json:"runtime,omitempty"`
 	Carried []string `json:"carried,omitempty"` // those that are in the bundle

@@ -25,10 +25,8 @@ import (
 // Built is a patched tree that was compiled. Its folder is locked until it is closed.
 type Built struct {
 	Plan      build.Plan      `json:"plan"`
-	Revision  int             `json:"level"` // the n of -llp<n>
 	Artifacts build.Artifacts `json:"artifacts"`
-	Patched   `json:"-"`
-	site      Site
+	Prepared  `json:"-"`
 	claim     *os.File
 	libs      *buildenv.Entered // with the libraries that a full bundle carries; nil: they are this machine's
 }
@@ -57,23 +55,37 @@ type patchedRecord struct {
 	Checkout   source.Stats      `json:"checkout"`
 }
 
-// NewPlan makes the plan of a patched tree at a site, with the revision that it has or would get.
-// It records nothing.
-func NewPlan(e Workspace, p Patched, at Site) (build.Plan, error) {
-	in, digest, err := e.input(p, at)
+// NewPlan makes the plan of what was prepared, with the revision that it has or would get. It
+// records nothing.
+func NewPlan(e Workspace, p Prepared) (build.Plan, error) {
+	return e.plan(p, func(tree, digest string) (int, error) {
+		n, _ := e.Repo.Revisions.Find(p.Series.Upstream, p.Series.Tag, p.Series.Target, tree, digest)
+		return n, nil
+	})
+}
+
+// plan makes the plan of what was prepared, with its cost and its floor. revision is the n of
+// -llp<n> of a tree and a digest; an archive that is built again keeps its own.
+func (e Workspace) plan(p Prepared, revision func(tree, digest string) (int, error)) (build.Plan, error) {
+	in, err := e.input(p)
 	if err != nil {
 		return build.Plan{}, err
 	}
-	if in.Revision, _ = e.Repo.Revisions.Find(p.Series.Upstream, p.Series.Tag, p.Series.Target, in.Tree,
-		digest); p.As != nil {
+	digest, err := in.Digest()
+	if err != nil {
+		return build.Plan{}, e.placed(err)
+	}
+	if p.As != nil {
 		in.Revision = p.As.Revision
+	} else if in.Revision, err = revision(in.Tree, digest); err != nil {
+		return build.Plan{}, err
 	}
 	plan, err := build.NewPlan(in)
 	if err != nil {
 		return plan, e.placed(err)
 	}
 	plan.Cost = build.Estimate(plan, p.Recipe, in.Peaks)
-	plan.Glibc, err = glibcFloor(p.Recipe, at)
+	plan.Glibc, err = glibcFloor(p.Recipe, p.Site)
 	return plan, err
 }
 
@@ -91,23 +103,18 @@ func glibcFloor(rec spec.Recipe, at Site) (string, error) {
 	return binary.LibrariesUnder("/").Glibc(rec.Verify.Machine)
 }
 
-// input is what a plan of the patched tree is made of, all but its revision, and the digest that
-// finds that.
-func (e Workspace) input(p Patched, at Site) (build.Input, string, error) {
-	in, err := e.inputFor(p, at, p.Result.Tree, p.Dir)
-	if err != nil {
-		return in, "", err
-	}
+// input is what the plan of the patched tree is made of, all but its revision.
+func (e Workspace) input(p Prepared) (build.Input, error) {
+	in, err := e.inputFor(p, p.Result.Tree, p.Dir)
 	in.Touched, in.Series, in.Only = p.Result.Changed(), p.fixes(), p.only()
-	in.Page, in.NoPage = p.builtPage(), p.NoPage
-	digest, err := in.Digest()
-	return in, digest, e.placed(err)
+	in.Page, in.NoPage = p.builtPage(), p.Web.Why
+	return in, err
 }
 
 // inputFor is what a plan is made of that builds a tree below dir, one of the folders of p:
 // its source is src, and it builds in build.
-func (e Workspace) inputFor(p Patched, at Site, tree *source.Tree, dir string) (build.Input, error) {
-	facts := at.Facts
+func (e Workspace) inputFor(p Prepared, tree *source.Tree, dir string) (build.Input, error) {
+	facts := p.Site.Facts
 	if facts.Remote != nil {
 		below, err := filepath.Rel(p.Dir, dir)
 		if err != nil {
@@ -121,21 +128,17 @@ func (e Workspace) inputFor(p Patched, at Site, tree *source.Tree, dir string) (
 	pin := p.Tree.Pin
 	return build.Input{
 		Tag: p.Tree.Tag.String(), Build: pin.Build, BuildMax: pin.Max, Commit: pin.Commit, Time: pin.Time,
-		NoVersion: none, Tree: tree.ID(), Recipe: p.Recipe, Toolchain: at.Toolchain, Facts: facts, Missing: p.Lacks,
+		NoVersion: none, Tree: tree.ID(), Recipe: p.Recipe, Toolchain: p.Site.Toolchain, Facts: facts, Missing: p.Lacks,
 		Source: filepath.Join(dir, "src"), Dir: filepath.Join(dir, "build"),
 		Peaks: build.LoadPeaks(build.PeaksFile(e.Cache, p.Recipe.Name, facts)),
 	}, err
 }
 
-// Build compiles the patched tree at a site. What can be known to fail is looked at before
-// anything is written.
-func Build(ctx context.Context, e Workspace, p Patched, at Site) (_ Built, err error) {
-	if at.Root != nil {
-		p.Recipe.Verify.Limits = p.Recipe.Verify.Or(at.Root.Verify)
-	}
-	p.Recipe.Verify.CUDA = p.Recipe.Verify.CUDA.For(at.Facts.CUDA.Version)
-	b := Built{Patched: p, site: at}
-	if err := checkRoom(p); err != nil {
+// Build compiles what was prepared. What can be known to fail is looked at before anything is
+// written.
+func Build(ctx context.Context, e Workspace, p Prepared) (_ Built, err error) {
+	b := Built{Prepared: p}
+	if err := checkRoom(p.Patched); err != nil {
 		return b, err
 	}
 	defer func() {
@@ -143,30 +146,18 @@ func Build(ctx context.Context, e Workspace, p Patched, at Site) (_ Built, err e
 			err = errors.Join(err, b.Close())
 		}
 	}()
-	if b.libs, err = libraries(ctx, e, p.Order, at.Machine); err != nil {
+	if b.libs, err = libraries(ctx, e, p.Order, p.Site.Machine); err != nil {
 		return b, err
 	}
-	if b.claim, err = claim(ctx, e, p); err != nil {
+	if b.claim, err = claim(ctx, e, p.Patched); err != nil {
 		return b, err
 	}
 	if err := writeTree(ctx, e, p); err != nil {
 		return b, err
 	}
-	in, digest, err := e.input(p, at)
-	if err != nil {
-		return b, err
-	}
-	if p.As != nil {
-		in.Revision = p.As.Revision
-	} else if in.Revision, err = e.Records.Revision(ctx, e.Repo, p.Series, in.Tree, digest); err != nil {
-		return b, err
-	}
-	b.Revision = in.Revision
-	if b.Plan, err = build.NewPlan(in); err != nil {
-		return b, e.placed(err)
-	}
-	b.Plan.Cost = build.Estimate(b.Plan, p.Recipe, in.Peaks)
-	if b.Plan.Glibc, err = glibcFloor(p.Recipe, at); err != nil {
+	if b.Plan, err = e.plan(p, func(tree, digest string) (int, error) {
+		return e.Records.Revision(ctx, e.Repo, p.Series, tree, digest)
+	}); err != nil {
 		return b, err
 	}
 	if b.Plan.Glibc != "" {
@@ -183,7 +174,7 @@ func Build(ctx context.Context, e Workspace, p Patched, at Site) (_ Built, err e
 	}
 	start := time.Now()
 	o := b.run(e, "build.log")
-	o.Peaks = build.PeaksFile(e.Cache, p.Recipe.Name, at.Facts)
+	o.Peaks = build.PeaksFile(e.Cache, p.Recipe.Name, p.Site.Facts)
 	b.Artifacts, err = build.Run(ctx, b.Plan, o)
 	if err == nil && b.tampered(e) {
 		b.Artifacts, err = build.Run(ctx, b.Plan, o)
@@ -207,8 +198,8 @@ func claim(ctx context.Context, e Workspace, p Patched) (*os.File, error) {
 }
 
 // writeTree writes the patched tree to its own folder and records how it came to be.
-func writeTree(ctx context.Context, e Workspace, p Patched) error {
-	tree, err := p.paged()
+func writeTree(ctx context.Context, e Workspace, p Prepared) error {
+	tree, err := p.tree()
 	if err != nil {
 		return err
 	}
@@ -234,7 +225,7 @@ func writeTree(ctx context.Context, e Workspace, p Patched) error {
 func (b Built) run(e Workspace, log string) build.RunOptions {
 	return build.RunOptions{
 		Log: b.file(filepath.Join("logs", log)), Logger: e.Log, Progress: e.Progress, Hold: b.hold(),
-		Inside: b.site.root, On: b.site.Remote,
+		Inside: b.Site.root, On: b.Site.Remote,
 	}
 }
 

@@ -1,12 +1,15 @@
 // Package chain is the order of the stages from a tag to a bundle. Each takes the value of the
 // one before it and returns the next, which holds what it was made of:
 //
-//	Order ─Patch▶ Patched ─Build▶ Built ─Stage▶ Staged ─Check▶ Checked ─Pack▶ bundle.Packed
-//	                         │             │             │
-//	         Machine ─Look▶ Site         Signer        Venue ◀Look─ Device
+//	Order ─Prepare▶ Prepared ─Build▶ Built ─Stage▶ Staged ─Check▶ Checked ─Pack▶ bundle.Packed
+//	          │        │                       │              │
+//	       Machine     ├─▶ Prove, ProveBuilt  Signer         Venue ◀Look─ Device
 //
-// Nothing in a value is filled in later. What a stage found done already, by the record that
-// it left in the folder of its tag and target, Memo does not do again.
+// Prepare looks at a Machine, which gives a Site, and patches: Patched is the order's tree with the
+// series in it, and all that a command which builds nothing wants. Proofs make builds of their own.
+// Nothing in a value is filled in later. What Stage, Check and Pack found done already, by the
+// record that they left in the folder of their tag and target, Memo does not do again; Build, of
+// stock too, leaves that to Ninja.
 package chain
 
 import (
@@ -45,8 +48,8 @@ type Workspace struct {
 
 // Smoke runs the chain as far as the checks. Where they failed or could not run, their report
 // is returned with the error.
-func Smoke(ctx context.Context, e Workspace, p Patched, at Site, v Venue) (*smoke.Report, error) {
-	c, err := smoked(ctx, e, p, at, v, nil)
+func Smoke(ctx context.Context, e Workspace, p Prepared, v Venue) (*smoke.Report, error) {
+	c, err := smoked(ctx, e, p, v, nil)
 	return c.Report, errors.Join(err, c.Close())
 }
 
@@ -54,10 +57,10 @@ func Smoke(ctx context.Context, e Workspace, p Patched, at Site, v Venue) (*smok
 // what is packed (docs/adr/0002). A larger archive is also cut into parts of partMiB. The signer
 // of Windows' programs and the key of the whole may be nil.
 func Release(
-	ctx context.Context, e Workspace, p Patched, at Site, v Venue, signer *authenticode.Signer, key *trust.Key,
+	ctx context.Context, e Workspace, p Prepared, v Venue, signer *authenticode.Signer, key *trust.Key,
 	partMiB int64,
 ) (packed bundle.Packed, err error) {
-	c, err := smoked(ctx, e, p, at, v, signer)
+	c, err := smoked(ctx, e, p, v, signer)
 	if err == nil {
 		packed, err = Pack(ctx, e, c, partMiB<<20, key)
 	}
@@ -66,9 +69,9 @@ func Release(
 
 // smoked runs the chain as far as the checks. The caller closes what it returns.
 func smoked(
-	ctx context.Context, e Workspace, p Patched, at Site, v Venue, signer *authenticode.Signer,
+	ctx context.Context, e Workspace, p Prepared, v Venue, signer *authenticode.Signer,
 ) (c Checked, err error) {
-	if c.Built, err = Build(ctx, e, p, at); err != nil {
+	if c.Built, err = Build(ctx, e, p); err != nil {
 		return Checked{}, err
 	}
 	if c.Staged, err = Stage(ctx, e, c.Built, signer); err != nil {

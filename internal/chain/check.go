@@ -142,14 +142,14 @@ func inside(ctx context.Context, e Workspace, s Staged, v Venue) (*smoke.Inside,
 	if old == nil {
 		return nil, nil
 	}
-	if s.site.root == nil {
+	if s.Site.root == nil {
 		return nil, s.notRun(old)
 	}
 	if v.Name == spec.Card {
 		return nil, s.notRun(fmt.Errorf("%w, and a card's driver is not in buildenv %s, where other checks run", old,
 			s.Plan.Root.Name))
 	}
-	enter, err := s.site.root.Runner(ctx, s.own("smoke"), buildenv.Same(s.Dir)...)
+	enter, err := s.Site.root.Runner(ctx, s.own("smoke"), buildenv.Same(s.Dir)...)
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -159,7 +159,7 @@ func inside(ctx context.Context, e Workspace, s Staged, v Venue) (*smoke.Inside,
 	e.Log.Info("smoke: this machine's glibc is too old for the programs: they run in the build root", "buildenv",
 		s.Plan.Root.Name, "glibc", here)
 	return &smoke.Inside{
-		Name: "buildenv " + s.Plan.Root.Name + " (" + s.Plan.Root.Digest + ")", Root: s.site.root.Root,
+		Name: "buildenv " + s.Plan.Root.Name + " (" + s.Plan.Root.Digest + ")", Root: s.Site.root.Root,
 		Enter: enter,
 	}, nil
 }

@@ -18,8 +18,8 @@ func TestLinked(t *testing.T) {
 	root := t.TempDir()
 	lib := buildenv.Library{Name: "OpenSSL 3.5.5", Header: "openssl/ssl.h", Crate: "openssl-src"}
 	var c Checked
-	c.site.Root = &buildenv.Decl{Library: &lib}
-	c.site.root = &buildenv.Entered{Info: buildenv.Info{Root: root}}
+	c.Site.Root = &buildenv.Decl{Library: &lib}
+	c.Site.root = &buildenv.Entered{Info: buildenv.Info{Root: root}}
 	c.Recipe.Optional = []spec.Optional{
 		{Option: "LLAMA_OPENSSL", Header: "openssl/ssl.h"},
 		{Option: "OTHER", Header: "other.h"},
@@ -58,11 +58,11 @@ func TestLinked(t *testing.T) {
 			t.Errorf("%v: %q", options, got)
 		}
 	}
-	c.site.library, c.site.linkable, c.site.Root = c.site.root, c.site.Root, nil
+	c.Site.library, c.Site.linkable, c.Site.Root = c.Site.root, c.Site.Root, nil
 	if got := of(on); len(got) != 1 {
 		t.Errorf("the toolchain's: %q", got)
 	}
-	c.site.library = nil
+	c.Site.library = nil
 	if got := of(on); len(got) > 0 {
 		t.Errorf("no root: %q", got)
 	}

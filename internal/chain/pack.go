@@ -124,7 +124,7 @@ func content(e Workspace, c Checked) (bundle.Content, error) {
 	}
 	out.Info, err = bundle.Describe(bundle.Made{
 		Llpatch: e.Version, Recipe: c.Recipe, Tree: c.Tree, Patched: c.Result.Tree.ID(), Series: c.Series,
-		Plan: c.Plan, Revision: c.Revision, Tools: c.Artifacts.Tools, Top: c.Top(), Files: c.Files, Sums: sums,
+		Plan: c.Plan, Revision: c.Plan.Revision, Tools: c.Artifacts.Tools, Top: c.Top(), Files: c.Files, Sums: sums,
 		Signed: c.Signed, Carried: slices.Sorted(maps.Keys(terms)), Linked: slices.Sorted(maps.Keys(linked)),
 		DropIn: c.DropIn,
 		Checks: c.Report.Checks, Known: e.Repo.Advisories, Vendored: vendored,
@@ -141,9 +141,9 @@ func content(e Workspace, c Checked) (bundle.Content, error) {
 // programs is linked with, and their terms.
 func (c Checked) linked() (map[string][]byte, error) {
 	terms := map[string][]byte{}
-	from, in := c.site.Root, c.site.root
-	if c.site.library != nil {
-		from, in = c.site.linkable, c.site.library
+	from, in := c.Site.Root, c.Site.root
+	if c.Site.library != nil {
+		from, in = c.Site.linkable, c.Site.library
 	}
 	if from == nil || from.Library == nil || c.DropIn != "" {
 		return terms, nil

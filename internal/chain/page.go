@@ -61,27 +61,26 @@ func (e *NoPage) Hint() string {
 		"built elsewhere"
 }
 
-// Page gives a patched tree the web page of llama-server, where the tree holds only its
+// paged gives a patched tree the web page of llama-server, where the tree holds only its
 // sources: the one that Order.Page names, one of the cache, or, if make says so, one that is
 // built. A page that cannot be had is left out, with the reason, unless the order requires it.
-func Page(ctx context.Context, e Workspace, p Patched, make bool) (Patched, error) {
+func (e Workspace) paged(ctx context.Context, p Patched, make bool) (w Web, err error) {
 	place, ok := e.Repo.PageOf(p.Recipe.Upstream, p.Tree.Pin.Build)
 	if !ok || !p.Result.Tree.Has(place.Sources) {
-		return p, nil
+		return w, nil
 	}
 	got, err := e.page(ctx, p, place, make)
 	if none := new(page.Unavailable); errors.As(err, &none) {
 		if p.RequirePage {
-			return p, &NoPage{p.Tree.Tag.String(), none.Err.Error()}
+			return w, &NoPage{p.Tree.Tag.String(), none.Err.Error()}
 		}
-		p.NoPage = fmt.Sprintf("%v; llpatch fetch %s --ui builds it", none.Err, p.Tree.Tag)
-		return p, nil
+		w.Why = fmt.Sprintf("%v; llpatch fetch %s --ui builds it", none.Err, p.Tree.Tag)
+		return w, nil
 	}
 	if err != nil {
-		return p, err
+		return w, err
 	}
-	p.Page, p.place = &got, place
-	return p, nil
+	return Web{Page: &got, place: place}, nil
 }
 
 // FetchPage builds the page of a tag, or takes it from the folder that from names, and keeps it
@@ -158,32 +157,32 @@ func (e Workspace) page(ctx context.Context, p Patched, place spec.PagePlace, ma
 	return got, err
 }
 
-// paged is the tree that is built: the patched one, with the page in the place where its CMake
+// tree is the tree that is built: the patched one, with the page in the place where its CMake
 // takes it from.
-func (p Patched) paged() (*source.Tree, error) {
-	if p.Page == nil {
+func (p Prepared) tree() (*source.Tree, error) {
+	if p.Web.Page == nil {
 		return p.Result.Tree, nil
 	}
 	files := map[string]*source.File{}
-	for _, e := range p.Page.Tree.Files() {
-		f, err := p.Page.Tree.Read(e.Path)
+	for _, e := range p.Web.Page.Tree.Files() {
+		f, err := p.Web.Page.Tree.Read(e.Path)
 		if err != nil {
 			return nil, err
 		}
-		files[path.Join(p.place.Dist, e.Path)] = &f
+		files[path.Join(p.Web.place.Dist, e.Path)] = &f
 	}
 	return p.Result.Tree.With(files)
 }
 
 // setTimes gives the page's files a fixed time: upstream's CMake packs them with gzip, which
 // writes it down.
-func (p Patched) setTimes() error {
-	if p.Page == nil {
+func (p Prepared) setTimes() error {
+	if p.Web.Page == nil {
 		return nil
 	}
-	for _, e := range p.Page.Tree.Files() {
-		if err := os.Chtimes(p.file(filepath.Join("src", filepath.FromSlash(p.place.Dist), filepath.FromSlash(e.Path))),
-			time.Time{}, p.Tree.Pin.Time); err != nil {
+	for _, e := range p.Web.Page.Tree.Files() {
+		name := p.file(filepath.Join("src", filepath.FromSlash(p.Web.place.Dist), filepath.FromSlash(e.Path)))
+		if err := os.Chtimes(name, time.Time{}, p.Tree.Pin.Time); err != nil {
 			return err
 		}
 	}
@@ -191,12 +190,12 @@ func (p Patched) setTimes() error {
 }
 
 // builtPage is what a plan has of the page.
-func (p Patched) builtPage() *build.Page {
-	if p.Page == nil {
+func (p Prepared) builtPage() *build.Page {
+	if p.Web.Page == nil {
 		return nil
 	}
 	return &build.Page{
-		Page: *p.Page, Place: p.place, Env: page.Env(p.Tree.Pin.Build, p.Page.Sources),
+		Page: *p.Web.Page, Place: p.Web.place, Env: page.Env(p.Tree.Pin.Build, p.Web.Page.Sources),
 		Time: p.Tree.Pin.Time,
 	}
 }

@@ -82,8 +82,8 @@ func (e *NoFolder) ExitCode() int { return exit.Usage }
 // CanProve looks for what Prove would miss only after all that takes long: the
 // headers and the compiler, unless no fix of the series needs them. The error is
 // a *NoFolder, or wraps a *smoke.NotRun.
-func CanProve(ctx context.Context, e Workspace, p Patched, at Site, s Simulation) error {
-	_, todo, err := toProve(e, p, s)
+func CanProve(ctx context.Context, e Workspace, p Prepared, s Simulation) error {
+	_, todo, err := toProve(e, p.Patched, s)
 	if err != nil || len(todo) == 0 {
 		return err
 	}
@@ -101,7 +101,7 @@ func CanProve(ctx context.Context, e Workspace, p Patched, at Site, s Simulation
 		if s.HIP != "" {
 			return p.notRun(errors.New("the simulated HIP device is made for Linux alone"))
 		}
-		if _, err := findWine(ctx, e, p.Order, at.Toolchain); err != nil {
+		if _, err := findWine(ctx, e, p.Order, p.Site.Toolchain); err != nil {
 			return err
 		}
 	}
@@ -195,22 +195,22 @@ func toProve(e Workspace, c Patched, s Simulation) (*Proofs, []smoke.ProofOption
 // result. A proof that does not hold is an error that wraps *smoke.FailedChecks or *smoke.NotRun,
 // after all of them have
 // run. A tree that the simulated device's compiler refuses is a *build.Failed.
-func Prove(ctx context.Context, e Workspace, patched Patched, at Site, s Simulation) (p *Proofs, err error) {
-	p, todo, err := toProve(e, patched, s)
+func Prove(ctx context.Context, e Workspace, on Prepared, s Simulation) (p *Proofs, err error) {
+	p, todo, err := toProve(e, on.Patched, s)
 	if err != nil || len(todo) == 0 {
 		return p, err
 	}
 	_, folder, record := s.names()
 	programs := sharedPrograms
-	if patched.oneLibrary() {
+	if on.oneLibrary() {
 		programs = ownPrograms
 	}
-	b, pair, err := programs(ctx, e, patched, at, folder)
+	b, pair, err := programs(ctx, e, on, folder)
 	defer func() { err = errors.Join(err, b.Close()) }()
 	if err != nil {
 		return nil, err
 	}
-	wine, err := findWine(ctx, e, b.Order, at.Toolchain)
+	wine, err := findWine(ctx, e, b.Order, b.Site.Toolchain)
 	if err != nil {
 		return nil, err
 	}

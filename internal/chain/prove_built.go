@@ -23,8 +23,8 @@ import (
 // Windows run through wine. The fixes that have no such proof are told in the result. A
 // proof that does not hold is an error that wraps *smoke.FailedChecks or *smoke.NotRun, after
 // all of them have run.
-func ProveBuilt(ctx context.Context, e Workspace, c Patched, at Site) (p *Proofs, err error) {
-	p, todo, err := listed(e, c, "build machine", func(f spec.Fix) ([]smoke.ProofCheck, string) {
+func ProveBuilt(ctx context.Context, e Workspace, c Prepared) (p *Proofs, err error) {
+	p, todo, err := listed(e, c.Patched, "build machine", func(f spec.Fix) ([]smoke.ProofCheck, string) {
 		switch mine := func(backend string) bool { return slices.Contains(c.Recipe.Backends, backend) }; {
 		case smoke.OnDevice(f.Proof):
 			return nil, "it wants --device sim"
@@ -40,27 +40,27 @@ func ProveBuilt(ctx context.Context, e Workspace, c Patched, at Site) (p *Proofs
 	if err != nil || len(todo) == 0 {
 		return p, err
 	}
-	if at.Remote != nil {
+	if c.Site.Remote != nil {
 		return nil, &BadOption{"--on", errors.New("the proofs of --prove build on this machine")}
 	}
 	var wine *smoke.Wine
 	if slices.ContainsFunc(todo, func(o smoke.ProofOptions) bool { return !ofBuild(o.Check) }) {
-		if wine, err = findWine(ctx, e, c.Order, at.Toolchain); err != nil {
+		if wine, err = findWine(ctx, e, c.Order, c.Site.Toolchain); err != nil {
 			return nil, err
 		}
 	}
-	if err := checkRoom(c); err != nil {
+	if err := checkRoom(c.Patched); err != nil {
 		return nil, err
 	}
-	h := halves{Built: Built{Patched: c, site: at}, env: e}
-	if h.claim, err = claim(ctx, e, c); err != nil {
+	h := halves{Built: Built{Prepared: c}, env: e}
+	if h.claim, err = claim(ctx, e, c.Patched); err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, h.Close()) }()
 	if err := os.MkdirAll(c.file("logs"), 0o755); err != nil {
 		return nil, err
 	}
-	if h.in, err = e.inputFor(c, at, c.Result.Tree, c.file(proofFolder)); err != nil {
+	if h.in, err = e.inputFor(c, c.Result.Tree, c.file(proofFolder)); err != nil {
 		return nil, err
 	}
 	h.in.Touched, h.in.Series, h.in.Only = c.Result.Changed(), c.fixes(), c.only()
@@ -88,7 +88,7 @@ func ProveBuilt(ctx context.Context, e Workspace, c Patched, at Site) (p *Proofs
 			return h.make(ctx, o.Fix, o.Check, half == "patched")
 		}
 	}
-	return p, p.run(ctx, e, c, h.hold(), todo, proofFolder, "proofs-built")
+	return p, p.run(ctx, e, c.Patched, h.hold(), todo, proofFolder, "proofs-built")
 }
 
 // proofFolder is where the builds of ProveBuilt lie, below the folder of the tag and target.

@@ -29,10 +29,9 @@ type side struct {
 func (p Patched) oneLibrary() bool { return p.Recipe.Upstream == spec.IkLlamaCpp }
 
 // sharedPrograms builds the target's programs, of the patched tree, for both sides.
-func sharedPrograms(ctx context.Context, e Workspace, p Patched, at Site,
-	folder string,
+func sharedPrograms(ctx context.Context, e Workspace, p Prepared, folder string,
 ) (b Built, pair [2]side, err error) {
-	if b, err = Build(ctx, e, p, at); err != nil {
+	if b, err = Build(ctx, e, p); err != nil {
 		return b, pair, err
 	}
 	staged, err := Stage(ctx, e, b, nil)
@@ -57,18 +56,17 @@ func sharedPrograms(ctx context.Context, e Workspace, p Patched, at Site,
 
 // ownPrograms builds llama-server once of the stock tree and once of the patched one, in one folder, so that
 // the second compiles what differs.
-func ownPrograms(ctx context.Context, e Workspace, p Patched, at Site,
-	folder string,
+func ownPrograms(ctx context.Context, e Workspace, p Prepared, folder string,
 ) (b Built, pair [2]side, err error) {
 	p.Recipe = beforeDevice(p.Recipe)
-	b = Built{Patched: p, site: at}
-	if at.Remote != nil {
+	b = Built{Prepared: p}
+	if p.Site.Remote != nil {
 		return b, pair, &BadOption{"--on", errors.New("the proofs on the simulated device build on this machine")}
 	}
-	if err := checkRoom(p); err != nil {
+	if err := checkRoom(p.Patched); err != nil {
 		return b, pair, err
 	}
-	if b.claim, err = claim(ctx, e, p); err != nil {
+	if b.claim, err = claim(ctx, e, p.Patched); err != nil {
 		return b, pair, err
 	}
 	if err := os.MkdirAll(p.file("logs"), 0o755); err != nil {
@@ -98,7 +96,7 @@ func (b Built) laidPrograms(ctx context.Context, e Workspace, tree *source.Tree,
 	name string,
 ) (bin string, plan build.Plan, err error) {
 	bin = b.file(name + "-bin")
-	in, err := e.inputFor(b.Patched, b.site, tree, b.file(folder))
+	in, err := e.inputFor(b.Prepared, tree, b.file(folder))
 	if err != nil {
 		return bin, plan, err
 	}

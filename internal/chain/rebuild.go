@@ -90,40 +90,24 @@ func cannot(info *bundle.Info, lacks ...string) *CannotRebuild {
 // had the error is that of Patch.
 func Rebuild(ctx context.Context, e Workspace, o Order, m Machine) (_ Rebuilt, err error) {
 	info := o.As
-	site, err := m.Look(ctx, e, o)
+	p, err := Prepare(ctx, e, o, m, nil)
 	if err != nil {
 		return Rebuilt{}, unless(ctx, info, err)
 	}
-	defer func() { err = errors.Join(err, site.Close()) }()
-	var lacks []string
-	for _, role := range slices.Sorted(maps.Keys(info.Tools)) {
-		if have := site.Facts.Tools[role].Banner; have != info.Tools[role] && role != "llpatch" {
-			lacks = append(lacks, fmt.Sprintf("%s was %q, and here it is %q", role, info.Tools[role], have))
-		}
-	}
-	if len(lacks) > 0 { // before anything is fetched
-		return Rebuilt{}, cannot(info, lacks...)
-	}
-	p, err := Patch(ctx, e, o, nil)
+	defer func() { err = errors.Join(err, p.Close()) }()
+	lacks, err := otherwise(e, p)
 	if err != nil {
-		return Rebuilt{}, unless(ctx, info, err)
-	}
-	defer func() { err = errors.Join(err, p.Tree.Close()) }()
-	if p, err = Page(ctx, e, p, true); err != nil {
-		return Rebuilt{}, unless(ctx, info, err)
-	}
-	if lacks, err = otherwise(e, p, site); err != nil {
 		return Rebuilt{}, unless(ctx, info, err)
 	}
 	if len(lacks) > 0 {
 		return Rebuilt{}, cannot(info, lacks...)
 	}
-	venue, err := Device{Environ: os.Environ()}.Look(ctx, e, o, site.Toolchain)
+	venue, err := Device{Environ: os.Environ()}.Look(ctx, e, o, p.Site.Toolchain)
 	if err != nil {
 		return Rebuilt{}, err
 	}
 	e.Log.Info("built again", "tag", info.Tag, "target", info.Target, "folder", p.Dir)
-	c, err := smoked(ctx, e, p, site, venue, nil)
+	c, err := smoked(ctx, e, p, venue, nil)
 	if err != nil {
 		return Rebuilt{}, errors.Join(err, c.Close())
 	}
@@ -148,8 +132,22 @@ func unless(ctx context.Context, info *bundle.Info, err error) error {
 	return cannot(info, err.Error())
 }
 
+// otherTools says which programs of a site are not those that an archive was made with; of a
+// new order there is nothing to say.
+func otherTools(o Order, at Site) (lacks []string) {
+	if o.As == nil {
+		return nil
+	}
+	for _, role := range slices.Sorted(maps.Keys(o.As.Tools)) {
+		if was, is := o.As.Tools[role], at.Facts.Tools[role].Banner; was != is && role != "llpatch" {
+			lacks = append(lacks, fmt.Sprintf("%s was %q, and here it is %q", role, was, is))
+		}
+	}
+	return lacks
+}
+
 // otherwise says what of a build would not be as the manifest has it.
-func otherwise(e Workspace, p Patched, at Site) (lacks []string, err error) {
+func otherwise(e Workspace, p Prepared) (lacks []string, err error) {
 	info := p.As
 	differ := func(what, was, is string) {
 		if was != is {
@@ -180,7 +178,7 @@ func otherwise(e Workspace, p Patched, at Site) (lacks []string, err error) {
 		return lacks, nil
 	}
 	differ("the patched tree", info.Patched, p.Result.Tree.ID())
-	plan, err := NewPlan(e, p, at)
+	plan, err := NewPlan(e, p)
 	if err != nil {
 		return nil, err
 	}

@@ -13,15 +13,15 @@ import (
 // Script returns what a plan's script needs to make the source by itself: the
 // first git source that is declared for the upstream, or the one that was
 // given, and the patches.
-func Script(e Workspace, p Patched, at Site, plan build.Plan) (build.Script, error) {
+func Script(e Workspace, p Prepared, plan build.Plan) (build.Script, error) {
 	s := build.Script{Tree: p.Tree.ID(), Ref: "refs/tags/" + p.Tree.Tag.String()}
 	if p.Tree.Tag.Kind() == tag.Commit {
 		s.Ref = p.Tree.Tag.String()
 	}
-	if at.root != nil {
+	if p.Site.root != nil {
 		var err error
-		s.Temp = at.root.Temp()
-		if s.Enter, err = at.root.Prefix(plan.Steps[0].Dir, plan.Folders()...); err != nil {
+		s.Temp = p.Site.root.Temp()
+		if s.Enter, err = p.Site.root.Prefix(plan.Steps[0].Dir, plan.Folders()...); err != nil {
 			return s, err
 		}
 	}

@@ -66,7 +66,7 @@ func buildStock(ctx context.Context, e Workspace, b Built, v Venue, checks []spe
 		return s, nil
 	}
 	start := time.Now()
-	_, art, err := b.buildStockIn(ctx, e, b.Patched, b.inStock(e), b.site, "stock")
+	_, art, err := b.buildStockIn(ctx, e, b.Prepared, b.inStock(e), "stock")
 	if err != nil {
 		return s, fmt.Errorf("stock build, which checks compare with: %w", err)
 	}
@@ -130,17 +130,17 @@ func (p Patched) writeStock(ctx context.Context, dir string, with []string) (*so
 	return tree, err
 }
 
-// buildStockIn builds the tree with these fixes alone for the recipe of p at a site, in a folder
-// of its own. The folder's name is also that of the log.
+// buildStockIn builds the tree with these fixes alone as p says, in a folder of its own, whose
+// name is also that of the log.
 func (b Built) buildStockIn(
-	ctx context.Context, e Workspace, p Patched, with []string, at Site, folder string,
+	ctx context.Context, e Workspace, p Prepared, with []string, folder string,
 ) (plan build.Plan, art build.Artifacts, err error) {
 	dir := b.file(folder)
 	tree, err := p.writeStock(ctx, dir, with)
 	if err != nil {
 		return plan, art, err
 	}
-	in, err := e.inputFor(p, at, tree, dir)
+	in, err := e.inputFor(p, tree, dir)
 	if err != nil {
 		return plan, art, err
 	}
@@ -149,7 +149,7 @@ func (b Built) buildStockIn(
 		return plan, art, e.placed(err)
 	}
 	o := b.run(e, folder+".log")
-	o.Inside, o.On = at.root, at.Remote
+	o.Inside, o.On = p.Site.root, p.Site.Remote
 	art, err = build.Run(ctx, plan, o)
 	return plan, art, err
 }
@@ -235,14 +235,13 @@ func buildDropInTarget(ctx context.Context, e Workspace, b Built,
 	if pin := b.Tree.Pin; !rec.Range.Contains(pin.Build) {
 		return plan, art, e.Repo.OutOfRange(rec, b.Tree.Tag.String(), pin)
 	}
-	host := b.Patched
+	host := Prepared{Patched: b.Patched, Site: Site{Toolchain: e.Repo.Toolchains[rec.Toolchain]}}
 	host.Recipe, host.DropIn = rec, ""
-	at := Site{Toolchain: e.Repo.Toolchains[rec.Toolchain]}
-	if at.Facts, err = build.Probe(ctx, at.Toolchain, rec); err != nil {
+	if host.Site.Facts, err = build.Probe(ctx, host.Site.Toolchain, rec); err != nil {
 		return plan, art, e.placed(err)
 	}
 	start := time.Now()
-	plan, art, err = b.buildStockIn(ctx, e, host, host.needs(e), at, "host")
+	plan, art, err = b.buildStockIn(ctx, e, host, host.needs(e), "host")
 	if err == nil {
 		e.Log.Info("built stock, to try the drop-in in", "target", rec.Name, "compiled", art.Compiled, "seconds",
 			int(time.Since(start).Seconds()))

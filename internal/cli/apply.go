@@ -31,7 +31,7 @@ func (a *app) applyCmd() *cobra.Command {
 	}
 	c := a.chainCmd("apply", "Write the patched tree to a folder and print its git tree id", toTree, three,
 		func(ctx context.Context, j job) error {
-			p := j.patched
+			p := j.Patched
 			stats, err := p.Checkout(ctx, f.to)
 			if err != nil {
 				return err

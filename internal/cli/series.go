@@ -12,7 +12,7 @@ func (a *app) seriesCmd() *cobra.Command {
 	var to string
 	c := a.chainCmd("series", "Export the patches of a tag and target for git am and quilt", toTree, nil,
 		func(ctx context.Context, j job) error {
-			done, err := j.patched.Export(ctx, j.Workspace, to)
+			done, err := j.Export(ctx, j.Workspace, to)
 			if err != nil {
 				return err
 			}

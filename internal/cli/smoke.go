@@ -23,7 +23,7 @@ func (a *app) smokeCmd() *cobra.Command {
 		func(ctx context.Context, j job) error {
 			switch {
 			case proofs:
-				p, err := chain.ProveBuilt(ctx, j.Workspace, j.patched, j.site)
+				p, err := chain.ProveBuilt(ctx, j.Workspace, j.Prepared)
 				return a.proven(p, err)
 			case on.simulated():
 				s := chain.Simulation{Headers: headers, Clang: clang, More: more}
@@ -36,7 +36,7 @@ func (a *app) smokeCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			report, err := chain.Smoke(ctx, j.Workspace, j.patched, j.site, venue)
+			report, err := chain.Smoke(ctx, j.Workspace, j.Prepared, venue)
 			if report != nil {
 				err = errors.Join(a.print(report, report.Markdown), err)
 			}
@@ -142,7 +142,7 @@ func (d *device) look(ctx context.Context, j job) (chain.Venue, error) {
 	if d.name == spec.Card {
 		on.Name = d.name
 	}
-	return on.Look(ctx, j.Workspace, j.patched.Order, j.site.Toolchain)
+	return on.Look(ctx, j.Workspace, j.Order, j.Site.Toolchain)
 }
 
 // prove runs the proofs on the simulated device.
@@ -157,10 +157,10 @@ func (a *app) prove(ctx context.Context, j job, s chain.Simulation) error {
 			return err
 		}
 	}
-	if err := chain.CanProve(ctx, j.Workspace, j.patched, j.site, s); err != nil { // before what takes long
+	if err := chain.CanProve(ctx, j.Workspace, j.Prepared, s); err != nil { // before what takes long
 		return err
 	}
-	p, err := chain.Prove(ctx, j.Workspace, j.patched, j.site, s)
+	p, err := chain.Prove(ctx, j.Workspace, j.Prepared, s)
 	return a.proven(p, err)
 }
 

@@ -192,8 +192,7 @@ func (a *app) fetchPage(ctx context.Context, e chain.Workspace, upstream string,
 // job is what a command on a tag and a target works with.
 type job struct {
 	chain.Workspace
-	patched chain.Patched
-	site    chain.Site // of a command that builds: it was looked at
+	chain.Prepared // of a command that does not build only its Patched is set
 }
 
 // reach is how far a command goes along the chain.
@@ -267,21 +266,15 @@ func (a *app) chainCmd(use, short string, to reach, tune func(*request),
 				return err
 			}
 			j := job{Workspace: e}
-			if builds { // the tools are looked at before anything is fetched
-				if j.site, err = r.machine.Look(ctx, e, order); err != nil {
-					return err
-				}
-				defer func() { err = errors.Join(err, j.site.Close()) }()
+			if builds {
+				j.Prepared, err = chain.Prepare(ctx, e, order, r.machine, r.three)
+			} else {
+				j.Patched, err = chain.Patch(ctx, e, order, r.three)
 			}
-			if j.patched, err = chain.Patch(ctx, e, order, r.three); err != nil {
+			if err != nil {
 				return err
 			}
-			if builds {
-				if j.patched, err = chain.Page(ctx, e, j.patched, to == toPrograms); err != nil {
-					return errors.Join(err, j.patched.Tree.Close())
-				}
-			}
-			return errors.Join(do(ctx, j), j.patched.Tree.Close())
+			return errors.Join(do(ctx, j), j.Close())
 		},
 	}
 	a.sourceFlags(c)
@@ -334,13 +327,13 @@ func (a *app) planCmd() *cobra.Command {
 	c := a.chainCmd("plan", "Show the commands that build the target", toPlan, func(r *request) {
 		r.machine.Box = ps1
 	}, func(_ context.Context, j job) error {
-		plan, err := chain.NewPlan(j.Workspace, j.patched, j.site)
+		plan, err := chain.NewPlan(j.Workspace, j.Prepared)
 		if err != nil {
 			return err
 		}
 		a.progress.close()
 		if ps1 {
-			script, err := chain.BoxScript(j.patched)
+			script, err := chain.BoxScript(j.Patched)
 			if err != nil {
 				return err
 			}
@@ -349,7 +342,7 @@ func (a *app) planCmd() *cobra.Command {
 		if !sh {
 			return a.print(plan, func() string { return planText(plan) })
 		}
-		script, err := chain.Script(j.Workspace, j.patched, j.site, plan)
+		script, err := chain.Script(j.Workspace, j.Prepared, plan)
 		if err != nil {
 			return err
 		}
@@ -389,7 +382,7 @@ func planText(p build.Plan) string {
 
 func (a *app) buildCmd() *cobra.Command {
 	return a.chainCmd("build", "Fetch, patch and build a target", toPrograms, nil, func(ctx context.Context, j job) error {
-		b, err := chain.Build(ctx, j.Workspace, j.patched, j.site)
+		b, err := chain.Build(ctx, j.Workspace, j.Prepared)
 		if err != nil {
 			return err
 		}
@@ -410,11 +403,11 @@ func (a *app) releaseCmd() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		done, err := chain.Release(ctx, j.Workspace, j.patched, j.site, venue, a.sign, a.key, a.partMiB)
+		done, err := chain.Release(ctx, j.Workspace, j.Prepared, venue, a.sign, a.key, a.partMiB)
 		if err != nil {
 			return err
 		}
-		known := j.patched.Known(j.Workspace)
+		known := j.Known(j.Workspace)
 		a.log.Info(known.Head())
 		for _, avoid := range known.Avoids() {
 			a.log.Info("avoid: " + avoid)

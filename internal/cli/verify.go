@@ -205,7 +205,7 @@ func (r *rebuild) build(ctx context.Context, a *app, e chain.Workspace, report *
 	}
 	e.Out = filepath.Join(a.out, rebuildDir)
 	order, err := chain.Again(e, report.Manifest())
-	var machine chain.Machine
+	machine := chain.Machine{Builds: true}
 	if name := report.Manifest().Buildenv; err == nil && name != "" {
 		if machine.Root, machine.Libraries, err = a.buildenvs(e, name); err != nil {
 			err = chain.Unless(ctx, order, err)

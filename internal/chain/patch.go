@@ -12,7 +12,6 @@ import (
 	"github.com/llpatch/llpatch/internal/build"
 	"github.com/llpatch/llpatch/internal/exit"
 	"github.com/llpatch/llpatch/internal/merge"
-	"github.com/llpatch/llpatch/internal/page"
 	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/source"
 	"github.com/llpatch/llpatch/internal/spec"
@@ -27,11 +26,8 @@ type Patched struct {
 	Series   *spec.Series  // without what upstream has whole
 	Result   *patch.Result // Tree with it
 	Variants []merge.Variant
-	Dir      string     // Out/<tag>/<target>
-	Lacks    []string   // paths that the source does not have and the build can do without
-	Page     *page.Page // the web page, where the tree has only its sources; nil: it is not built in
-	NoPage   string     // why it is not
-	place    spec.PagePlace
+	Dir      string   // Out/<tag>/<target>
+	Lacks    []string // paths that the source does not have and the build can do without
 	patches  []patch.Patch
 }
 
