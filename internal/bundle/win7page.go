@@ -189,8 +189,8 @@ func (i Info) win7VxKex(t *win7Text) {
 	if i.DropIn == "" {
 		t.say("llama-server.exe without a model (no -m) is a router, which starts llama-server.exe once more for each " +
 			"model. Under VxKex NEXT a program that starts another has failed with \"Insufficient system resources\" " +
-			"(ollama; VxKex-NEXT issue 92). That was not tried here: start one llama-server.exe for one model, with -m, as " +
-			"start-server.cmd does.")
+			"(ollama; VxKex-NEXT issue 92). Through wine the router works; under VxKex it was not tried: start one " +
+			"llama-server.exe for one model, with -m, as start-server.cmd does.")
 	}
 }
 

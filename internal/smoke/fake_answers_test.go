@@ -20,6 +20,7 @@ import (
 
 // fakeRequest is what the fake server reads.
 type fakeRequest struct {
+	Model    string          `json:"model"`
 	Content  string          `json:"content"`
 	Tokens   []int           `json:"tokens"`
 	Any      json.RawMessage `json:"prompt"`

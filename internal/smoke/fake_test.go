@@ -140,6 +140,8 @@ func reusePort(addr string) (net.Listener, error) {
 type fake struct {
 	mode        string
 	alias       string
+	router      bool        // it was started with a folder of models
+	routed      atomic.Bool // it started a server for one
 	requests    atomic.Int32
 	completions atomic.Int32
 	tokenized   atomic.Int32
@@ -163,6 +165,7 @@ func fakeServer(mode string) {
 		fs.String(known, "", "")
 	}
 	fs.Bool("context-shift", false, "")
+	models := fs.String("models-dir", "", "")
 	hf, cert, key := fs.String("hf", "", ""), fs.String("ssl-cert-file", "", ""), fs.String("ssl-key-file", "", "")
 	if mode == "hangs in silence" {
 		time.Sleep(time.Hour)
@@ -218,8 +221,15 @@ func fakeServer(mode string) {
 		}
 		time.Sleep(time.Hour)
 	}
+	if *models != "" { // it finds the one model there
+		found, err := filepath.Glob(filepath.Join(*models, "*.gguf"))
+		if err != nil || len(found) != 1 {
+			panic(fmt.Sprint(found, err))
+		}
+		*alias = strings.TrimSuffix(filepath.Base(found[0]), ".gguf")
+	}
 	f := &fake{
-		mode: mode, alias: *alias, draft: *kind != "" || *draft != "" && mode != "drafts by type",
+		mode: mode, router: *models != "", alias: *alias, draft: *kind != "" || *draft != "" && mode != "drafts by type",
 		starts: countStart(),
 	}
 	if mode == "starts once" && f.starts > 1 {
@@ -349,7 +359,11 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if f.mode == "other alias" {
 			alias = "gpt"
 		}
-		reply(map[string]any{"data": []any{map[string]string{"id": alias}}})
+		status := "unloaded"
+		if f.routed.Load() {
+			status = "loaded"
+		}
+		reply(map[string]any{"data": []any{map[string]any{"id": alias, "status": map[string]string{"value": status}}}})
 	case serveFakePage(f.mode, r.URL.Path, w):
 	case r.URL.Path == "/tokenize":
 		if f.mode == "deaf in a crowd" && f.tokenized.Add(1) > 50 {
@@ -362,7 +376,13 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		reply(map[string]any{"tokens": tokens})
 	case r.URL.Path == "/detokenize":
 		reply(map[string]any{"content": decode(in.Tokens, f.mode)})
+	case r.URL.Path == "/completion" && f.router && f.mode == "starts no child":
+		w.WriteHeader(http.StatusInternalServerError)
+		reply(map[string]any{"error": map[string]any{"code": 500, "message": "Insufficient system resources"}})
+	case r.URL.Path == "/completion" && f.router && in.Model != f.alias:
+		http.Error(w, "model not found", http.StatusBadRequest)
 	case r.URL.Path == "/completion":
+		f.routed.Store(f.router && f.mode != "answers by itself")
 		f.complete(w, r, &in)
 	default:
 		w.WriteHeader(http.StatusNotFound)

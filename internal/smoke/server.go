@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -30,11 +31,13 @@ const portTries = 5
 
 // config is how a server is started. Checks with the same one share a server.
 type config struct {
-	model string    // empty: args say which it fetches
-	typ   gguf.Type // of the model
-	args  []string
-	ready time.Duration // 0: Options.Ready
-	trust *tls.Config   // what its own certificate is looked at with; nil: it serves HTTP
+	model string // empty: args say which it fetches
+	// a folder where the server, a router, finds the model, called as its alias; empty: it is given the model
+	models string
+	typ    gguf.Type // of the model
+	args   []string
+	ready  time.Duration // 0: Options.Ready
+	trust  *tls.Config   // what its own certificate is looked at with; nil: it serves HTTP
 }
 
 // server is a llama-server that is ready and proven to be ours.
@@ -59,7 +62,7 @@ var errClash = errors.New("the port is taken")
 
 // need returns a running server for the config: the one that runs, or a new one.
 func (s *session) need(ctx context.Context, c config) (*server, error) {
-	key := strings.Join(append([]string{s.side.bin, s.layers(), c.model}, c.args...), "\x00") + "\x01" +
+	key := strings.Join(append([]string{s.side.bin, s.layers(), c.model, c.models}, c.args...), "\x00") + "\x01" +
 		strings.Join(s.env(), "\x00")
 	if s.server != nil && (s.server.key != key || s.server.proc.Ended()) {
 		s.stop(ctx)
@@ -110,7 +113,7 @@ func (s *session) start(ctx context.Context, c config, key string) (*server, err
 		}
 	}
 	argv := s.argv(path, "--host", "127.0.0.1")
-	if c.model != "" {
+	if c.model != "" && c.models == "" {
 		argv = append(argv, "-m", c.model)
 	}
 	opts, err := s.serverArgs(ctx)
@@ -204,7 +207,15 @@ func (s *session) startOn(ctx context.Context, port int, argv []string, c config
 		client: llamaserver.New(net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), "").Trusting(c.trust),
 		record: len(s.report.Servers),
 	}
-	argv = append(argv[:len(argv):len(argv)], "--port", strconv.Itoa(port), "--alias", srv.alias)
+	argv = append(argv[:len(argv):len(argv)], "--port", strconv.Itoa(port))
+	if c.models == "" {
+		argv = append(argv, "--alias", srv.alias)
+	} else {
+		if err := os.Link(c.model, filepath.Join(c.models, srv.alias+".gguf")); err != nil {
+			return nil, err
+		}
+		argv = append(argv, "--models-dir", c.models)
+	}
 	s.report.Servers = append(s.report.Servers, ServerRun{
 		Argv: argv, Log: srv.log, Check: s.current.Name,
 		Build: s.side.name,

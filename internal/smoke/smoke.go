@@ -122,6 +122,7 @@ var checks = map[string]func(*args) step{
 	"variants":         variantsCheck,
 	"webui":            webuiCheck,
 	"tls":              tlsCheck,
+	"router":           routerCheck,
 	"stop":             stopCheck,
 	"exit":             exitCheck,
 	"restart":          restartCheck,

@@ -1,0 +1,78 @@
+package smoke
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/llpatch/llpatch/internal/llamaserver"
+)
+
+// routerCheck: llama-server without a model, a router, starts itself once more for a model of its
+// folder when a completion asks for it, passes the answer on, says that the model is loaded, and
+// ends at one SIGTERM with what it started.
+func routerCheck(a *args) step {
+	limit := a.duration("within", 10*time.Second)
+	n := a.number("n_predict", 16, 1)
+	typ := a.modelType()
+	return func(ctx context.Context, s *session) (out outcome, err error) {
+		model, err := s.model(ctx, typ, 0)
+		if err != nil {
+			return outcome{}, err
+		}
+		dir, err := os.MkdirTemp(s.o.Work, "router-")
+		if err != nil {
+			return outcome{}, err
+		}
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+		s.stop(ctx)
+		var loaded time.Duration
+		end, err := s.stopOne(ctx, config{model: model, models: dir}, limit, func(srv *server, ctx context.Context) error {
+			const prompt = "The quick brown fox"
+			req := completionRequest(prompt, n, false)
+			req["model"] = srv.alias
+			began := time.Now()
+			if _, err := srv.completeWith(ctx, req, prompt, n); err != nil {
+				return err
+			}
+			loaded = time.Since(began)
+			return srv.routes(ctx)
+		})
+		if err != nil {
+			return outcome{}, err
+		}
+		return outcome{
+			detail: fmt.Sprintf("a server of its own was started for the model, and answered after %v; both ended after %v",
+				round(loaded), round(end.took)),
+			figures: map[string]any{"answer_seconds": seconds(loaded), "stop_seconds": seconds(end.took)},
+		}, nil
+	}
+}
+
+// routes asks a router whether it has loaded the model that it was asked for.
+func (srv *server) routes(ctx context.Context) error {
+	status, body, err := srv.call(ctx, http.MethodGet, "/v1/models", nil)
+	if err != nil {
+		return srv.fault("GET /v1/models: %v", err)
+	}
+	var got struct {
+		Data []struct {
+			ID     string
+			Status struct{ Value string }
+		}
+	}
+	if err := json.Unmarshal(body, &got); status != http.StatusOK || err != nil {
+		return srv.fault("GET /v1/models gave %d with %s", status, llamaserver.Quote(body))
+	}
+	for _, m := range got.Data {
+		if m.ID == srv.alias && m.Status.Value == "loaded" {
+			return nil
+		}
+	}
+	return srv.fault("the model was answered for, and GET /v1/models does not say that it is loaded: %s",
+		llamaserver.Quote(body))
+}
