@@ -12,13 +12,16 @@ import (
 const fakePage = `<!doctype html><HTML><head><link rel="icon" href="data:,"><link href="./bundle.css" rel="stylesheet"></head>
 <body><form><textarea></textarea><button type="submit">Send</button></form><p></p><script src="./bundle.js"></script></body></HTML>`
 
+// fakeScript shows what was asked after late milliseconds, which come before it.
 const fakeScript = `
 fetch("/cors-proxy", {method: "HEAD"});
 const box = document.querySelector("textarea");
 fetch("./tools"); // which the server has switched off
 document.querySelector("form").addEventListener("submit", async e => {
 	e.preventDefault();
-	document.querySelector("p").innerText = box.value;
+	const asked = box.value;
+	document.querySelector("p").append(document.createElement("b")); // where it comes
+	setTimeout(() => { document.querySelector("b").innerText = asked; }, late);
 	const answer = await fetch("./v1/chat/completions", {method: "POST", body: "{}"});
 	for await (const piece of answer.body) document.querySelector("p").append(new TextDecoder().decode(piece));
 });
@@ -51,7 +54,8 @@ func serveFakePage(mode, path string, w http.ResponseWriter) bool {
 		case "page throws":
 			fmt.Fprint(w, `null.x;`)
 		}
-		fmt.Fprint(w, fakeScript)
+		late := map[string]int{"page is slow": 2000, "page shows nothing": 1 << 30}[mode]
+		fmt.Fprintf(w, "const late = %d;%s", late, fakeScript)
 	case "/tools":
 		w.WriteHeader(map[bool]int{
 			true:  http.StatusInternalServerError,
@@ -121,14 +125,17 @@ func TestWebUIInABrowser(t *testing.T) {
 		"page gets an error":    "/tools, and gets 500",
 		"page gets all at once": "pieces, which is no stream",
 		"wide page":             "pixels wider than the screen",
+		"page is slow":          "a browser showed it and chatted",
+		"page shows nothing":    "it does not show what was asked",
 	} {
-		if testing.Short() && mode != "" {
+		good := mode == "" || mode == "page is slow"
+		if testing.Short() && !good {
 			continue // each starts a browser
 		}
 		o := options(t, mode, check("webui"))
 		o.Browser = browser
 		r, err := Run(t.Context(), o)
-		if got := r.Checks[0]; (err == nil) != (mode == "") || !strings.Contains(got.Detail, want) {
+		if got := r.Checks[0]; (err == nil) != good || !strings.Contains(got.Detail, want) {
 			t.Errorf("%q: %s, %v", mode, got.Detail, err)
 		}
 	}
