@@ -12,12 +12,15 @@ import (
 	"github.com/llpatch/llpatch/internal/llamaserver"
 )
 
+// FaultRouterEnds names a router that is gone while, or after, it passes answers on.
+const FaultRouterEnds = "router-ends"
+
 // routerCheck: llama-server without a model, a router, starts itself once more for a model of its
-// folder when a completion asks for it, passes the answer on, says that the model is loaded, and
-// ends at one SIGTERM with what it started.
+// folder when a completion asks for it, passes so many answers on (20), says that the model is
+// loaded, and ends at one SIGTERM with what it started.
 func routerCheck(a *args) step {
 	limit := a.duration("within", 10*time.Second)
-	n := a.number("n_predict", 16, 1)
+	n, times := a.number("n_predict", 8, 1), a.number("requests", 20, 1)
 	typ := a.modelType()
 	return func(ctx context.Context, s *session) (out outcome, err error) {
 		model, err := s.model(ctx, typ, 0)
@@ -36,21 +39,37 @@ func routerCheck(a *args) step {
 			req := completionRequest(prompt, n, false)
 			req["model"] = srv.alias
 			began := time.Now()
-			if _, err := srv.completeWith(ctx, req, prompt, n); err != nil {
-				return err
+			for range times {
+				if _, err := srv.completeWith(ctx, req, prompt, n); err != nil {
+					return srv.gone(err)
+				}
+				if loaded == 0 {
+					loaded = time.Since(began)
+				}
 			}
-			loaded = time.Since(began)
-			return srv.routes(ctx)
+			return srv.gone(srv.routes(ctx))
 		})
 		if err != nil {
 			return outcome{}, err
 		}
 		return outcome{
-			detail: fmt.Sprintf("a server of its own was started for the model, and answered after %v; both ended after %v",
-				round(loaded), round(end.took)),
+			detail: fmt.Sprintf("a server of its own was started for the model, and answered after %v; %d answers came; both "+
+				"ended after %v", round(loaded), times, round(end.took)),
 			figures: map[string]any{"answer_seconds": seconds(loaded), "stop_seconds": seconds(end.took)},
 		}, nil
 	}
+}
+
+// gone gives the fault of a server that has ended by itself its name.
+func (srv *server) gone(err error) error {
+	if f := new(fault); errors.As(err, &f) {
+		select {
+		case <-srv.proc.Done():
+			f.name = FaultRouterEnds
+		case <-time.After(deathPatience):
+		}
+	}
+	return err
 }
 
 // routes asks a router whether it has loaded the model that it was asked for.

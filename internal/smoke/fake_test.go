@@ -379,6 +379,8 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.URL.Path == "/completion" && f.router && f.mode == "starts no child":
 		w.WriteHeader(http.StatusInternalServerError)
 		reply(map[string]any{"error": map[string]any{"code": 500, "message": "Insufficient system resources"}})
+	case r.URL.Path == "/completion" && f.mode == "router ends" && f.requests.Add(1) > 5:
+		os.Exit(0)
 	case r.URL.Path == "/completion" && f.router && in.Model != f.alias:
 		http.Error(w, "model not found", http.StatusBadRequest)
 	case r.URL.Path == "/completion":

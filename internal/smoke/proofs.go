@@ -59,6 +59,10 @@ var proofs = map[string]func(build int, reserved bool) []ProofCheck{
 	// These need no device. Of the last three the build itself is what is looked at.
 	"exit":    noDevice("exit", FaultExitHang),
 	"version": noDevice("version", FaultVersion),
+	// One answer in five or so ends a router whose threads free what they use.
+	"router": func(int, bool) []ProofCheck {
+		return []ProofCheck{{Check: spec.Check{Name: "router", Args: map[string]any{"requests": 60}}, Fault: FaultRouterEnds}}
+	},
 	Compiles:  noDevice(Compiles, FaultCompile),
 	CUDAClang: noDevice(CUDAClang, FaultCompile),
 	NoAVX512:  noDevice(NoAVX512, FaultAVX512),

@@ -12,6 +12,7 @@ func TestRouter(t *testing.T) {
 		"":                  "a server of its own was started",
 		"starts no child":   "Insufficient system resources",
 		"answers by itself": "does not say that it is loaded",
+		"router ends":       "the server has ended",
 		"ignores sigterm":   "had to be killed",
 		"other alias":       "does not know the alias",
 		"health 404":        "/health",
@@ -20,6 +21,9 @@ func TestRouter(t *testing.T) {
 		r, err := Run(t.Context(), o)
 		if (err == nil) != (mode == "") || !strings.Contains(r.Checks[0].Detail, want) {
 			t.Errorf("%q: %v: %+v, want %q", mode, err, r.Checks[0], want)
+		}
+		if got := r.Checks[0].Fault; (got == FaultRouterEnds) != (mode == "router ends") {
+			t.Errorf("%q: the fault is called %q", mode, got)
 		}
 		left, err := os.ReadDir(o.Work)
 		if err != nil {
