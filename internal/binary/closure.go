@@ -52,8 +52,10 @@ func (u Unfound) Error() string {
 // one of the Roots is loaded, because the file that needs them has no search path
 // that leads there: a RUNPATH holds for its own file only. It follows ld.so(8): a
 // library that is loaded already is not looked for, and what a file needs itself is
-// loaded before what its libraries need.
+// loaded before what its libraries need. Windows looks beside the program, whatever a file says:
+// its files are left out.
 func Unreachable(files []*File) []Unfound {
+	files = slices.DeleteFunc(slices.Clone(files), func(f *File) bool { return f.PE != nil })
 	byPath := map[string]*File{}
 	inside := map[string]bool{}
 	for _, f := range files {

@@ -46,6 +46,12 @@ func TestUnreachable(t *testing.T) {
 			{Name: "lib/c.so"},
 			{Name: "bin/b.so"},
 		}, []string{"bin/prog: needs b.so"}},
+		"of Windows, which looks beside the program": {[]*File{
+			{Name: "prog.exe", PE: &PE{}, Needed: []string{"b.dll"}},
+			{Name: "b.dll", PE: &PE{}},
+			{Name: "prog", Needed: []string{"b.so"}},
+			{Name: "b.so"},
+		}, []string{"prog: needs b.so"}},
 		"a loop": {[]*File{
 			{Name: "prog", Needed: []string{"a.so"}, RunPath: own},
 			{Name: "a.so", SOName: "a.so", Needed: []string{"b.so"}, RunPath: own},

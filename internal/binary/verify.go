@@ -62,9 +62,7 @@ func Verify(dir string, files []string, v spec.Verify) ([]*File, error) {
 	if v.PE != nil {
 		errs = append(errs, verifyPE(found, v)...)
 	}
-	// Windows looks for libraries beside the program, whatever a file says.
-	elf := slices.DeleteFunc(slices.Clone(found), func(f *File) bool { return f.PE != nil })
-	for _, u := range Unreachable(elf) {
+	for _, u := range Unreachable(found) {
 		errs = append(errs, &Rejected{File: u.File, Fault: u.Error()})
 	}
 	if v.CUDA != nil {
