@@ -17,6 +17,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
+	"github.com/llpatch/llpatch/internal/llamaserver"
 	"github.com/llpatch/llpatch/internal/run"
 )
 
@@ -220,7 +221,11 @@ func shows(ctx context.Context) error {
 		case <-ctx.Done():
 			return fmt.Errorf("it does not show what was asked: %w", ctx.Err())
 		case <-most:
-			return errors.New("it does not show what was asked")
+			var text string
+			if err := chromedp.Evaluate("document.body.innerText", &text).Do(ctx); err != nil {
+				return err
+			}
+			return fmt.Errorf("it does not show what was asked, but %s", llamaserver.Quote([]byte(text)))
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
