@@ -4,6 +4,7 @@ TAG   ?= b8833
 IK_COMMITS ?= 21ced1e3c158b8f5b8732d30195ea5ed76d5ec86
 PROOF_TAGS ?= b8390 b9842
 BROKEN_TAGS ?= b8390 b9842 v0.5.0
+DRY_TAGS ?= b8390 v0.5.0
 RELEASE_TAGS ?= b9842 v0.5.0
 FUZZTIME ?= 30s
 FUZZLONG ?= $(FUZZTIME)
@@ -88,6 +89,12 @@ proof-ik: ## the proofs of ik_llama.cpp's fixes on the simulated CUDA device, on
 	sh scripts/with-headers go test -tags real -timeout 180m -count 1 -run TestBrokenIK -v ./internal/cli -args \
 		-broken-ik "$(firstword $(IK_COMMITS))" -broken-source "$(abspath $(IK))" $(ARGS)
 
+.PHONY: dry-run
+dry-run: ## vram --tag builds the dry run of DRY_TAGS from npm, and gives caches that are known (TREE=DIR: over all architectures of these sources)
+	sh scripts/setup build test
+	go test -tags real -timeout 60m -count 1 -run 'TestDryRun$$' -v ./internal/cli -args -vram-tags "$(DRY_TAGS)"
+	$(if $(TREE),go test -tags real -timeout 60m -count 1 -run TestArchs -v ./internal/dryrun -args -tree "$(abspath $(TREE))")
+
 .PHONY: broken-fixes
 broken-fixes: ## break each memory fix in every way of internal/broken, on the npm trees of BROKEN_TAGS: its proof must notice (ARGS=-broken-record=FILE)
 	$(if $(strip $(BROKEN_TAGS)),,$(error BROKEN_TAGS names no tag))
@@ -149,7 +156,7 @@ determinism: ## b8390 for linux-cpu twice, with another locale, zone, umask, fol
 	sh scripts/determinism b8390 linux-cpu --locked
 
 # One part of make nightly each: a target, and variables for it.
-NIGHTLY ?= test-all mutation proof broken-fixes real-win7 sim-win7 releases starts roots determinism leaks fork-interop gitea 'nvidia ARGS=-cublas' 'fuzz FUZZTIME=20s FUZZLONG=1m' \
+NIGHTLY ?= test-all mutation proof dry-run broken-fixes real-win7 sim-win7 releases starts roots determinism leaks fork-interop gitea 'nvidia ARGS=-cublas' 'fuzz FUZZTIME=20s FUZZLONG=1m' \
 	$(if $(MIRROR),mirror,'NOT RUN: mirror: MIRROR names no clone of llama.cpp') \
 	$(if $(IK),proof-ik,'NOT RUN: proof-ik: IK names no clone of ik_llama.cpp')
 

@@ -105,6 +105,8 @@ func TestReal(t *testing.T) {
 	loadModels(t, elsewhere)
 	smokeTests(t, root, elsewhere)
 	recordEvidence(t, elsewhere)
+	t.Setenv("LLPATCH_CACHE", filepath.Join(dir, "cache"))
+	askShapes(t, "gemma4", "--build", built.Artifacts.Dir)
 	brokenKernel(t, built.Artifacts.Dir)
 }
 

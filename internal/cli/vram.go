@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -11,19 +12,24 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/llpatch/llpatch/internal/dryrun"
 	"github.com/llpatch/llpatch/internal/gguf"
 	"github.com/llpatch/llpatch/internal/memory"
+	"github.com/llpatch/llpatch/internal/spec"
 )
 
 func (a *app) vramCmd() *cobra.Command {
 	var o memory.NeedOptions
-	var kv, value, flash string
+	var kv, value, flash, tagName, build string
 	var card cardSize
 	c := &cobra.Command{
 		Use: "vram MODEL", Short: "Forecast the device memory that a model needs",
-		Long: `Computes from the model's own numbers what it needs of one GPU at a context,
-part by part, and how far to trust each part.
+		Long: `Says what a model needs of one GPU at a context, part by part, and how far to
+trust each part. With --tag that tag's own llama.cpp lays it out, whatever its
+architecture, without weights and without a card; without, a formula serves the
+architectures that it is known to be right for.
 
+  llpatch vram model.gguf --ctx 32768 --tag b8833 --json
   llpatch vram model.gguf --ctx 32768 --kv-type q8_0 --no-vmm --card 12288`,
 		Args: args("MODEL"),
 		RunE: func(c *cobra.Command, argv []string) error {
@@ -63,8 +69,16 @@ part by part, and how far to trust each part.
 				return usage("%w", err)
 			}
 			o.Ctx = cmp.Or(o.Ctx, h.Context)
-			if o.Ctx == 0 && memory.Companion(&h) == "" && memory.Compared(&h) {
+			dry := tagName != "" || build != ""
+			if o.Ctx == 0 && memory.Companion(&h) == "" && (dry || memory.Compared(&h)) {
 				return usage("%s does not say for how many tokens it was trained: give --ctx", argv[0])
+			}
+			if dry && memory.Companion(&h) == "" {
+				n, err := a.dryRun(c.Context(), tagName, build, argv[0], &h, o)
+				if err != nil {
+					return err
+				}
+				return a.print(n, func() string { return vramText(&h, o, n) })
 			}
 			n, err := memory.Forecast(&h, o)
 			if _, ok := errors.AsType[*memory.Unproven](err); ok {
@@ -77,6 +91,10 @@ part by part, and how far to trust each part.
 		},
 	}
 	f := c.Flags()
+	f.StringVar(&tagName, "tag", "", "let this `TAG`'s llama.cpp lay the model out; its libllama is compiled the first time")
+	f.StringVar(&build, "build", "", "let the llama.cpp that was built in this `DIR` lay it out")
+	a.exactSourceFlags(c)
+	exclusive(c, "tag ik", "build ik", "tag build", "build source", "build locked", "build offline")
 	f.IntVarP(&o.Ctx, "ctx", "c", 0, "context in tokens, over all slots (default: what the model was trained for)")
 	f.StringVar(&kv, "kv-type", "f16", "type of the KV cache, as of -ctk and -ctv")
 	f.StringVar(&value, "kv-type-v", "", "type of V, where it is another")
@@ -88,6 +106,44 @@ part by part, and how far to trust each part.
 	f.BoolVar(&o.IK, "ik", false, "ik_llama.cpp with -mla 3 -fa")
 	f.Var(&card, "card", "the card's free memory, in MiB or as 24G: tells what fits")
 	return c
+}
+
+// dryRun asks the llama.cpp of a tag or of a build what a model needs.
+func (a *app) dryRun(
+	ctx context.Context, tagName, build, model string, h *gguf.Header, o memory.NeedOptions,
+) (n memory.Need, err error) {
+	a.interrupted = goesOn
+	p, err := a.dryRunProgram(ctx, tagName, build)
+	if err != nil {
+		return n, err
+	}
+	m, err := dryrun.Open(model, h)
+	if err != nil {
+		return n, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	return memory.Lay(h, o, func(tokens int) (memory.Layout, error) { return p.Ask(ctx, m, o, tokens) })
+}
+
+func (a *app) dryRunProgram(ctx context.Context, tagName, build string) (p dryrun.Program, err error) {
+	if build != "" {
+		cache, err := cacheDir()
+		if err != nil {
+			return p, err
+		}
+		return dryrun.BuildWith(ctx, dryrun.Options{Cache: cache, Logger: a.log, Progress: a.progress.update}, build)
+	}
+	t, e, err := a.begin(tagName)
+	if err != nil {
+		return p, err
+	}
+	tree, err := e.Fetch(ctx, spec.LlamaCpp, t)
+	if err != nil {
+		return p, err
+	}
+	defer func() { err = errors.Join(err, tree.Close()) }()
+	o := dryrun.Options{Cache: e.Cache, Logger: a.log, Progress: e.Progress}
+	return dryrun.Build(ctx, o, t.String(), tree)
 }
 
 // cardSize is a flag: a card's memory in bytes.
@@ -133,6 +189,9 @@ func vramText(h *gguf.Header, o memory.NeedOptions, n memory.Need) string {
 	}
 	for _, p := range n.Parts {
 		rows = append(rows, []string{p.Name, mibText(p.Bytes), per(p.PerToken), p.When, string(p.Trust), p.Why})
+	}
+	for _, p := range n.Host {
+		rows = append(rows, []string{"host: " + p.Name, mibText(p.Bytes), per(p.PerToken), p.When, string(p.Trust), p.Why})
 	}
 	rows = append(rows, []string{"total", mibText(n.Total), per(n.PerToken), mibText(n.AtStart) + " at start", "", ""})
 	b.WriteString(table(rows...))

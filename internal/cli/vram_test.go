@@ -38,7 +38,7 @@ func TestVRAMRefused(t *testing.T) {
 		stdout, stderr string
 	}{
 		{[]string{gemma}, exit.NotRun, "", "for gemma4 no formula"},
-		{[]string{gemma, "--ctx", "4096"}, exit.NotRun, "", "buffer size"},
+		{[]string{gemma, "--ctx", "4096"}, exit.NotRun, "", "hint: --tag TAG"},
 		{[]string{adapter}, exit.OK, "a LoRA adapter", ""},
 	} {
 		var out, errs bytes.Buffer

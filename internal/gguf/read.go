@@ -36,14 +36,12 @@ func ReadFile(path string) (Header, error) {
 	if err != nil || h.Split.Count < 2 {
 		return h, err
 	}
-	suffix := func(no int) string { return fmt.Sprintf("-%05d-of-%05d.gguf", no+1, h.Split.Count) }
-	prefix, ok := strings.CutSuffix(path, suffix(0))
-	if !ok || h.Split.No != 0 {
+	if !strings.HasSuffix(path, h.Split.suffix(0)) || h.Split.No != 0 {
 		return h, fmt.Errorf("%s: it is part %d of a model of %d files; name the first, which must be called %s",
-			path, h.Split.No+1, h.Split.Count, "…"+suffix(0))
+			path, h.Split.No+1, h.Split.Count, "…"+h.Split.suffix(0))
 	}
 	for no := 1; no < h.Split.Count; no++ {
-		part, err := readOne(prefix + suffix(no))
+		part, err := readOne(h.Split.part(path, no))
 		if err != nil {
 			return h, fmt.Errorf("part %d of %d: %w", no+1, h.Split.Count, err)
 		}
@@ -55,6 +53,14 @@ func ReadFile(path string) (Header, error) {
 		h.Missing += min(part.Missing, math.MaxInt64-h.Missing)
 	}
 	return h, nil
+}
+
+// suffix is how the file of a part ends, from 0.
+func (s Split) suffix(no int) string { return fmt.Sprintf("-%05d-of-%05d.gguf", no+1, s.Count) }
+
+// part is the file of another part, beside the first.
+func (s Split) part(first string, no int) string {
+	return strings.TrimSuffix(first, s.suffix(0)) + s.suffix(no)
 }
 
 func readOne(path string) (Header, error) {

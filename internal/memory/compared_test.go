@@ -40,7 +40,7 @@ func TestForecastUnproven(t *testing.T) {
 			gguf.Entry{Key: arch + ".attention.head_count", Value: 20})
 		n, err := Forecast(&h, NeedOptions{Ctx: 4096, KeyType: gguf.F16, ValueType: gguf.F16, GPULayers: -1})
 		if e, ok := errors.AsType[*Unproven](err); !ok || e.Arch != arch || exit.Code(err) != exit.NotRun ||
-			!strings.Contains(exit.Hint(err), "buffer size") {
+			!strings.Contains(exit.Hint(err), "--tag") {
 			t.Errorf("%s: %v, %+v", arch, err, n)
 		}
 	}

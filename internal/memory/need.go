@@ -49,6 +49,7 @@ type Part struct {
 // Need is what a model needs of one card.
 type Need struct {
 	Parts    []Part  `json:"parts"`
+	Host     []Part  `json:"host,omitempty"` // what a dry run puts into the host's memory
 	Total    int64   `json:"total"`
 	AtStart  int64   `json:"at_start"`
 	PerToken float64 `json:"per_token"` // bytes, all parts
@@ -131,17 +132,23 @@ func Forecast(h *gguf.Header, o NeedOptions) (Need, error) {
 		n.Largest = largest(h, o)
 		n.RunsOut = runsOut(h, o, n)
 	}
+	n.Notes = notes(h, o)
+	return n, nil
+}
+
+// notes are what a file and a context say for themselves.
+func notes(h *gguf.Header, o NeedOptions) (list []string) {
 	if len(h.Tensors) == 0 {
-		n.Notes = append(n.Notes, "the file has no weights (a vocabulary alone): the figures are without them")
+		list = append(list, "the file has no weights (a vocabulary alone): the figures are without them")
 	}
 	if h.Missing > 0 {
-		n.Notes = append(n.Notes, fmt.Sprintf("the file lacks %s of its weights: a broken download; the figures are those "+
+		list = append(list, fmt.Sprintf("the file lacks %s of its weights: a broken download; the figures are those "+
 			"of the whole model", FormatBytes(float64(h.Missing))))
 	}
 	if h.Context > 0 && o.Ctx > h.Context {
-		n.Notes = append(n.Notes, fmt.Sprintf("the model was trained for %d tokens", h.Context))
+		list = append(list, fmt.Sprintf("the model was trained for %d tokens", h.Context))
 	}
-	return n, nil
+	return list
 }
 
 // MaxCtx is the largest context and ubatch that are computed, in tokens: no model
@@ -176,11 +183,7 @@ func need(h *gguf.Header, o NeedOptions) Need {
 		add(mla(h, o))
 	}
 	add(compute(h, o))
-	add(Part{
-		Name: "driver and libraries", Bytes: 500 << 20, When: "start", Trust: Guess,
-		Why: "the CUDA context, kernels and cuBLAS: 300 to 700 MiB by card and driver (705 MiB on an H100 with compute " +
-			"buffers of a small model)",
-	})
+	add(driver())
 	for _, p := range n.Parts {
 		n.Total = plus(n.Total, p.Bytes)
 		n.PerToken += p.PerToken
@@ -189,6 +192,16 @@ func need(h *gguf.Header, o NeedOptions) Need {
 		}
 	}
 	return n
+}
+
+// driver is what CUDA itself takes of a card.
+func driver() Part {
+	return Part{
+		Name: "driver and libraries", Bytes: 500 << 20, When: "start", Trust: Guess,
+		Why: "the CUDA context, kernels and cuBLAS: 300 to 700 MiB by card and driver (705 MiB on an H100 with compute " +
+			"buffers of a small model); more where all kernels are loaded at the start (CUDA before 11.7, drivers before " +
+			"515, Windows before CUDA 12.3): by how much was not measured",
+	}
 }
 
 // weights are the tensors of the layers on the card. The token embedding stays on
