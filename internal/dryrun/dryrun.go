@@ -122,6 +122,9 @@ func parse(b []byte) (memory.Layout, error) {
 	l := memory.Layout{
 		Cells: v.Cells, ScratchK: v.Scratch.K, ScratchV: v.Scratch.V, ScratchCells: v.Scratch.Cells,
 	}
+	if min(int64(v.Cells), v.Scratch.K, v.Scratch.V, v.Scratch.Cells) < 0 {
+		return memory.Layout{}, fmt.Errorf("what the dry run says: less than nothing in %+v", v)
+	}
 	for _, d := range v.Devices {
 		if d.Weights < 0 || d.Context < 0 || d.Compute < 0 {
 			return memory.Layout{}, fmt.Errorf("what the dry run says: %s has less than nothing", d.Name)
