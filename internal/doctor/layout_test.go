@@ -145,6 +145,29 @@ gcc -shared -fPIC -o bun/bin/libggml-cpu-haswell.so b.c
 	}
 }
 
+// A library that one backend lacks ends no search for what the others lack.
+func TestSymbolsBesideSpare(t *testing.T) {
+	t.Parallel()
+	dir := laid(t)
+	sh(t, dir, backendless+backend+`echo 'int c;' > c.c
+gcc -shared -fPIC -Wl,-soname,libnowhere.so.12 -o libnowhere.so.12 c.c
+echo 'int of_nowhere(void); int ggml_backend_init(void) { return of_nowhere(); }' > n.c
+gcc -shared -fPIC -Wl,--no-as-needed -o bun/bin/libggml-cuda.so n.c -L. -l:libnowhere.so.12
+gcc -shared -fPIC -o bun/bin/libggml-vulkan.so b.c
+gcc -shared -fPIC -o bun/bin/libggml-cpu.so b.c`)
+	r, err := soon(t, filepath.Join(dir, "bun"))
+	if err != nil || !r.Able || strings.Contains(r.Text(), "of_nowhere") {
+		t.Errorf("%v\n%s", err, r.Text())
+	}
+	sh(t, dir, `echo 'int lost(void); int ggml_backend_init(void) { return lost(); }' > b.c
+gcc -shared -fPIC -o bun/bin/libggml-cpu.so b.c`)
+	r, err = soon(t, filepath.Join(dir, "bun"))
+	if err != nil || r.Able || !has(r, Missing, "bundle", "libggml-cpu.so imports lost, which no library") ||
+		strings.Contains(r.Text(), "of_nowhere") {
+		t.Errorf("%v\n%s", err, r.Text())
+	}
+}
+
 // lines are those of a text that are about something.
 func lines(text, about string) (out string) {
 	for l := range strings.Lines(text) {
@@ -171,6 +194,15 @@ gcc -shared -fPIC -o m.so p.c`)
 	if r, err = soon(t, filepath.Join(dir, "m.so")); err != nil || r.Able || !has(r, OK, "bundle", "loaded by Python") ||
 		!has(r, Missing, "bundle", "m.so imports lost, which") {
 		t.Errorf("%v\n%s", err, r.Text())
+	}
+	// Who is no addon, and lies beside none, is given nothing; a library beside one is.
+	sh(t, dir, `mkdir none some; echo 'int uv_run(void); int g(void) { return uv_run(); }' > u.c
+gcc -shared -fPIC -o none/libu.so u.c; cp none/libu.so llama-addon.node some; cp m.so none`)
+	for folder, able := range map[string]bool{"none/libu.so": false, "none": false, "some": true} {
+		r, err := soon(t, filepath.Join(dir, folder))
+		if err != nil || r.Able != able || !able && !has(r, Missing, "bundle", "libu.so imports uv_run, which") {
+			t.Errorf("%s: %v\n%s", folder, err, r.Text())
+		}
 	}
 }
 

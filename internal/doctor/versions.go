@@ -121,7 +121,8 @@ func (h *held) because(family, version string) string {
 
 // symbols looks for symbols that a file imports and that neither the bundle nor a library
 // of this machine gives it; those of a version in gone are left out, as that is said
-// already. Where a library is missing altogether, that is said instead.
+// already. Where a library is missing altogether, that is said instead: of a backend that a program does without
+// nothing more is said, and of what else needs it, nothing at all.
 func (r *Report) symbols(h *held, libs *binary.Libraries, gone map[string]bool) error {
 	given, named := map[binary.Symbol]bool{}, map[string]bool{}
 	give := func(f *binary.File) {
@@ -133,16 +134,18 @@ func (r *Report) symbols(h *held, libs *binary.Libraries, gone map[string]bool) 
 		give(f)
 	}
 	queue := binary.Outside(h.files)
+	needs := map[string][]string{} // of the libraries of this machine that are there
 	for i := 0; i < len(queue); i++ {
 		at := h.find(libs, queue[i])
 		if at == "" {
-			return nil
+			continue
 		}
 		f, err := binary.ReadLibrary(at)
 		if err != nil {
 			return err
 		}
 		give(f)
+		needs[queue[i]] = append([]string{}, f.Needed...)
 		h.folders(f.RunPath, filepath.Dir(at))
 		for _, lib := range f.Needed {
 			if !slices.Contains(queue, lib) {
@@ -150,7 +153,17 @@ func (r *Report) symbols(h *held, libs *binary.Libraries, gone map[string]bool) 
 			}
 		}
 	}
+	var whole []*binary.File // with all libraries
+	hosted := map[string]bool{}
 	for _, f := range h.own() {
+		hosted[f.Host] = true
+		if h.complete(f, needs) {
+			whole = append(whole, f)
+		} else if is, _ := h.plugin(f); !is {
+			return nil
+		}
+	}
+	for _, f := range whole {
 		var lost []string
 		hosts := map[string]int{} // functions by the program that gives them
 		for _, s := range f.Imports() {
@@ -158,7 +171,7 @@ func (r *Report) symbols(h *held, libs *binary.Libraries, gone map[string]bool) 
 			if there || gone[s.Version] {
 				continue
 			}
-			if host, ok := binary.FromHost(s.Name); ok && !f.Program() {
+			if host, ok := binary.FromHost(s.Name); ok && !f.Program() && hosted[strings.ToLower(host)] {
 				hosts[host]++
 				continue
 			}
@@ -177,4 +190,24 @@ func (r *Report) symbols(h *held, libs *binary.Libraries, gone map[string]bool) 
 		}
 	}
 	return nil
+}
+
+// complete reports whether all that a file needs is there, and what that needs, of the bundle and of this machine,
+// whose libraries are the keys of needs.
+func (h *held) complete(f *binary.File, needs map[string][]string) bool {
+	queue, seen := slices.Clone(f.Needed), map[string]bool{}
+	for i := 0; i < len(queue); i++ {
+		if seen[queue[i]] {
+			continue
+		}
+		seen[queue[i]] = true
+		if g := h.called(queue[i]); g != nil {
+			queue = append(queue, g.Needed...)
+		} else if more, there := needs[queue[i]]; there {
+			queue = append(queue, more...)
+		} else {
+			return false
+		}
+	}
+	return true
 }
