@@ -155,9 +155,22 @@ type SumsOf struct {
 	Beside  []Sum  // what is called after it, and NotesFile
 }
 
-// ReadSums reads such a file, whose other lines are of other archives.
-func ReadSums(text []byte, archive string) (s SumsOf) {
+// maxSums is more lines than any SHA256SUMS beside an archive has: for each archive of a release a handful, and
+// its parts.
+const maxSums = 2000
+
+// ReadSums reads such a file, whose other lines are of other archives. The error, of one that names a file twice
+// or has more lines than any has, says what it does, behind its name.
+func ReadSums(text []byte, archive string) (s SumsOf, err error) {
+	if n := bytes.Count(text, []byte("\n")); n > maxSums {
+		return s, fmt.Errorf("has %d lines, and none that llpatch reads has more than %d", n, maxSums)
+	}
+	seen := map[string]bool{}
 	for _, sum := range Sums(text) {
+		if seen[sum.Name] {
+			return SumsOf{}, fmt.Errorf("names %s twice", sum.Name)
+		}
+		seen[sum.Name] = true
 		of, part := PartOf(sum.Name)
 		switch {
 		case sum.Name == archive:
@@ -168,7 +181,7 @@ func ReadSums(text []byte, archive string) (s SumsOf) {
 			s.Beside = append(s.Beside, sum)
 		}
 	}
-	return s
+	return s, nil
 }
 
 // sums is the SHA256SUMS beside an archive: of it, its parts, what is called after it, and NotesFile.

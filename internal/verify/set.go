@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/llpatch/llpatch/internal/bundle"
@@ -22,9 +23,11 @@ import (
 type set struct {
 	file     string // the archive
 	m        *members
-	sums     []byte // SHA256SUMS beside it; nil: there is none
-	sumsName string // where it is published, it is called after the archive
+	names    []string // of what its folder holds
+	sums     []byte   // SHA256SUMS beside it; nil: there is none
+	sumsName string   // where it is published, it is called after the archive
 	of       bundle.SumsOf
+	refused  error // why sums are not read
 }
 
 // File is a file of an archive's set.
@@ -34,15 +37,24 @@ type File struct {
 	SHA256 string // as it was read
 }
 
-func (s *set) readSums(r *Report) (err error) {
-	name := filepath.Base(s.file)
+// newSet looks at what an archive's folder holds, and reads SHA256SUMS.
+func (r *Report) newSet(file string, m *members) *set {
+	s := &set{file: file, m: m}
+	entries, err := os.ReadDir(filepath.Dir(file))
+	if err != nil {
+		r.open("files", "What lies beside it is not known: %s.", cause(err))
+	}
+	for _, e := range entries {
+		s.names = append(s.names, e.Name())
+	}
+	name := filepath.Base(file)
 	for _, s.sumsName = range []string{name + bundle.SumsSuffix, bundle.SumsFile} {
-		if s.sums, err = s.read(r, s.sumsName); s.sums != nil || err != nil {
+		if s.sums = s.read(r, s.sumsName); s.sums != nil {
 			break
 		}
 	}
-	s.of = bundle.ReadSums(s.sums, name)
-	return err
+	s.of, s.refused = bundle.ReadSums(s.sums, name)
+	return s
 }
 
 // maxBeside is more than any file has that lies beside an archive. One that has more is cut, and
@@ -50,19 +62,37 @@ func (s *set) readSums(r *Report) (err error) {
 const maxBeside = 64 << 20
 
 // read reads a file of the archive's folder, nil where there is none, or none that can be read: that is wrong.
-func (s *set) read(r *Report, name string) ([]byte, error) {
+func (s *set) read(r *Report, name string) []byte {
 	data, err := s.try(name)
-	if errors.Is(err, regular.ErrNot) {
-		r.wrong("files", "%s, beside it, is no regular file.", name)
-		err = nil
+	if err != nil {
+		r.unread(name, err)
+		return nil
 	}
-	return data, err
+	return data
 }
 
-// try is read without a word on what cannot be read: that is regular.ErrNot.
+// unread says that a file beside the archive cannot be read.
+func (r *Report) unread(name string, err error) {
+	if errors.Is(err, regular.ErrNot) {
+		r.wrong("files", "%s, beside it, is no regular file.", name)
+		return
+	}
+	r.wrong("files", "%s, beside it, cannot be read: %s.", name, cause(err))
+}
+
+// cause is an error without the path, which is named already.
+func cause(err error) string {
+	if at := new(fs.PathError); errors.As(err, &at) {
+		err = at.Err
+	}
+	return err.Error()
+}
+
+// try is read without a word on what cannot be read.
 func (s *set) try(name string) ([]byte, error) {
 	f, err := regular.Open(filepath.Join(filepath.Dir(s.file), name))
-	if errors.Is(err, fs.ErrNotExist) {
+	// A name that is too long is no file's: the archive's own has room for no suffix.
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENAMETOOLONG) {
 		return nil, nil
 	}
 	if err != nil {
@@ -90,6 +120,8 @@ func (r *Report) beside(ctx context.Context, s *set, info *bundle.Info, o Option
 	switch {
 	case s.sums == nil:
 		r.open("files", "No SHA256SUMS lies beside it.")
+	case s.refused != nil:
+		r.wrong("files", "SHA256SUMS beside it %s.", s.refused)
 	case s.of.Archive == "":
 		r.wrong("files", "SHA256SUMS beside it does not name it.")
 	case s.of.Archive != s.m.sum:
@@ -98,21 +130,18 @@ func (r *Report) beside(ctx context.Context, s *set, info *bundle.Info, o Option
 	if len(s.of.Parts) == 0 { // a release page takes no file of 2 GiB: where there are parts, they are what is published
 		r.set = append(r.set, File{name, name, s.m.sum})
 	}
-	if err := r.parts(ctx, s); err != nil {
-		return err
+	if s.sums != nil && s.refused == nil {
+		r.unlisted(s, info, o)
 	}
-	for _, sum := range s.of.Beside {
-		if err := r.listed(s, sum); err != nil {
+	for _, sum := range slices.Concat(s.of.Parts, s.of.Beside) {
+		if err := r.listed(ctx, s, sum); err != nil {
 			return err
 		}
-	}
-	if err := r.notes(s, info); err != nil {
-		return err
 	}
 	if s.sums != nil {
 		r.set = append(r.set, File{s.sumsName, name + bundle.SumsSuffix, sumOf(s.sums)})
 	}
-	key, err := r.signatures(s, info, o)
+	key, err := r.signatures(ctx, s, info, o)
 	if err == nil && key != nil {
 		err = r.states(ctx, s, info, *key, o)
 	}
@@ -122,8 +151,9 @@ func (r *Report) beside(ctx context.Context, s *set, info *bundle.Info, o Option
 	return r.rebuilds(ctx, s, info, key, o)
 }
 
-// listed compares a file beside the archive with what SHA256SUMS says of it.
-func (r *Report) listed(s *set, sum bundle.Sum) error {
+// listed compares a file beside the archive, or a part of it, with what SHA256SUMS says of it. The parts are the
+// archive once more: where it is there itself, they need not be.
+func (r *Report) listed(ctx context.Context, s *set, sum bundle.Sum) error {
 	name, as := sum.Name, sum.Name
 	if name == bundle.NotesFile {
 		name, as = s.besideName(name), filepath.Base(s.file)+"."+name
@@ -132,95 +162,75 @@ func (r *Report) listed(s *set, sum bundle.Sum) error {
 		r.wrong("files", "SHA256SUMS beside it names %s, which is no file beside it.", name)
 		return nil
 	}
-	found := len(r.Findings)
-	data, err := s.read(r, name)
-	switch {
-	case err != nil:
-		return err
-	case len(r.Findings) > found: // it cannot be read
-	case data == nil:
+	part := slices.Contains(s.of.Parts, sum)
+	got, err := regular.Sum(ctx, filepath.Join(filepath.Dir(s.file), name))
+	switch missing := errors.Is(err, fs.ErrNotExist); {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case missing && !part:
 		r.open("files", "%s, which SHA256SUMS names, is not beside it.", name)
-	case sumOf(data) != sum.SHA256:
+	case missing && s.m.parts > 0:
+		r.wrong("files", "%s, a part of it that SHA256SUMS names, is not there.", name)
+	case missing:
+	case err != nil:
+		r.unread(name, err)
+	case got != sum.SHA256:
 		r.wrong("files", "%s is not what SHA256SUMS says it is.", name)
 	}
 	r.set = append(r.set, File{name, as, sum.SHA256})
 	return nil
 }
 
-// parts compares the archive's parts that lie beside it, or of which it consists here. They are the archive once more:
-// where it is there itself, they need not be.
-func (r *Report) parts(ctx context.Context, s *set) error {
-	there, err := partsBeside(s.file)
-	if err != nil {
-		return err
-	}
-	for _, name := range there {
-		if s.sums != nil && !slices.ContainsFunc(s.of.Parts, func(p bundle.Sum) bool { return p.Name == name }) {
+// unlisted refuses parts that SHA256SUMS does not name, and a page that whoever serves the archive may have
+// written. Other llpatches did not name the page: it may be theirs, and is nobody's word.
+func (r *Report) unlisted(s *set, info *bundle.Info, o Options) {
+	for _, name := range s.names {
+		if of, is := bundle.PartOf(name); is && of == filepath.Base(s.file) &&
+			!slices.ContainsFunc(s.of.Parts, func(p bundle.Sum) bool { return p.Name == name }) {
 			r.wrong("files", "%s lies beside it, and SHA256SUMS does not name it.", name)
 		}
 	}
-	for _, p := range s.of.Parts {
-		r.set = append(r.set, File{p.Name, p.Name, p.SHA256})
-		sum, err := regular.Sum(ctx, filepath.Join(filepath.Dir(s.file), p.Name))
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-			if s.m.parts > 0 {
-				r.wrong("files", "%s, a part of it that SHA256SUMS names, is not there.", p.Name)
-			}
-		case errors.Is(err, regular.ErrNot):
-			r.wrong("files", "%s, beside it, is no regular file.", p.Name)
-		case err != nil:
-			return err
-		case sum != p.SHA256:
-			r.wrong("files", "%s is not what SHA256SUMS says it is.", p.Name)
-		}
-	}
-	return nil
-}
-
-// notes refuses a page that whoever serves the archive may have written.
-func (r *Report) notes(s *set, info *bundle.Info) error {
 	name := s.besideName(bundle.NotesFile)
-	if info == nil || s.sums == nil ||
-		slices.ContainsFunc(s.of.Beside, func(b bundle.Sum) bool { return b.Name == bundle.NotesFile }) {
-		return nil
+	switch {
+	case info == nil || !slices.Contains(s.names, name) ||
+		slices.ContainsFunc(s.of.Beside, func(b bundle.Sum) bool { return b.Name == bundle.NotesFile }):
+	case info.Llpatch == o.Version:
+		r.wrong("files", "%s lies beside it, and SHA256SUMS does not name it.", name)
+	default:
+		r.open("files", "%s lies beside it, and SHA256SUMS does not name it, as llpatch %s may have left it: do not go by it.",
+			name, info.Llpatch)
 	}
-	switch _, err := os.Lstat(filepath.Join(filepath.Dir(s.file), name)); {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	}
-	r.wrong("files", "%s lies beside it, and SHA256SUMS does not name it.", name)
-	return nil
 }
 
 // rebuilds names who states that he built the archive again.
 func (r *Report) rebuilds(ctx context.Context, s *set, info *bundle.Info, signer *trust.PublicKey, o Options) error {
-	entries, err := os.ReadDir(filepath.Dir(s.file))
-	if err != nil {
-		return err
-	}
 	before, after := filepath.Base(s.file)+".rebuilt-", bundle.StatementsSuffix
-	for _, e := range entries {
-		name, ours := strings.CutPrefix(e.Name(), before)
+	var owner []string
+	for _, file := range s.names {
+		name, ours := strings.CutPrefix(file, before)
 		name, suffix := strings.CutSuffix(name, after)
 		if !ours || !suffix {
 			continue
 		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if owner == nil {
+			owner = s.owner(signer, o)
+		}
 		by := slices.IndexFunc(o.Builders, func(k trust.PublicKey) bool { return k.Name() == name })
 		switch {
-		case o.Key != nil && o.Key.Name() == name || signer != nil && signer.Name() == name: // or one that took its place
-			r.add("rebuilt", Stated, "%s is by the key that signs the release, who is no second builder.", e.Name())
+		case slices.Contains(owner, name):
+			r.add("rebuilt", Stated, "%s is by a key of whose key signs the release, who is no second builder.", file)
 			continue
 		case by < 0:
 			r.add("rebuilt", Stated, "%s says that the holder of key %s built it again; without --builder KEY nobody knows.",
-				e.Name(), name)
+				file, name)
 			continue
 		}
-		data, err := s.read(r, e.Name())
-		if err != nil {
-			return err
+		data := s.read(r, file)
+		if data == nil {
+			continue
 		}
 		text, err := o.Builders[by].Open(ctx, bytes.TrimSuffix(data, []byte("\n")))
 		var tested bundle.TestResult
@@ -229,7 +239,7 @@ func (r *Report) rebuilds(ctx context.Context, s *set, info *bundle.Info, signer
 		}
 		switch {
 		case err != nil:
-			r.wrong("rebuilt", "%s: %v.", e.Name(), err)
+			r.wrong("rebuilt", "%s: %v.", file, err)
 		case tested.Result == "PASSED":
 			r.is("rebuilt", "Key %s built it again and got the same: %s.", name, strings.Join(tested.Passed, ", "))
 		case tested.Result == "WARNED":

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,12 +16,11 @@ import (
 
 // signatures looks who signed the archive and SHA256SUMS, and returns the key that did, nil
 // where none that counts did.
-func (r *Report) signatures(s *set, info *bundle.Info, o Options) (*trust.PublicKey, error) {
+func (r *Report) signatures(ctx context.Context, s *set, info *bundle.Info,
+	o Options,
+) (*trust.PublicKey, error) {
 	name := filepath.Base(s.file)
-	signature, err := s.signature(r, name, name)
-	if err != nil {
-		return nil, err
-	}
+	signature := s.signature(r, name, name)
 	switch {
 	case o.Key == nil && signature == nil:
 		r.open("signature", "Nobody signed it, and no key was given: whose it is cannot be known.")
@@ -37,7 +35,7 @@ func (r *Report) signatures(s *set, info *bundle.Info, o Options) (*trust.Public
 	key := *o.Key
 	comment, err := key.VerifyMessage(s.m.message, signature)
 	if bad := new(trust.BadSignature); errors.As(err, &bad) {
-		next, refused, failed := s.succession(key, signature)
+		next, refused, failed := s.succession(ctx, key, signature)
 		switch {
 		case failed != nil:
 			return nil, failed
@@ -65,14 +63,10 @@ func (r *Report) signatures(s *set, info *bundle.Info, o Options) (*trust.Public
 		return nil, nil
 	}
 	r.is("signature", "Key %s signed it: %s.", key.Name(), comment)
-	if err := s.own(r, key); err != nil || s.sums == nil {
-		return &key, err
+	if s.own(r, key); s.sums == nil {
+		return &key, nil
 	}
-	signature, err = s.signature(r, s.sumsName, name+bundle.SumsSuffix)
-	if err != nil {
-		return nil, err
-	}
-	if signature == nil {
+	if signature = s.signature(r, s.sumsName, name+bundle.SumsSuffix); signature == nil {
 		r.wrong("signature", "Key %s should have signed SHA256SUMS too, and SHA256SUMS%s is not there.", key.Name(),
 			trust.SignatureSuffix)
 		return &key, nil
@@ -90,12 +84,12 @@ func (r *Report) signatures(s *set, info *bundle.Info, o Options) (*trust.Public
 }
 
 // signature reads the signature of a file beside the archive, nil where there is none.
-func (s *set) signature(r *Report, name, as string) ([]byte, error) {
-	data, err := s.read(r, name+trust.SignatureSuffix)
+func (s *set) signature(r *Report, name, as string) []byte {
+	data := s.read(r, name+trust.SignatureSuffix)
 	if data != nil {
 		r.set = append(r.set, File{name + trust.SignatureSuffix, as + trust.SignatureSuffix, sumOf(data)})
 	}
-	return data, err
+	return data
 }
 
 // successor is a key that others let take their places, one after another.
@@ -114,15 +108,13 @@ func (n *successor) says(first *trust.PublicKey) string {
 	return strings.TrimSuffix(text, " ")
 }
 
-// succession follows the keys beside the archive from one that is trusted to the one that made the signature, nil where
-// no way leads there. A key that lets two take its place lets none: one of the two would be a thief's, and which
-// of them cannot be known; refused is a sentence that says so.
-func (s *set) succession(from trust.PublicKey, signature []byte) (n *successor, refused string, err error) {
-	maker := trust.SignedBy(signature)
-	keys, err := s.keys(trust.SignatureSuffix)
-	if err != nil {
-		return nil, "", err
-	}
+// succession follows the keys beside the archive from one that is trusted to the one that made the signature, nil
+// where no way leads there. A key that lets two take its place lets none: one of the two would be a thief's, and
+// which of them cannot be known; refused is a sentence that says so.
+func (s *set) succession(ctx context.Context, from trust.PublicKey, signature []byte) (n *successor, refused string,
+	err error,
+) {
+	maker, keys := trust.SignedBy(signature), s.keys(trust.SignatureSuffix)
 	n = &successor{PublicKey: from}
 	for seen := map[string]bool{from.String(): true}; ; seen[n.String()] = true {
 		if n.ID() == maker && n.String() != from.String() {
@@ -130,6 +122,9 @@ func (s *set) succession(from trust.PublicKey, signature []byte) (n *successor, 
 			return n, "", nil
 		}
 		var next *successor
+		if ctx.Err() != nil {
+			return nil, "", context.Cause(ctx)
+		}
 		for _, k := range keys {
 			key, err := n.Succeeded(k.text, k.signature)
 			switch {
@@ -167,42 +162,70 @@ func (k publicFile) files() []File {
 const maxKey = 4 << 10
 
 // keys are the public keys beside the archive that have a file with that suffix, empty for all, beside them.
-func (s *set) keys(suffix string) (all []publicFile, err error) {
-	entries, err := os.ReadDir(filepath.Dir(s.file))
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range entries {
-		name, is := strings.CutSuffix(e.Name(), suffix)
+func (s *set) keys(suffix string) (all []publicFile) {
+	for _, file := range s.names {
+		name, is := strings.CutSuffix(file, suffix)
 		if !is || !strings.HasSuffix(name, trust.PublicSuffix) {
 			continue
 		}
 		k := publicFile{name: name}
+		var err error
 		if k.text, err = s.try(name); err == nil && suffix != "" {
-			k.signature, err = s.try(e.Name())
+			k.signature, err = s.try(file)
 		}
 		// What cannot be read is no key of anybody's.
 		if err == nil && k.text != nil && len(k.text)+len(k.signature) <= maxKey {
 			all = append(all, k)
 		}
 	}
-	return all, nil
+	return all
 }
 
 // own adds to the set the public half of the key that signed, where it lies there: no other key is published with it.
-func (s *set) own(r *Report, key trust.PublicKey) error {
-	keys, err := s.keys("")
-	if err != nil {
-		return err
-	}
-	for _, k := range keys {
+func (s *set) own(r *Report, key trust.PublicKey) {
+	for _, k := range s.keys("") {
 		p, err := trust.ReadPublicKey(k.text)
 		there := slices.ContainsFunc(r.set, func(f File) bool { return f.Name == k.name })
 		if err == nil && p.String() == key.String() && bytes.Equal(p.Text(), k.text) && !there {
 			r.set = append(r.set, k.files()...)
 		}
 	}
-	return nil
+}
+
+// owner are the names of the keys that are one person's: the key that is trusted, the one that signed, and those
+// that took the place of one of them, or let one of them take theirs, by what lies beside the archive.
+func (s *set) owner(signer *trust.PublicKey, o Options) (names []string) {
+	known := slices.Clone(o.Builders)
+	for _, k := range []*trust.PublicKey{o.Key, signer} {
+		if k != nil {
+			known, names = append(known, *k), append(names, k.Name())
+		}
+	}
+	keys := s.keys(trust.SignatureSuffix)
+	var pairs [][2]string // the name of a key, and that of one that took its place
+	for i := 0; i < len(known); i++ {
+		for _, k := range keys {
+			next, err := known[i].Succeeded(k.text, k.signature)
+			if err != nil {
+				continue
+			}
+			pairs = append(pairs, [2]string{known[i].Name(), next.Name()})
+			if !slices.ContainsFunc(known, func(p trust.PublicKey) bool { return p.String() == next.String() }) {
+				known = append(known, next)
+			}
+		}
+	}
+	for more := true; more; {
+		more = false
+		for _, p := range pairs {
+			for i := range p {
+				if slices.Contains(names, p[i]) && !slices.Contains(names, p[1-i]) {
+					names, more = append(names, p[1-i]), true
+				}
+			}
+		}
+	}
+	return names
 }
 
 // states compares the statements and the bill of materials with what this llpatch makes of the
@@ -213,19 +236,13 @@ func (r *Report) states(ctx context.Context, s *set, info *bundle.Info, key trus
 	}
 	packed := bundle.Packed{Archive: s.file, SHA256: s.m.sum}
 	c := bundle.Content{Info: *info}
-	lines, err := s.read(r, filepath.Base(s.file)+bundle.StatementsSuffix)
-	if err != nil {
-		return err
-	}
+	lines := s.read(r, filepath.Base(s.file)+bundle.StatementsSuffix)
 	if lines == nil {
 		r.open("statements", "No statements on how it was built and tested lie beside it.")
 	} else if err := r.statements(ctx, c, packed, lines, key, o); err != nil {
 		return err
 	}
-	have, err := s.read(r, filepath.Base(s.file)+bundle.SBOMSuffix)
-	if err != nil {
-		return err
-	}
+	have := s.read(r, filepath.Base(s.file)+bundle.SBOMSuffix)
 	if have == nil {
 		r.open("materials", "No bill of materials lies beside it.")
 		return nil

@@ -188,13 +188,14 @@ func (e *Unproven) Hint() string {
 }
 
 func (r *Report) list(s Status) string {
-	text := patch.Printable(r.Subject) + ": " + r.verdict()
+	var b strings.Builder
+	b.WriteString(patch.Printable(r.Subject) + ": " + r.verdict())
 	for _, f := range r.Findings {
 		if f.Status == s {
-			text += "\n  " + f.About + ": " + strings.TrimRight(f.Says, ".")
+			b.WriteString("\n  " + f.About + ": " + strings.TrimRight(f.Says, "."))
 		}
 	}
-	return text
+	return b.String()
 }
 
 // NotArchive says that a path is nothing that can be verified.
@@ -276,10 +277,7 @@ func archive(ctx context.Context, name string, o Options) (*Report, error) {
 		return nil, err
 	}
 	r.SHA256, r.Bytes = m.sum, m.size
-	s := &set{file: name, m: m}
-	if err := s.readSums(r); err != nil {
-		return nil, err
-	}
+	s := r.newSet(name, m)
 	r.file, r.files, r.inParts = name, len(m.files), m.parts > 0
 	if broken := m.files == nil; !broken {
 		r.info = r.content(m, o)
