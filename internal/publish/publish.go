@@ -176,7 +176,10 @@ func Publish(ctx context.Context, at Place, s *Set, o Options) (Done, error) {
 			}
 		}
 	}
-	return d, writeIndex(ctx, at, old.with(entry), public, o.Now, s.Name, "publish "+s.Name)
+	if err := writeIndex(ctx, at, old.with(entry), public, o.Now, "publish "+s.Name); err != nil {
+		return d, &NoIndex{s.Name, false, err}
+	}
+	return d, nil
 }
 
 // send sends what a draft lacks, and takes off it what is not of the set.
@@ -295,7 +298,10 @@ func Withdraw(ctx context.Context, at Place, name, why string, o Options) (Done,
 		}
 	}
 	d.Page, d.Index = at.page(name), at.home()
-	return d, writeIndex(ctx, at, x, public, o.Now, name, "withdraw "+name)
+	if err := writeIndex(ctx, at, x, public, o.Now, "withdraw "+name); err != nil {
+		return d, &NoIndex{name, true, err}
+	}
+	return d, nil
 }
 
 // index is bundle.Index with what is done to it here.
@@ -350,14 +356,19 @@ func readIndex(ctx context.Context, at Place) (*index, error) {
 	return &index{x}, nil
 }
 
-// NoIndex says that a release is as it should be, for all to see, and the index does not say so.
+// NoIndex says that what was done to a release is done, for all to see, and that the index does not say so.
 type NoIndex struct {
-	Name string
-	Err  error
+	Name      string
+	Withdrawn bool // it was withdrawn, not published
+	Err       error
 }
 
 // Error names the release and the cause.
 func (e *NoIndex) Error() string {
+	if e.Withdrawn {
+		return fmt.Sprintf("%s is withdrawn, as its page says, and the index was not written, so that it may offer it still: %v",
+			e.Name, e.Err)
+	}
 	return fmt.Sprintf("%s is there as it should be, for all to see, and the index was not written: %v", e.Name, e.Err)
 }
 
@@ -369,15 +380,8 @@ func (e *NoIndex) Hint() string {
 	return "run the same command again: it changes no file of the release, and somebody may have published there meanwhile"
 }
 
-// writeIndex writes the index of what is public, and its pages. The error is a *NoIndex.
-func writeIndex(ctx context.Context, at Place, x *index, public []string, now time.Time, name, why string) error {
-	if err := makeIndex(ctx, at, x, public, now, why); err != nil {
-		return &NoIndex{name, err}
-	}
-	return nil
-}
-
-func makeIndex(ctx context.Context, at Place, x *index, public []string, now time.Time, why string) error {
+// writeIndex writes the index of what is public, and its pages.
+func writeIndex(ctx context.Context, at Place, x *index, public []string, now time.Time, why string) error {
 	x.Releases = slices.DeleteFunc(x.Releases, func(r bundle.Release) bool {
 		return r.Withdrawn == nil && !slices.Contains(public, r.Name)
 	})

@@ -8,6 +8,8 @@ package publish
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -139,6 +141,9 @@ func (s *Set) add(dir string, r *verify.Report) error {
 		if v.Name == bundle.NotesFile {
 			if notes, err = regular.ReadFile(f.path); err != nil {
 				return err
+			}
+			if sum := sha256.Sum256(notes); hex.EncodeToString(sum[:]) != v.SHA256 {
+				return &Bad{dir, fmt.Errorf("%s was changed since it was verified", v.Name), exit.Smoke}
 			}
 		}
 		if i := slices.IndexFunc(s.files, func(other file) bool { return other.name == f.name }); i < 0 {

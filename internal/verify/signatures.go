@@ -186,8 +186,12 @@ func (s *set) own(r *Report, key trust.PublicKey) {
 	for _, k := range s.keys("") {
 		p, err := trust.ReadPublicKey(k.text)
 		there := slices.ContainsFunc(r.set, func(f File) bool { return f.Name == k.name })
-		if err == nil && p.String() == key.String() && bytes.Equal(p.Text(), k.text) && !there {
+		switch {
+		case err != nil || p.String() != key.String() || there:
+		case p.IsText(k.text):
 			r.set = append(r.set, k.files()...)
+		default:
+			r.add("signature", Stated, "%s has the key that signed and somebody's words: publish leaves it out.", k.name)
 		}
 	}
 }
