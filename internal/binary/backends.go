@@ -3,6 +3,7 @@ package binary
 import (
 	"context"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -74,11 +75,16 @@ func BackendOf(name string, f *File) (Backend, bool) {
 // file does not hold it in one piece): below the folder of libraries, ggml and ggml/backends*.
 func BackendFolders(dir string) []string {
 	dirs := []string{dir}
-	for _, pattern := range []string{".", "../lib", "../lib64", "../lib/*-linux-gnu"} {
+	for _, pattern := range []string{"", "lib/", "lib64/", "lib/*-linux-gnu/"} {
+		top := dir
+		if pattern != "" {
+			top = filepath.Join(dir, "..")
+		}
 		for _, below := range []string{"ggml", "ggml/backends*"} {
-			// The pattern is ours but for dir, and with a bad one nothing is found.
-			found, _ := filepath.Glob(filepath.Join(dir, pattern, below))
-			for _, d := range found {
+			// The pattern is ours, and what cannot be read matches none. The folder's own name may look like one.
+			found, _ := fs.Glob(os.DirFS(top), pattern+below)
+			for _, name := range found {
+				d := filepath.Join(top, name)
 				if st, err := os.Stat(d); err == nil && st.IsDir() && !slices.Contains(dirs, d) {
 					dirs = append(dirs, d)
 				}
@@ -89,14 +95,11 @@ func BackendFolders(dir string) []string {
 }
 
 // Backends returns ggml's backends in folders, those that it does not load among them, sorted by folder and name.
-// What cannot be read is none.
+// What cannot be read, a folder too, is none. The error is the context's.
 func Backends(ctx context.Context, dirs ...string) ([]Backend, error) {
 	var list []Backend
 	for _, dir := range dirs {
-		entries, err := os.ReadDir(dir)
-		if err != nil {
-			return nil, fmt.Errorf("look for backends in %s: %w", dir, err)
-		}
+		entries, _ := os.ReadDir(dir) // with what could be read of it
 		for _, e := range entries {
 			file := filepath.Join(dir, e.Name())
 			// ggml takes a link for what it leads to.

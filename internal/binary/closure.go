@@ -72,8 +72,9 @@ func Unreachable(files []*File) []Unfound {
 		}
 		return false
 	})
-	// A backend is loaded into a program that has ggml's libraries already.
-	before := map[string]bool{}
+	// A backend is loaded into a program that has ggml's libraries already; into which of them is the user's
+	// choice, so what counts as there is what each has.
+	var before map[string]bool
 	for i, root := range slices.Concat(roots, plugins) {
 		loaded := map[string]bool{path.Base(root.Name): true, root.SOName: true}
 		if i >= len(roots) {
@@ -98,11 +99,26 @@ func Unreachable(files []*File) []Unfound {
 				}
 			}
 		}
-		if i < len(roots) {
-			maps.Copy(before, loaded)
+		switch {
+		case i >= len(roots) || !loadsBackends(loaded, queue):
+		case before == nil:
+			before = loaded
+		default:
+			maps.DeleteFunc(before, func(lib string, _ bool) bool { return !loaded[lib] })
 		}
 	}
 	return lost
+}
+
+// loadsBackends reports whether a program that has loaded these libraries, and these files of the bundle, has
+// ggml, and so may load backends.
+func loadsBackends(loaded map[string]bool, files []*File) bool {
+	for lib := range loaded {
+		if strings.HasPrefix(lib, "libggml") {
+			return true
+		}
+	}
+	return slices.ContainsFunc(files, func(f *File) bool { return f.Exported("ggml_backend_load_all") })
 }
 
 // search looks for a library along a file's own search path, below the bundle's top.

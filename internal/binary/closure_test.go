@@ -9,7 +9,7 @@ import (
 
 // A RUNPATH is for its own file alone, but what is loaded already is not looked for.
 func TestUnreachable(t *testing.T) {
-	own := []string{"$ORIGIN"}
+	own, backend := []string{"$ORIGIN"}, []Symbol{{Name: "ggml_backend_init"}}
 	for name, c := range map[string]struct {
 		files []*File
 		want  []string
@@ -40,6 +40,22 @@ func TestUnreachable(t *testing.T) {
 			{Name: "libggml-cuda.so", Needed: []string{"b.so"}},
 			{Name: "b.so"},
 		}, []string{"libggml-cuda.so: needs b.so"}},
+		"a backend that one of two programs has no library for": {[]*File{
+			{Name: "bin/server", Needed: []string{"libggml.so.0", "base.so"}, RunPath: []string{"$ORIGIN/../lib"}},
+			{Name: "bin/cli", Needed: []string{"libggml.so.0"}, RunPath: []string{"$ORIGIN/../lib"}},
+			{Name: "bin/other", Needed: []string{"libc.so.6"}}, // loads no backend
+			{Name: "lib/libggml.so.0"},
+			{Name: "lib/base.so"},
+			{Name: "bin/libggml-cuda.so", Needed: []string{"libggml.so.0", "base.so"}, exports: backend},
+		}, []string{"bin/libggml-cuda.so: needs base.so"}},
+		"a backend whose library every program has": {[]*File{
+			{Name: "bin/server", Needed: []string{"libggml.so.0", "base.so"}, RunPath: []string{"$ORIGIN/../lib"}},
+			{Name: "bin/cli", Needed: []string{"libggml.so.0"}, RunPath: []string{"$ORIGIN/../lib"}},
+			{Name: "bin/other", Needed: []string{"libc.so.6"}},
+			{Name: "lib/libggml.so.0", Needed: []string{"base.so"}, RunPath: own},
+			{Name: "lib/base.so"},
+			{Name: "bin/libggml-cuda.so", Needed: []string{"libggml.so.0", "base.so"}, exports: backend},
+		}, nil},
 		"folders": {[]*File{
 			{Name: "bin/prog", Needed: []string{"a.so", "b.so"}, RunPath: []string{"/lib", "$ORIGIN/../lib"}},
 			{Name: "lib/a.so", Needed: []string{"c.so"}, RunPath: own},

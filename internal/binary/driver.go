@@ -75,7 +75,7 @@ func ToolkitDriver(toolkit string, ptx bool) Driver {
 	}
 	d := runtimeDriver(toolkit, "the toolkit is "+toolkit)
 	if !Less(toolkit, "12.8") {
-		return d.orZstd()
+		return d.or(zstdDriver())
 	}
 	return d
 }
@@ -85,19 +85,26 @@ func ToolkitDriver(toolkit string, ptx bool) Driver {
 // before CUDA Toolkit's 12.4 Release". LZ4 and no compression ask for nothing.
 const zstdToolkit = "12.4"
 
-// orZstd returns d, or what code compressed with zstd asks for, where that is newer.
-func (d Driver) orZstd() Driver {
-	return d.or(Driver{
+// zstdDriver is what code compressed with zstd asks for.
+func zstdDriver() Driver {
+	return Driver{
 		toolkitDrivers[zstdToolkit], zstdToolkit, "code compressed with zstd, which older drivers do not read",
-	})
+	}
 }
 
-// or returns the newer of two drivers. Where the tables have no number for d, its CUDA version
-// decides: a driver for that is newer than all in the tables, or older.
+// or returns the newer of two drivers. Where the tables have no number for one, its CUDA version decides: a driver
+// for that is newer than all in the tables, or older. Where that is not known either, the driver is not, and is
+// that of the other at least.
 func (d Driver) or(other Driver) Driver {
+	unknown := func(d Driver) bool { return d.Version == "" && d.CUDA == "" }
 	switch {
-	case d.Version == "" && (d.CUDA == "" || Less(d.CUDA, other.CUDA)),
-		d.Version != "" && Less(d.Version, other.Version):
+	case unknown(d) && !unknown(other):
+		d.Why += fmt.Sprintf("; %s at least: %s", other, other.Why)
+		return d
+	case unknown(other) && !unknown(d):
+		return other.or(d)
+	case d.Version != "" && other.Version != "" && Less(d.Version, other.Version),
+		(d.Version == "" || other.Version == "") && Less(d.CUDA, other.CUDA):
 		return other
 	}
 	return d

@@ -150,14 +150,13 @@ func (v *Verdict) drivers(c *CUDA) {
 		v.JIT = &d
 	}
 	if zstd { // of PTX too: the driver unpacks it before it compiles it
-		var d Driver
+		d := zstdDriver()
 		if v.Driver != nil {
-			d = *v.Driver
+			d = v.Driver.or(d)
 		}
-		d = d.orZstd()
 		v.Driver = &d
 		if v.JIT != nil {
-			d := v.JIT.orZstd()
+			d := v.JIT.or(zstdDriver())
 			v.JIT = &d
 		}
 	}

@@ -126,14 +126,18 @@ func TestDriverOfFeatures(t *testing.T) {
 		compression, isa, runtime, toolkit string
 		driver, jit                        string
 	}{
-		"PTX of CUDA 11.8 in zstd":       {"zstd", "7.8", "12", "12.4", "550.54.14", "550.54.14"},
-		"PTX of CUDA 11.8 in LZ4":        {"lz4", "7.8", "12", "12.4", "525.60.13", "520.61.05"},
-		"PTX of CUDA 12.9 in zstd":       {"zstd", "8.8", "12", "12.9", "550.54.14", "575.51.03"},
-		"PTX of an unknown CUDA in zstd": {"zstd", "9.9", "12", "12.4", "550.54.14", ""},
-		"machine code of CUDA 13":        {"lz4", "", "12", "13.0", "580.65.06", "none"},
-		"of CUDA 13 in zstd":             {"zstd", "", "12", "13.0", "580.65.06", "none"},
-		"of CUDA 12 with its runtime":    {"none", "", "12", "12.9", "525.60.13", "none"},
-		"of CUDA 11 with 12's runtime":   {"none", "", "12", "11.8", "525.60.13", "none"},
+		"PTX of CUDA 11.8 in zstd":                    {"zstd", "7.8", "12", "12.4", "550.54.14", "550.54.14"},
+		"PTX of CUDA 11.8 in LZ4":                     {"lz4", "7.8", "12", "12.4", "525.60.13", "520.61.05"},
+		"PTX of CUDA 12.9 in zstd":                    {"zstd", "8.8", "12", "12.9", "550.54.14", "575.51.03"},
+		"PTX of an unknown CUDA in zstd":              {"zstd", "9.9", "12", "12.4", "550.54.14", ""},
+		"machine code of CUDA 13":                     {"lz4", "", "12", "13.0", "580.65.06", "none"},
+		"of CUDA 13 in zstd":                          {"zstd", "", "12", "13.0", "580.65.06", "none"},
+		"PTX of an ISA that no document has, in zstd": {"zstd", "10.0", "12", "12.4", "550.54.14", ""},
+		"machine code of CUDA 14":                     {"lz4", "", "12", "14.0", "", "none"},
+		"of CUDA 14 in zstd":                          {"zstd", "", "12", "14.0", "", "none"},
+		"a runtime of CUDA 14":                        {"zstd", "", "14", "12.4", "", "none"},
+		"of CUDA 12 with its runtime":                 {"none", "", "12", "12.9", "525.60.13", "none"},
+		"of CUDA 11 with 12's runtime":                {"none", "", "12", "11.8", "525.60.13", "none"},
 	} {
 		f := parse(t, read(t, "cuda-11.8-lz4.fatbin"))
 		f.CUDA.Runtime, f.CUDA.Toolkits = c.runtime, []string{c.toolkit}
@@ -150,6 +154,21 @@ func TestDriverOfFeatures(t *testing.T) {
 		if v.Driver == nil || v.Driver.Version != c.driver || jit != c.jit || len(v.Notes) > 0 {
 			t.Errorf("%s: %+v and PTX %+v, want %s and %s; %q", name, v.Driver, v.JIT, c.driver, c.jit, v.Notes)
 		}
+	}
+}
+
+// What no table has is said to be unknown, with what is known of it.
+func TestUnknownDriver(t *testing.T) {
+	f := parse(t, read(t, "cuda-11.8-lz4.fatbin"))
+	f.CUDA.Runtime, f.CUDA.Toolkits = "12", []string{"14.0"}
+	f.CUDA.Code = []inspect.Code{{Arch: "compute_86", Kind: "ptx", ISA: "10.0", Compression: []string{"zstd"}}}
+	v := inspect.Judge(f)
+	if got := v.Driver.String(); got != "one for CUDA 14.0 or later, as nvidia-smi shows it" {
+		t.Errorf("%s: %s", got, v.Driver.Why)
+	}
+	if got := v.JIT.String() + " (" + v.JIT.Why; !strings.HasPrefix(got, "of an unknown version (PTX 10.0") ||
+		!strings.Contains(got, "; 550.54.14 or later at least: code compressed with zstd") {
+		t.Error(got)
 	}
 }
 
