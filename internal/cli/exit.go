@@ -119,3 +119,19 @@ func noFolder(err error) string {
 	}
 	return ""
 }
+
+// missing is the hint for a file that is not there: what is called nearly so beside it,
+// or what prints where files are.
+func missing(name string) string {
+	return missingOr(name, "llpatch build TAG TARGET prints the folder of the programs that it built")
+}
+
+// missingOr is missing with another hint where no name beside it is like it.
+func missingOr(name, otherwise string) string {
+	entries, _ := os.ReadDir(filepath.Dir(name)) // none where that is not there either
+	var beside []string
+	for _, e := range entries {
+		beside = append(beside, filepath.Join(filepath.Dir(name), e.Name()))
+	}
+	return cmp.Or(exit.DidYouMean(filepath.Clean(name), beside), otherwise)
+}

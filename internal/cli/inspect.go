@@ -16,7 +16,7 @@ import (
 
 	"github.com/llpatch/llpatch/internal/binary"
 	"github.com/llpatch/llpatch/internal/bundle"
-	"github.com/llpatch/llpatch/internal/exit"
+	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -250,28 +250,12 @@ func bundleHelp(name string) string {
 	return ""
 }
 
-// missing is the hint for a file that is not there: what is called nearly so beside it,
-// or what prints where files are.
-func missing(name string) string {
-	return missingOr(name, "llpatch build TAG TARGET prints the folder of the programs that it built")
-}
-
-// missingOr is missing with another hint where no name beside it is like it.
-func missingOr(name, otherwise string) string {
-	entries, _ := os.ReadDir(filepath.Dir(name)) // none where that is not there either
-	var beside []string
-	for _, e := range entries {
-		beside = append(beside, filepath.Join(filepath.Dir(name), e.Name()))
-	}
-	return cmp.Or(exit.DidYouMean(filepath.Clean(name), beside), otherwise)
-}
-
-// text writes what a person wants to see of a file, a line a fact.
+// text writes what a person wants to see of a file, a line a fact. Names in it are whose the file is.
 func (i inspected) text(b *strings.Builder) {
 	line := func(what, format string, args ...any) {
-		fmt.Fprintf(b, "  %-8s %s\n", what, fmt.Sprintf(format, args...))
+		fmt.Fprintf(b, "  %-8s %s\n", what, patch.Printable(fmt.Sprintf(format, args...)))
 	}
-	fmt.Fprintln(b, i.Name)
+	fmt.Fprintln(b, patch.Printable(i.Name))
 	line("machine", "%s", i.Machine)
 	for _, f := range []struct{ what, value string }{
 		{"needs", strings.Join(i.Needed, " ")},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/llpatch/llpatch/internal/binary"
+	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -83,13 +84,14 @@ func (a *app) inspectFor(ctx context.Context, system string, paths []string) err
 // windowsText writes a line a file, what is missing, and where every DLL comes from.
 func windowsText(w *binary.Windows7) string {
 	var b strings.Builder
+	line := func(format string, args ...any) { b.WriteString(patch.Printable(fmt.Sprintf(format, args...)) + "\n") }
 	for _, f := range w.Files {
-		fmt.Fprintf(&b, "%s\n", f.File)
+		line("%s", f.File)
 		for _, s := range slices.Sorted(maps.Keys(f.Standings)) {
-			fmt.Fprintf(&b, "  %-8s %d functions\n", s, f.Standings[s])
+			line("  %-8s %d functions", s, f.Standings[s])
 		}
 		for _, fault := range f.Faults {
-			fmt.Fprintf(&b, "  fault    %s\n", fault)
+			line("  fault    %s", fault)
 		}
 		for _, i := range f.Imports {
 			switch i.Standing {
@@ -98,7 +100,7 @@ func windowsText(w *binary.Windows7) string {
 				if i.Standing == binary.ByUpdate && i.Why != "" {
 					continue
 				}
-				fmt.Fprintf(&b, "    %-8s %s\n", i.Standing,
+				line("    %-8s %s", i.Standing,
 					strings.TrimRight(fmt.Sprintf("%s!%s %s %s", i.DLL, i.Function, i.By, i.Why), " "))
 			}
 		}
@@ -107,18 +109,18 @@ func windowsText(w *binary.Windows7) string {
 	for _, d := range w.DLLs {
 		rows = append(rows, []string{d.DLL, string(d.Standing), strings.TrimSpace(d.By + " " + d.Why), some(d.NeededBy)})
 	}
-	fmt.Fprintf(&b, "\n%s", table(rows...))
+	b.WriteString("\n" + table(rows...))
 	for _, same := range w.Copies {
-		fmt.Fprintf(&b, "copies: %s; the loader takes the one beside the program\n", strings.Join(same, ", "))
+		line("copies: %s; the loader takes the one beside the program", strings.Join(same, ", "))
 	}
 	for _, i := range w.Missing {
-		fmt.Fprintf(&b, "missing: %s: %s\n", some(i.NeededBy), w.Fault(i))
+		line("missing: %s: %s", some(i.NeededBy), w.Fault(i))
 	}
 	if len(w.Updates) > 0 {
-		fmt.Fprintf(&b, "updates: %s\n", strings.Join(w.Updates, " "))
+		line("updates: %s", strings.Join(w.Updates, " "))
 	}
 	if !w.Faulty() {
-		fmt.Fprintf(&b, "nothing is missing on %s\n", w.OS)
+		line("nothing is missing on %s", w.OS)
 	}
 	return b.String()
 }

@@ -2,9 +2,11 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
+	"github.com/llpatch/llpatch/internal/patch"
 	"github.com/llpatch/llpatch/internal/spec"
 )
 
@@ -28,6 +30,10 @@ func table(rows ...[]string) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	for _, r := range rows {
+		r = slices.Clone(r)
+		for i := range r { // names in it may be anybody's
+			r[i] = patch.Printable(r[i])
+		}
 		_, _ = fmt.Fprintln(w, strings.Join(r, "\t"))
 	}
 	_ = w.Flush()
