@@ -108,7 +108,7 @@ commas() { echo "$1" | tr ' ' ,; }
 # quoted PATH prints it as a shell takes it.
 quoted() {
 	case $1 in
-	*[!A-Za-z0-9_./+-]*) printf "'%s'" "$(printf '%s' "$1" | sed "s/'/'\\\\''/g")" ;;
+	*[!A-Za-z0-9_./+:-]*) printf "'%s'" "$(printf '%s' "$1" | sed "s/'/'\\\\''/g")" ;;
 	*) printf '%s' "$1" ;;
 	esac
 }
@@ -315,7 +315,8 @@ libraries() {
 	hidden=
 	for lib in $lost; do
 		within "$lib" "$elsewhere" && continue
-		dir=$(folder "$lib") && hidden=$dir || names="${names:+$names }$lib"
+		dir=$(folder "$lib") || { names="${names:+$names }$lib" && continue; }
+		case :$hidden: in *":$dir:"*) ;; *) hidden=${hidden:+$hidden:}$dir ;; esac
 	done
 	if test -z "$trace"; then
 		say libraries "not looked for: the loader does not list them"
@@ -327,8 +328,9 @@ libraries() {
 	# shellcheck disable=SC2086 # a list
 	test -z "$names" ||
 		cannot "Libraries are missing ($names): $(get $names)$(otherwise "$names"), and run check.sh again."
-	test -z "$hidden" || say 'some are in' "$hidden, where the loader does not look"
-	test -z "$hidden" || cannot "The loader does not look into $hidden: export LD_LIBRARY_PATH=$(quoted "$hidden")${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}"
+	dirs=$(printf '%s' "$hidden" | sed 's/:/ and /g')
+	test -z "$hidden" || say 'some are in' "$dirs, where the loader does not look"
+	test -z "$hidden" || cannot "The loader does not look into $dirs: export LD_LIBRARY_PATH=$(quoted "$hidden")${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}"
 	old=
 	for pair in $symbols; do
 		lies=$(at "${pair%%:*}")

@@ -249,19 +249,31 @@ amd() {
 		but "It can run, but other programs hold most of the card's memory: end them, or load fewer layers with -ngl."
 }
 
-# kernels CARD: whether rocBLAS has some for it.
+# carries LIBRARY NAME CARD: beside the library lie kernels of that name for the card.
+carries() {
+	for file in "${1%/*}/$2/library/"*"$3"* "${1%/*}/$2"/*/library/*"$3"*; do
+		test ! -e "$file" || return 0
+	done
+	return 1
+}
+
+# kernels CARD: whether rocBLAS has some for it, and hipBLASLt, which rocBLAS asks first on some cards:
+# what that lacks it does by itself.
 kernels() {
 	kernels=yes
 	for lib in $toolkit; do
 		case $lib in librocblas.*) ;; *) continue ;; esac
 		blas=$(at "$lib") || return
-		blas=${blas%/*}
-		kernels=no
-		for file in "$blas"/rocblas/library/*"$1"* "$blas"/rocblas/*/library/*"$1"*; do
-			test ! -e "$file" || kernels=yes
-		done
+		carries "$blas" rocblas "$1" || kernels=no
 		say "rocBLAS has" "$(test $kernels = yes && echo "kernels for $1" || echo "no kernels for $1")"
 	done
+	blas=$(printf '%s\n' "$trace" | sed -n 's/^libhipblaslt\.so[^ ]* => //p' | head -n 1)
+	case $blas in /*) ;; *) return ;; esac
+	if carries "$blas" hipblaslt "$1"; then
+		say "hipBLASLt has" "kernels for $1"
+	else
+		say "hipBLASLt has" "no kernels for $1: lines with 'rocblaslt error' are harmless, and rocBLAS uses its own"
+	fi
 }
 
 # seen asks the server which cards it sees, as things are set.

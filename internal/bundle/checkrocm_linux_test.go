@@ -75,6 +75,12 @@ func TestCheckROCm(t *testing.T) {
 			m.tools["amd-smi"] = strings.NewReplacer("16304 MB", total, "USED MB", used).Replace(amdSMI)
 		}
 	}
+	lt := func(kernels string) func(m *machine) { // a rocBLAS that needs hipBLASLt, which has these
+		return func(m *machine) {
+			m.also, m.files["own/lib/libhipblaslt.so.1"], m.files[kernels] = "libhipblaslt.so.1", "", ""
+			m.env = []string{"LD_LIBRARY_PATH=ROOT/own/lib"}
+		}
+	}
 	for name, c := range map[string]struct {
 		change func(m *machine)
 		gfx    string
@@ -255,6 +261,21 @@ func TestCheckROCm(t *testing.T) {
 			m.files["own/lib/librocblas.so.4"], m.files["own/lib/rocblas/library/TensileLibrary_gfx1201.dat"] = "", ""
 			m.env = []string{"LD_LIBRARY_PATH=ROOT/own/lib"}
 		}, one, 0, []string{"rocBLAS has:   kernels for gfx1201"}, "It can run here"},
+		"hipBLASLt's kernels": {
+			lt("own/lib/hipblaslt/library/TensileLibrary_lazy_gfx1201.dat"), one, 0,
+			[]string{"rocBLAS has:   kernels for gfx1201", "hipBLASLt has: kernels for gfx1201"},
+			"It can run here",
+		},
+		"hipBLASLt's kernels in a folder": {
+			lt("own/lib/hipblaslt/library/gfx1201/Kernels.so-000-gfx1201.hsaco"), one, 0,
+			[]string{"hipBLASLt has: kernels for gfx1201"},
+			"It can run here",
+		},
+		"hipBLASLt has none": {
+			lt("own/lib/hipblaslt/library/TensileLibrary_lazy_gfx1100.dat"), one, 0,
+			[]string{"hipBLASLt has: no kernels for gfx1201: lines with 'rocblaslt error' are harmless, and rocBLAS uses its own"},
+			"It can run here",
+		},
 		"no device": {
 			func(m *machine) {
 				m.nodes(new)

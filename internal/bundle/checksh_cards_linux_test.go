@@ -357,6 +357,19 @@ func TestCheckCUDA(t *testing.T) {
 			without("opt/known/lib/librocblas.so.4")(m)
 			m.files["opt/rocm-6.4.1/lib/librocblas.so.4"] = ""
 		}, 1},
+		{"rocm-in-core", able(), func(m *machine) {
+			const at = "opt/rocm/core-7.14/lib/"
+			for _, lib := range []string{"libamdhip64.so.6", "libhipblas.so.2", "librocblas.so.4"} {
+				delete(m.files, "opt/known/lib/"+lib)
+				m.files[at+lib] = ""
+			}
+			m.also, m.files[at+"libhipblaslt.so.1"] = "libhipblaslt.so.1", ""
+		}, 1},
+		{"cuda-libraries-in-two-toolkits", cuda(), func(m *machine) {
+			without(libsAt+"libcudart.so.12", noBLAS)(m)
+			m.files["usr/local/cuda-12.2/lib64/libcudart.so.12"] = ""
+			m.files["usr/local/cuda-12.4/lib64/libcublas.so.12"] = ""
+		}, 1},
 		{"rocm-no-driver", able(), without("dev/kfd"), 1},
 	})
 }

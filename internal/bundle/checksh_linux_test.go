@@ -33,6 +33,7 @@ type machine struct {
 	nobody bool   // the user is not root
 	shut   string // a file below the root that is not the user's
 	info   Info   // what the bundle is
+	also   string // a library that those of the machine need
 }
 
 // odd is the name of the bundle's folder.
@@ -235,7 +236,7 @@ func (m machine) check(t *testing.T, l lab, shell, script string) (out string, c
 		if kind == glibcs {
 			files["lib64/needs"] = strings.Join(slices.DeleteFunc(slices.Clone(m.info.Needs), func(lib string) bool {
 				return strings.HasPrefix(lib, "ld-")
-			}), " ")
+			}), " ") + " " + m.also
 		}
 		if err := errors.Join(os.MkdirAll(filepath.Join(root, "lib64"), 0o755),
 			os.Symlink(l.loader, filepath.Join(root, loaderAt))); err != nil {

@@ -86,5 +86,6 @@ func Instead(lib string) string {
 // loader is told of: patterns.
 var ToolkitFolders = []string{
 	"/usr/local/cuda/lib64", "/usr/local/cuda-*/lib64", "/opt/cuda/lib64", "/opt/rocm/lib",
+	"/opt/rocm/core/lib", "/opt/rocm/core-*/lib", // since ROCm 7.14 (https://github.com/ggml-org/llama.cpp/issues/25807)
 	"/opt/rocm-*/lib",
 }
