@@ -111,10 +111,13 @@ func (b *builder) configured(ctx context.Context) (targets []string, fresh bool,
 	}
 	if done {
 		targets, err = b.targets(ctx)
-		return targets, false, err
+	} else {
+		targets, err = b.configure(ctx, want, have)
 	}
-	targets, err = b.configure(ctx, want, have)
-	return targets, true, err
+	if err == nil {
+		err = b.checkWindows(ctx)
+	}
+	return targets, !done, err
 }
 
 // compile is the step that runs the compilers; what they took is kept, also where

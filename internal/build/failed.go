@@ -19,6 +19,7 @@ const (
 	KindCMake    Kind = "cmake"           // CMake refused the tree or an option
 	KindOption   Kind = "option"          // an option was not used, or did not take effect
 	KindOutput   Kind = "missing program" // a program or backend was not built
+	KindWindows  Kind = "windows"         // an object is compiled for another Windows than 7
 	KindOther    Kind = "other"           // a command failed in a way that is not known here
 )
 

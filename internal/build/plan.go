@@ -62,10 +62,11 @@ type Plan struct {
 	Jobs          int                 `json:"jobs"`
 	JobsWhy       string              `json:"jobs_why"`
 	Cost          Cost                `json:"cost,omitzero"`
-	Glibc         string              `json:"glibc,omitempty"` // the newest that the result may need
-	Off           []string            `json:"off"`             // features left out, each with its reason
-	Inherited     []string            `json:"inherited"`       // names in the steps' environment that are this machine's
-	Tools         map[string]ToolFact `json:"tools"`           // beside the digest, not in it
+	Glibc         string              `json:"glibc,omitempty"`   // the newest that the result may need
+	Windows       string              `json:"windows,omitempty"` // what every object must be for: win7; empty: Linux
+	Off           []string            `json:"off"`               // features left out, each with its reason
+	Inherited     []string            `json:"inherited"`         // names in the steps' environment that are this machine's
+	Tools         map[string]ToolFact `json:"tools"`             // beside the digest, not in it
 	CUDA          CUDAFact            `json:"cuda,omitzero"`
 	HIP           HIPFact             `json:"hip,omitzero"`
 	Library       LibraryFact         `json:"library,omitzero"` // likewise: what is linked in of the toolchain's own
@@ -148,6 +149,9 @@ func newPlan(in Input) (Plan, error) {
 		Programs: in.Recipe.Programs, Backends: in.Recipe.Backends, Tools: in.Facts.Tools, CUDA: in.Facts.CUDA,
 		HIP: in.Facts.HIP, Library: in.Facts.Library, Root: in.Facts.Root, Remote: in.Facts.Remote,
 		Box: boxFact(in.Toolchain),
+	}
+	if in.Recipe.OS == spec.Win7 {
+		p.Windows = in.Recipe.OS
 	}
 	if len(in.Only) > 0 {
 		p.Programs = in.Only

@@ -258,6 +258,9 @@ func (b *builder) configureOn(ctx context.Context, c *remoteConn, want state, sc
 			return nil, b.withLog(err)
 		}
 	}
+	if err := b.windowsOn(ctx, c, scratch); err != nil {
+		return nil, err
+	}
 	_, err = b.ninja(ctx, "-t", "cleandead")
 	return targets, err
 }
