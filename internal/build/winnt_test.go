@@ -38,19 +38,22 @@ file(WRITE ${CMAKE_BINARY_DIR}/info "${LLAMA_BUILD_NUMBER} ${LLAMA_BUILD_COMMIT}
 		"the last is": {"target_compile_definitions(greet PRIVATE _WIN32_WINNT=0x0602)", []string{flag}, "", "", "objects=3"},
 		"none is":     {"", nil, "is compiled without _WIN32_WINNT", "sub/greet.c", ""},
 		"another value for one target": {
-			"target_compile_options(greet PRIVATE -D_WIN32_WINNT=0x0A00)", []string{flag},
+			"target_compile_options(greet PRIVATE -D_WIN32_WINNT=0x0A00)",
+			[]string{flag},
 			"is compiled with _WIN32_WINNT=0x0A00, and not with 0x0601, Windows 7's (CMakeFiles/greet.dir/sub/greet.c.obj; " +
 				"2 of 3 objects); look for who says so: the CMakeLists.txt of its folder", "sub/greet.c", "",
 		},
 		"another for one file": {
-			"set_source_files_properties(sub/more.cpp PROPERTIES COMPILE_OPTIONS -U_WIN32_WINNT)", []string{flag},
+			"set_source_files_properties(sub/more.cpp PROPERTIES COMPILE_OPTIONS -U_WIN32_WINNT)",
+			[]string{flag},
 			"is compiled without _WIN32_WINNT, which upstream's headers then take for Windows 10's", "sub/more.cpp", "",
 		},
 		"a build of its own": {
 			`include(ExternalProject)
 ExternalProject_Add(vendored SOURCE_DIR ${CMAKE_SOURCE_DIR}/vendored INSTALL_COMMAND "")
 add_custom_target(other COMMAND ${CMAKE_COMMAND} --build ${CMAKE_BINARY_DIR}/elsewhere DEPENDS ${CMAKE_SOURCE_DIR}/main.c)`,
-			[]string{flag}, "", "", "build=vendored",
+			[]string{flag},
+			"", "", "build=vendored",
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
