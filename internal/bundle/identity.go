@@ -28,7 +28,14 @@ func ReadInfo(text []byte) (i Info, err error) {
 	if json.Unmarshal(text, &i) != nil || i.Series == nil || i.Tag == "" || slices.Contains(i.Files, nil) {
 		return i, errors.New("it is none of llpatch's")
 	}
-	return i, nil
+	if i.Revision == 0 { // as it was called before
+		var old struct {
+			Level int `json:"level"`
+		}
+		err = json.Unmarshal(text, &old)
+		i.Revision = old.Level
+	}
+	return i, err
 }
 
 // values is how many values a text of JSON has, or some more.
