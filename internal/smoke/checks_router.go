@@ -17,7 +17,7 @@ const FaultRouterEnds = "router-ends"
 
 // routerCheck: llama-server without a model, a router, starts itself once more for a model of its
 // folder when a completion asks for it, passes so many answers on (20), says that the model is
-// loaded, and ends at one SIGTERM with what it started.
+// loaded, and ends at one SIGTERM.
 func routerCheck(a *args) step {
 	limit := a.duration("within", 10*time.Second)
 	n, times := a.number("n_predict", 8, 1), a.number("requests", 20, 1)
@@ -34,7 +34,8 @@ func routerCheck(a *args) step {
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 		s.stop(ctx)
 		var loaded time.Duration
-		end, err := s.stopOne(ctx, config{model: model, models: dir}, limit, func(srv *server, ctx context.Context) error {
+		c := config{model: model, models: dir}
+		end, err := s.stopOne(ctx, c, limit, false, func(srv *server, ctx context.Context) error {
 			const prompt = "The quick brown fox"
 			req := completionRequest(prompt, n, false)
 			req["model"] = srv.alias
@@ -53,8 +54,8 @@ func routerCheck(a *args) step {
 			return outcome{}, err
 		}
 		return outcome{
-			detail: fmt.Sprintf("a server of its own was started for the model, and answered after %v; %d answers came; both "+
-				"ended after %v", round(loaded), times, round(end.took)),
+			detail: fmt.Sprintf("a server of its own was started for the model, and answered after %v; %d answers came; the "+
+				"router ended after %v", round(loaded), times, round(end.took)),
 			figures: map[string]any{"answer_seconds": seconds(loaded), "stop_seconds": seconds(end.took)},
 		}, nil
 	}

@@ -22,13 +22,13 @@ func stopCheck(a *args) step {
 			return outcome{}, err
 		}
 		s.stop(ctx)
-		idle, err := s.stopOne(ctx, c, limit, nil)
+		idle, err := s.stopOne(ctx, c, limit, false, nil)
 		if err != nil {
 			return outcome{}, fmt.Errorf("idle: %w", err)
 		}
 		// Room for a completion that does not end by itself meanwhile.
 		c.args = append(c.args[:len(c.args):len(c.args)], "-c", "16384")
-		busy, err := s.stopOne(ctx, c, limit, (*server).beginLong)
+		busy, err := s.stopOne(ctx, c, limit, true, (*server).beginLong)
 		if err != nil {
 			return outcome{}, fmt.Errorf("during a completion: %w", err)
 		}
@@ -41,8 +41,8 @@ func stopCheck(a *args) step {
 	}
 }
 
-// stopOne starts a server of its own, gives it something to do, and stops it.
-func (s *session) stopOne(ctx context.Context, c config, limit time.Duration,
+// stopOne starts a server of its own, gives it something to do, at which it is still busy or not, and stops it.
+func (s *session) stopOne(ctx context.Context, c config, limit time.Duration, busy bool,
 	begin func(*server, context.Context) error,
 ) (ending, error) {
 	srv, err := s.need(ctx, c)
@@ -65,13 +65,13 @@ func (s *session) stopOne(ctx context.Context, c config, limit time.Duration,
 	switch {
 	case ctx.Err() != nil:
 		return end, context.Cause(ctx)
-	case end.killed && begin == nil:
+	case end.killed && !busy:
 		return end, srv.plainFault(fmt.Sprintf("SIGTERM did not end the server within %v, and another not within %v: it "+
 			"had to be killed", limit, killGrace))
 	case end.killed:
 		return end, srv.plainFault(fmt.Sprintf("with its client gone, two SIGTERMs within %v did not end the server: it "+
 			"had to be killed", limit+killGrace))
-	case begin == nil && end.terms > 1:
+	case !busy && end.terms > 1:
 		return end, srv.plainFault(fmt.Sprintf("one SIGTERM did not end the idle server within %v", limit))
 	// Upstream's handler ends with exit code 1 on the second SIGTERM.
 	case end.how != "exit code 0" && end.terms < 2:
