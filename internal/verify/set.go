@@ -77,6 +77,10 @@ func (r *Report) unread(name string, err error) {
 		r.wrong("files", "%s, beside it, is no regular file.", name)
 		return
 	}
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EIO) { // a fault of here, not of the archive
+		r.open("files", "%s, beside it, cannot be read here: %s.", name, cause(err))
+		return
+	}
 	r.wrong("files", "%s, beside it, cannot be read: %s.", name, cause(err))
 }
 
