@@ -44,7 +44,9 @@ architectures that it is known to be right for.
 				}
 			}
 			switch flash {
-			case "on", "auto":
+			case "on":
+				o.Flash = true
+			case "auto":
 			case "off":
 				o.NoFlash = true
 			default:

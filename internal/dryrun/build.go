@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -169,7 +170,7 @@ func (b *builder) tell(what string, args ...any) {
 // key names what a program is made of: the tree or the libraries, and our sources.
 func (b *builder) key(of string) (string, error) {
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%s %s/%s\n%q\n%q\n%q\n", of, runtime.GOOS, runtime.GOARCH, flags, roots, provided)
+	fmt.Fprintf(sum, "%s %s/%s\n%q\n%q\n%q\n%q\n", of, runtime.GOOS, runtime.GOARCH, flags, b.more, roots, provided)
 	err := fs.WalkDir(embedded, "c", func(name string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			return err
@@ -220,13 +221,17 @@ func (b *builder) make(ctx context.Context, t tools) (string, error) {
 	ninja := []string{t.ninja, "-C", build, "-j", strconv.Itoa(jobs)}
 	// What was cut comes first: where it does not compile, there is no answer, and it takes seconds to know.
 	if err := b.step(ctx, append(ninja, "card")); err != nil {
-		if ctx.Err() != nil {
-			return "", err
+		var failed *run.Error
+		if ctx.Err() == nil && errors.As(err, &failed) && cutRE.MatchString(strings.Join(failed.Tail, "\n")) {
+			err = &Uncut{Tag: b.name, Err: err}
 		}
-		return "", &Uncut{Tag: b.name, Err: err}
+		return "", err
 	}
 	return filepath.Join(build, "dryrun"), b.step(ctx, append(ninja, "dryrun"))
 }
+
+// cutRE matches what a compiler says against what was cut, and not against the disk or itself.
+var cutRE = regexp.MustCompile(`(?:slice\.inc|card\.cpp):[0-9:]+ (?:fatal )?error: `)
 
 // update writes a file unless it is so already: Ninja goes by its time.
 func update(path string, data []byte) error {
@@ -265,6 +270,7 @@ type existing struct {
 	src      string   // CMAKE_HOME_DIRECTORY
 	libs     string   // the folder that has libllama
 	backends []string // the libraries of the host's backend, where it is in one of its own
+	more     []string // what it was told of the card's attention, as options for CMake
 }
 
 var homeRE = regexp.MustCompile(`(?m)^CMAKE_HOME_DIRECTORY:INTERNAL=(.+?)\r?$`)
@@ -291,20 +297,26 @@ func look(dir string) (existing, error) {
 			return e, fmt.Errorf("its libraries are not built, or not shared ones (BUILD_SHARED_LIBS): %w", err)
 		}
 	}
+	for _, o := range [][2]string{
+		{"GGML_CUDA_FA_ALL_QUANTS:BOOL=ON", "-DGGML_CUDA_FA_ALL_QUANTS=ON"},
+		{"GGML_CUDA_FA:BOOL=OFF", "-DGGML_CUDA_NO_FA=ON"},
+	} {
+		if strings.Contains(string(cache), o[0]) {
+			e.more = append(e.more, o[1])
+		}
+	}
 	// With GGML_BACKEND_DL one library a kind of processor; the baseline runs everywhere.
-	found, err := filepath.Glob(filepath.Join(e.libs, "libggml-cpu*.so"))
+	found, err := fs.Glob(os.DirFS(e.libs), "libggml-cpu*.so")
 	for _, want := range []string{"libggml-cpu.so", "libggml-cpu-x64.so"} {
-		for _, f := range found {
-			if filepath.Base(f) == want {
-				found = []string{f}
-			}
+		if slices.Contains(found, want) {
+			found = []string{want}
 		}
 	}
 	if strings.Contains(string(cache), "GGML_BACKEND_DL:BOOL=ON") {
 		if len(found) == 0 {
 			return e, errors.New("it has no libggml-cpu")
 		}
-		e.backends = found[:1]
+		e.backends = []string{filepath.Join(e.libs, found[0])}
 	}
 	return e, err
 }
@@ -330,17 +342,23 @@ func BuildWith(ctx context.Context, o Options, dir string) (Program, error) {
 	}
 	sum := sha256.New()
 	for _, lib := range []string{"libllama", "libggml-base"} {
-		found, err := filepath.Glob(filepath.Join(e.libs, lib+".[sd]*"))
+		found, err := fs.Glob(os.DirFS(e.libs), lib+".[sd]*")
 		if err != nil || len(found) == 0 {
 			return Program{}, &Unusable{Dir: dir, Err: errors.New("it has no " + lib)}
 		}
-		data, err := os.ReadFile(found[0])
+		data, err := os.ReadFile(filepath.Join(e.libs, found[0]))
 		if err != nil {
 			return Program{}, &Unusable{Dir: dir, Err: err}
 		}
 		_, _ = sum.Write(data) // a hash takes anything
 	}
-	b := builder{Options: o, name: dir, build: e.libs, what: "a file of ours, linked with its libraries: seconds"}
+	cut, err := slice(filepath.Join(e.src, "ggml", "src", "ggml-cuda"))
+	if err != nil {
+		return Program{}, &Uncut{Tag: dir, Err: err}
+	}
+	_, _ = sum.Write([]byte(cut)) // it is in none of these libraries
+	b := builder{Options: o, name: dir, build: e.libs, more: e.more}
+	b.what = "a file of ours, linked with its libraries: seconds"
 	b.source = func(context.Context) (string, error) { return e.src, nil }
 	p, err := b.program(ctx, fmt.Sprintf("%s %x", dir, sum.Sum(nil)))
 	p.Backends = e.backends

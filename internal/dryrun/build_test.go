@@ -44,7 +44,8 @@ func tree(t *testing.T, header string) *source.Tree {
 const newHeader = "struct llama_model_params {\n    bool no_alloc;\n};\n"
 
 // toolchain puts stand-ins for cmake, ninja and g++ on a PATH of their own. ninja writes down its targets, fails where
-// a file fail-TARGET lies beside it, waits where there is a file wait-TARGET, and makes a program that answers.
+// a file fail-TARGET or full-TARGET lies beside it, waits where there is a file wait-TARGET, and makes a program
+// that answers.
 func toolchain(t *testing.T) (bin string) {
 	t.Helper()
 	bin = t.TempDir()
@@ -55,7 +56,8 @@ func toolchain(t *testing.T) (bin string) {
 here=${0%/*}
 echo "$5" >>"$here/targets"
 echo "[1/2] one"
-if [ -e "$here/fail-$5" ]; then echo "error: no such thing"; exit 1; fi
+if [ -e "$here/fail-$5" ]; then echo "slice.inc:7:3: error: no such thing"; exit 1; fi
+if [ -e "$here/full-$5" ]; then echo "slice.o: No space left on device"; exit 1; fi
 while [ -e "$here/wait-$5" ]; do /bin/sleep 0.05; done
 [ "$5" = card ] || { printf '#!/bin/sh\necho "{}"\n' >"$2/dryrun"; /bin/chmod +x "$2/dryrun"; }
 `,
@@ -123,6 +125,10 @@ func TestBuildRefused(t *testing.T) {
 		{
 			"uncut", newHeader, func(bin string) { put(t, bin, "fail-card") }, exit.NotRun, "nothing is said of a card",
 			"another --tag", "card",
+		},
+		{
+			"full disk", newHeader, func(bin string) { put(t, bin, "full-card") }, exit.Build, "No space left", "",
+			"card",
 		},
 		{
 			"failed", newHeader, func(bin string) { put(t, bin, "fail-dryrun") }, exit.Build, "build.log", "",

@@ -66,8 +66,11 @@ func (p Program) ask(
 	ctx context.Context, m *Model, o memory.NeedOptions, tokens int, more ...string,
 ) (memory.Layout, error) {
 	flash := "auto"
-	if o.NoFlash {
+	switch {
+	case o.NoFlash:
 		flash = "off"
+	case o.Flash:
+		flash = "on"
 	}
 	argv := []string{
 		p.Path, m.path, "ctx=" + strconv.Itoa(tokens), "batch=" + strconv.Itoa(max(2048, o.UBatch)),

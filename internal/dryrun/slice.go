@@ -2,6 +2,8 @@ package dryrun
 
 import (
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -22,10 +24,11 @@ var provided = []string{
 }
 
 var (
-	commentRE = regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*`)
-	wordRE    = regexp.MustCompile(`[A-Za-z_]\w*`)
-	defineRE  = regexp.MustCompile(`^#\s*define\s+(\w+)`)
-	typeRE    = regexp.MustCompile(`^(?:struct|enum)\s+(\w+)\s*(?::\s*\w+\s*)?\{`)
+	commentRE    = regexp.MustCompile(`(?s)/\*.*?\*/|//[^\n]*`)
+	wordRE       = regexp.MustCompile(`[A-Za-z_]\w*`)
+	enumeratorRE = regexp.MustCompile(`([A-Za-z_]\w*)\s*(?:=[^,}]*)?[,}]`)
+	defineRE     = regexp.MustCompile(`^#\s*define\s+(\w+)`)
+	typeRE       = regexp.MustCompile(`^(?:struct|enum)\s+(\w+)\s*(?::\s*\w+\s*)?\{`)
 	// a function's first line; its name is the last word before the parenthesis
 	functionRE = regexp.MustCompile(`^(?:static |inline |constexpr |__host__ |__device__ |__forceinline__ |const |\[\[\w+\]\] )*[\w:]+(?: \*| &|\*|&| )+(\w+)\(`)
 )
@@ -34,12 +37,12 @@ var (
 // sources, in an order that compiles.
 func slice(dir string) (string, error) {
 	found := map[string]string{}
-	files, err := filepath.Glob(filepath.Join(dir, "*.cu*"))
+	files, err := fs.Glob(os.DirFS(dir), "*.cu*")
 	if err != nil {
 		return "", err
 	}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
+		text, err := os.ReadFile(filepath.Join(dir, file))
 		if err != nil {
 			return "", err
 		}
@@ -50,12 +53,15 @@ func slice(dir string) (string, error) {
 		}
 	}
 	// An enumerator is as good as the name of its enum.
-	for name, body := range found {
-		if strings.HasPrefix(body, "enum") {
-			for _, w := range wordRE.FindAllString(body, -1) {
-				if _, other := found[w]; !other {
-					found[w] = found[name]
-				}
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		body, isEnum := strings.CutPrefix(found[name], "enum")
+		_, list, _ := strings.Cut(body, "{")
+		if !isEnum {
+			continue
+		}
+		for _, m := range enumeratorRE.FindAllStringSubmatch(list, -1) {
+			if _, other := found[m[1]]; !other {
+				found[m[1]] = found[name]
 			}
 		}
 	}

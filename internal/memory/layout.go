@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
@@ -31,6 +32,10 @@ type Layout struct {
 // Lay computes what a model needs from what lay, which lays it out with a context of so many
 // tokens, says. The pool's scratch and the driver are added as Forecast does.
 func Lay(h *gguf.Header, o NeedOptions, lay func(ctx int) (Layout, error)) (Need, error) {
+	o.UBatch, o.Parallel = cmp.Or(o.UBatch, 512), cmp.Or(o.Parallel, 1)
+	if err := o.check(); err != nil {
+		return Need{}, err
+	}
 	if len(h.Tensors) == 0 {
 		// llama.cpp makes tensors of its own for a vocabulary alone, and they are not the model's.
 		with := lay

@@ -31,6 +31,7 @@ type NeedOptions struct {
 	GPULayers int       // -ngl; negative: all
 	Parallel  int       // -np; 0: one
 	NoFlash   bool      // -fa off
+	Flash     bool      // -fa on, which the dry run asks for; neither: auto
 	Legacy    bool      // a build with GGML_CUDA_NO_VMM, or a system without virtual memory, such as Windows 7
 	IK        bool      // ik_llama.cpp with -mla 3 -fa: its prompt path has scratch of its own
 	Card      int64     // bytes; 0: not asked
@@ -88,6 +89,23 @@ func MLAScratch(heads, rank, nope, value int) int64 {
 // MLAPart is the name of the Part that MLAScratch makes.
 const MLAPart = "MLA scratch"
 
+// check refuses what no server is started with.
+func (o NeedOptions) check() error {
+	for _, n := range []struct {
+		name     string
+		is, most int
+	}{
+		{"a context of %d tokens", o.Ctx, MaxCtx},
+		{"a ubatch of %d tokens", o.UBatch, MaxCtx},
+		{"%d slots", o.Parallel, MaxSlots},
+	} {
+		if n.is < 1 || n.is > n.most {
+			return fmt.Errorf(n.name+": it must be from 1 to %d", n.is, n.most)
+		}
+	}
+	return nil
+}
+
 // Forecast computes what a model needs.
 func Forecast(h *gguf.Header, o NeedOptions) (Need, error) {
 	if kind := Companion(h); kind != "" {
@@ -98,17 +116,8 @@ func Forecast(h *gguf.Header, o NeedOptions) (Need, error) {
 	}
 	o.UBatch = cmp.Or(o.UBatch, 512)
 	o.Parallel = cmp.Or(o.Parallel, 1)
-	for _, n := range []struct {
-		name     string
-		is, most int
-	}{
-		{"a context of %d tokens", o.Ctx, MaxCtx},
-		{"a ubatch of %d tokens", o.UBatch, MaxCtx},
-		{"%d slots", o.Parallel, MaxSlots},
-	} {
-		if n.is < 1 || n.is > n.most {
-			return Need{}, fmt.Errorf(n.name+": it must be from 1 to %d", n.is, n.most)
-		}
+	if err := o.check(); err != nil {
+		return Need{}, err
 	}
 	if h.Layers < 1 || len(h.KVHeads) < h.Layers || len(h.Heads) < h.Layers {
 		if len(h.Tensors) == 0 {

@@ -20,7 +20,9 @@ static const char * card_buft_name(ggml_backend_buffer_type_t) { return "CUDA0";
 static const char * card_host_name(ggml_backend_buffer_type_t) { return "CUDA_Host"; }
 
 // What the cut functions use of ggml-cuda, as it is where one card of compute capability 8.6 is compiled for and found.
+#ifndef GGML_CUDA_NO_FA
 #define FLASH_ATTN_AVAILABLE
+#endif
 #define GGML_CUDA_USE_CUB
 #define QK_K 256
 #define __host__
