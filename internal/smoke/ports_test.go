@@ -9,10 +9,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/llpatch/llpatch/internal/llamaserver"
 )
 
 // listen takes a port with a plain listener, as most programs do.
@@ -26,13 +25,22 @@ func listen(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
+// ports counts those that free has given.
+var ports atomic.Int32
+
+// free is a port that nobody listens on, below those that the system gives out by itself (Linux: from 32768):
+// one of these may be another test's by the time that it is taken.
 func free(t *testing.T) int {
 	t.Helper()
-	port, err := llamaserver.FreePort()
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		port := 20000 + os.Getpid()%500*20 + int(ports.Add(1))
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	return port
+	t.Fatal("no port is free")
+	return 0
 }
 
 func TestTakenPortIsPassedOver(t *testing.T) {
