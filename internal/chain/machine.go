@@ -18,7 +18,7 @@ type Machine struct {
 	Libraries *buildenv.Decl // the one with the libraries that a full bundle carries; nil: Root names none
 	Remote    *build.Remote  // another machine
 	Box       bool           // a Windows machine that nobody looks at, with the recipe's box: for a plan
-	Builds    bool           // the library that a toolchain names is built, where the cache has none
+	Builds    bool           // the library that a toolchain names, and the page, are built, where the cache has none
 }
 
 // Site is a machine that was looked at: what it has, and how a build gets there.

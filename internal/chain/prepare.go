@@ -26,7 +26,8 @@ type Web struct {
 
 // Prepare looks at the machine that an order is built on before anything is fetched, then patches
 // as Patch does, and fetches or builds the web page. A machine that need not build (Machine.Builds)
-// takes the page's hash for the page. The caller closes what is returned.
+// takes the page's hash for the page: what it prepared is for a plan, and for no Build. The caller
+// closes what is returned.
 func Prepare(ctx context.Context, e Workspace, o Order, m Machine, three *merge.ThreeWay) (p Prepared, err error) {
 	if p.Site, err = m.Look(ctx, e, o); err != nil {
 		return p, err

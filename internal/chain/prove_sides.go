@@ -32,7 +32,7 @@ func (p Patched) oneLibrary() bool { return p.Recipe.Upstream == spec.IkLlamaCpp
 func sharedPrograms(ctx context.Context, e Workspace, p Prepared, folder string,
 ) (b Built, pair [2]side, err error) {
 	if b, err = Build(ctx, e, p); err != nil {
-		return b, pair, err
+		return Built{}, pair, err // what it took is given back
 	}
 	staged, err := Stage(ctx, e, b, nil)
 	if err != nil {
