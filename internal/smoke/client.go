@@ -42,11 +42,14 @@ func (srv *server) fault(format string, args ...any) error {
 }
 
 // dies reports whether the server has ended, or does so now.
-func (srv *server) dies() bool {
+func (srv *server) dies() bool { return srv.diesWithin(deathPatience) }
+
+// diesWithin is dies for what a longer wait is worth.
+func (srv *server) diesWithin(limit time.Duration) bool {
 	select {
 	case <-srv.proc.Done():
 		return true
-	case <-time.After(deathPatience):
+	case <-time.After(limit):
 		return false
 	}
 }
