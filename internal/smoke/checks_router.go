@@ -63,12 +63,8 @@ func routerCheck(a *args) step {
 
 // gone gives the fault of a server that has ended by itself its name.
 func (srv *server) gone(err error) error {
-	if f := new(fault); errors.As(err, &f) {
-		select {
-		case <-srv.proc.Done():
-			f.name = FaultRouterEnds
-		case <-time.After(deathPatience):
-		}
+	if f := new(fault); errors.As(err, &f) && srv.dies() {
+		f.name = FaultRouterEnds
 	}
 	return err
 }
