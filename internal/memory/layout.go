@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"cmp"
 	"fmt"
 	"math"
 
@@ -32,8 +31,8 @@ type Layout struct {
 // Lay computes what a model needs from what lay, which lays it out with a context of so many
 // tokens, says. The pool's scratch and the driver are added as Forecast does.
 func Lay(h *gguf.Header, o NeedOptions, lay func(ctx int) (Layout, error)) (Need, error) {
-	o.UBatch, o.Parallel = cmp.Or(o.UBatch, 512), cmp.Or(o.Parallel, 1)
-	if err := o.check(); err != nil {
+	o, err := o.filled()
+	if err != nil {
 		return Need{}, err
 	}
 	if len(h.Tensors) == 0 {

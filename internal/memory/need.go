@@ -89,8 +89,9 @@ func MLAScratch(heads, rank, nope, value int) int64 {
 // MLAPart is the name of the Part that MLAScratch makes.
 const MLAPart = "MLA scratch"
 
-// check refuses what no server is started with.
-func (o NeedOptions) check() error {
+// filled is o with what a server takes where nothing is said; it refuses what no server is started with.
+func (o NeedOptions) filled() (NeedOptions, error) {
+	o.UBatch, o.Parallel = cmp.Or(o.UBatch, 512), cmp.Or(o.Parallel, 1)
 	for _, n := range []struct {
 		name     string
 		is, most int
@@ -100,10 +101,10 @@ func (o NeedOptions) check() error {
 		{"%d slots", o.Parallel, MaxSlots},
 	} {
 		if n.is < 1 || n.is > n.most {
-			return fmt.Errorf(n.name+": it must be from 1 to %d", n.is, n.most)
+			return o, fmt.Errorf(n.name+": it must be from 1 to %d", n.is, n.most)
 		}
 	}
-	return nil
+	return o, nil
 }
 
 // Forecast computes what a model needs.
@@ -114,9 +115,8 @@ func Forecast(h *gguf.Header, o NeedOptions) (Need, error) {
 	if !Compared(h) {
 		return Need{}, &Unproven{Arch: h.Arch}
 	}
-	o.UBatch = cmp.Or(o.UBatch, 512)
-	o.Parallel = cmp.Or(o.Parallel, 1)
-	if err := o.check(); err != nil {
+	o, err := o.filled()
+	if err != nil {
 		return Need{}, err
 	}
 	if h.Layers < 1 || len(h.KVHeads) < h.Layers || len(h.Heads) < h.Layers {
